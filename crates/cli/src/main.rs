@@ -1,0 +1,3 @@
+//! The command line program of LitheDB.
+
+fn main() {}

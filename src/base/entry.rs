@@ -1,0 +1,88 @@
+//! An entry: one version of one key; and the cursor that walks entries in key order.
+
+use crate::base::{Result, SeqNo};
+
+/// What an entry says about its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// The key has this value.
+    Value = 0,
+    /// The key was deleted.
+    Tombstone = 1,
+    /// The key has a value that lies in the value log; the entry holds the pointer.
+    Pointer = 2,
+}
+
+impl EntryKind {
+    /// The kind with this number on disk.
+    #[inline]
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<EntryKind> {
+        match number {
+            0 => Some(EntryKind::Value),
+            1 => Some(EntryKind::Tombstone),
+            2 => Some(EntryKind::Pointer),
+            _ => None,
+        }
+    }
+}
+
+/// One version of one key, borrowed from where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRef<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The commit that wrote it.
+    pub seqno: SeqNo,
+    /// What it says.
+    pub kind: EntryKind,
+    /// The value (empty for a tombstone), or the pointer to it.
+    pub value: &'a [u8],
+}
+
+/// Walks entries in ascending key order, at most one entry a key. Positions are: before the
+/// first entry, on an entry, or behind the last. A new cursor is before the first.
+///
+/// After an error the position is unspecified until the next `seek*`; the cursor never skips the
+/// entries that it could not read: it returns the error again.
+pub trait Cursor {
+    /// Moves to the first entry.
+    ///
+    /// # Errors
+    /// When the entries cannot be read.
+    fn seek_first(&mut self) -> Result<()>;
+
+    /// Moves to the last entry.
+    ///
+    /// # Errors
+    /// When the entries cannot be read.
+    fn seek_last(&mut self) -> Result<()>;
+
+    /// Moves to the first entry whose key is at least `key`; behind the last if there is none.
+    ///
+    /// # Errors
+    /// When the entries cannot be read.
+    fn seek(&mut self, key: &[u8]) -> Result<()>;
+
+    /// Moves to the last entry whose key is at most `key`; before the first if there is none.
+    ///
+    /// # Errors
+    /// When the entries cannot be read.
+    fn seek_for_prev(&mut self, key: &[u8]) -> Result<()>;
+
+    /// Moves one entry on; from before the first entry to the first.
+    ///
+    /// # Errors
+    /// When the entries cannot be read.
+    fn next(&mut self) -> Result<()>;
+
+    /// Moves one entry back; from behind the last entry to the last.
+    ///
+    /// # Errors
+    /// When the entries cannot be read.
+    fn prev(&mut self) -> Result<()>;
+
+    /// The entry at the position, if it is on one. Valid until the cursor moves.
+    fn entry(&self) -> Option<EntryRef<'_>>;
+}

@@ -1,0 +1,157 @@
+//! The one error type. Its variants are what a caller can do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of an operation of the store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong. After any error the state is unchanged, or the database is read-only and says
+/// so on every later write.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The call was wrong: a limit exceeded, an option out of range, a foreign handle. Nothing
+    /// changed.
+    InvalidArgument {
+        /// What was wrong with it.
+        what: String,
+    },
+    /// The operating system refused a file operation.
+    Io {
+        /// What was attempted, as a verb: `read`, `write`, `sync`.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Bytes on disk are not what was written. Nothing was returned from them.
+    Corruption {
+        /// The damaged file.
+        file: PathBuf,
+        /// Byte offset in the file where the damaged piece starts.
+        offset: u64,
+        /// What was expected and what was found.
+        what: String,
+    },
+    /// The transaction read something that another one has changed since. Retry it.
+    Conflict,
+    /// Another process, or another handle of this one, has the database open.
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// What is known about the owner.
+        owner: String,
+    },
+    /// There is no room on the disk. Nothing changed; reads go on, and writing resumes by itself
+    /// when there is room again.
+    DiskFull {
+        /// The file or directory that could not grow.
+        path: PathBuf,
+    },
+    /// A file of a version that this program does not know.
+    FormatVersion {
+        /// The file.
+        file: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest version that this program knows.
+        known: u32,
+    },
+    /// The database accepts no writes: it was opened so, or an earlier failure made it so.
+    /// Reopening recovers what is durable.
+    ReadOnly {
+        /// Why.
+        why: String,
+    },
+    /// The keyspace does not exist, or was dropped after the handle was taken.
+    KeyspaceNotFound {
+        /// Its name.
+        name: String,
+    },
+    /// A keyspace of this name exists already.
+    KeyspaceExists {
+        /// Its name.
+        name: String,
+    },
+    /// The database was closed.
+    Closed,
+}
+
+impl Error {
+    /// An [`Error::Io`], or [`Error::DiskFull`] when that is what `source` says.
+    #[must_use]
+    pub fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
+        let full =
+            matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        if full {
+            return Error::DiskFull { path: path.to_owned() };
+        }
+        Error::Io { action, path: path.to_owned(), source }
+    }
+
+    /// An [`Error::Corruption`].
+    #[must_use]
+    pub fn corruption(file: &Path, offset: u64, what: impl Into<String>) -> Error {
+        Error::Corruption { file: file.to_owned(), offset, what: what.into() }
+    }
+
+    /// An [`Error::InvalidArgument`].
+    #[must_use]
+    pub fn invalid(what: impl Into<String>) -> Error {
+        Error::InvalidArgument { what: what.into() }
+    }
+
+    /// Whether bytes on disk are damaged.
+    #[must_use]
+    pub fn is_corruption(&self) -> bool {
+        matches!(self, Error::Corruption { .. })
+    }
+
+    /// Whether the same call may succeed later without anything else being done.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Conflict | Error::DiskFull { .. } | Error::Locked { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::InvalidArgument { what } => write!(f, "invalid argument: {what}"),
+            Error::Io { action, path, source } => {
+                write!(f, "could not {action} {}: {source}", path.display())
+            }
+            Error::Corruption { file, offset, what } => {
+                write!(f, "{} is damaged at offset {offset}: {what}", file.display())
+            }
+            Error::Conflict => f.write_str("the transaction conflicts with a later commit"),
+            Error::Locked { path, owner } => {
+                write!(f, "{} is locked by {owner}", path.display())
+            }
+            Error::DiskFull { path } => {
+                write!(f, "no room on the disk to write {}", path.display())
+            }
+            Error::FormatVersion { file, found, known } => write!(
+                f,
+                "{} has format version {found}; this program knows versions up to {known}",
+                file.display()
+            ),
+            Error::ReadOnly { why } => write!(f, "the database is read-only: {why}"),
+            Error::KeyspaceNotFound { name } => write!(f, "there is no keyspace {name:?}"),
+            Error::KeyspaceExists { name } => write!(f, "a keyspace {name:?} exists already"),
+            Error::Closed => f.write_str("the database is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

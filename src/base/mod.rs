@@ -1,0 +1,18 @@
+//! Base: the words that every other part speaks. Knows nothing above it.
+
+mod bounds;
+mod checksum;
+mod clock;
+mod entry;
+mod error;
+mod seqno;
+mod slice;
+pub mod varint;
+
+pub use bounds::{KeyRange, prefix_successor};
+pub use checksum::{checksum, checksum_seeded, hash_key};
+pub use clock::{Clock, Entropy, ManualClock, SeededEntropy, SystemClock, SystemEntropy};
+pub use entry::{Cursor, EntryKind, EntryRef};
+pub use error::{Error, Result};
+pub use seqno::{SeqNo, StampClock};
+pub use slice::Slice;

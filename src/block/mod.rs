@@ -1,0 +1,1 @@
+//! block (to be written).

@@ -1,0 +1,4 @@
+//! Memory (to be written).
+/// Files in memory.
+#[derive(Debug)]
+pub struct MemoryStorage;

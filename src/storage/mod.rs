@@ -1,0 +1,199 @@
+//! Storage: files and directories behind one trait, the only place that names `std::fs`.
+//!
+//! The engine does all its input and output through [`Storage`], so that a test can replace the
+//! operating system by memory ([`MemoryStorage`]) or by a simulation that crashes, tears, fails
+//! and fills up on purpose ([`SimStorage`]). All calls may come from any thread.
+//!
+//! What the engine relies on
+//! - T1  Bytes written to a file, and its length, survive a power cut once `sync` of that file
+//!   returned without error.
+//! - T2  A directory entry (a file created, renamed or removed) survives once `sync_dir` of the
+//!   directory returned without error.
+//! - T3  Nothing else survives for certain, and what is not synced may survive in any part.
+//! - T4  A process that is killed loses nothing that was written.
+
+mod memory;
+mod os;
+mod sim;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use memory::MemoryStorage;
+pub use os::OsStorage;
+pub use sim::{CrashMode, FaultPlan, SimStorage};
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Create it for reading and writing; an error when it exists.
+    CreateNew,
+    /// Open what exists for reading and writing.
+    ReadWrite,
+    /// Open what exists for reading.
+    ReadOnly,
+}
+
+/// What a directory entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryType {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// Anything else.
+    Other,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, without the directory. Names that are not UTF-8 are given lossily: they are
+    /// foreign files, which the engine leaves alone.
+    pub name: String,
+    /// What it is.
+    pub entry_type: EntryType,
+}
+
+/// Files and directories.
+pub trait Storage: Send + Sync + fmt::Debug {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// `AlreadyExists` or `NotFound` by mode; whatever the system says.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>>;
+
+    /// Creates a directory and its missing parents; existing ones are fine. Not durable until the
+    /// parents are synced.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+
+    /// Renames a file, replacing a file of the new name. Not durable until the directories are
+    /// synced.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file. Open handles stay usable. Not durable until the directory is synced.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// Whatever the system says; the names are then durable or not.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Creates the lock file if need be and locks it until the returned value is dropped. One
+    /// holder at a time, in this process or any other.
+    ///
+    /// # Errors
+    /// `WouldBlock` when somebody holds it; whatever the system says.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn StorageLock>>;
+
+    /// Whether there is anything at `path`.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+}
+
+/// An open file.
+pub trait StorageFile: Send + Sync + fmt::Debug {
+    /// Reads at `offset`; fewer bytes than asked for only at the end of the file or when
+    /// interrupted.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes at `offset`; may write fewer bytes than given.
+    ///
+    /// # Errors
+    /// Whatever the system says; some of the bytes may have been written.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Size in bytes.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Cuts or extends (with zeros) to `len` bytes.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Reserves room on the disk for `len` bytes and extends the file to at least that length, so
+    /// that later writes within it cannot run out of space. Falls back to [`Self::set_len`] where
+    /// the file system cannot reserve.
+    ///
+    /// # Errors
+    /// `StorageFull` when there is no room; whatever the system says.
+    fn preallocate(&self, len: u64) -> io::Result<()>;
+
+    /// Makes contents and length durable.
+    ///
+    /// # Errors
+    /// Whatever the system says. The contents are then lost or not, and a later success says
+    /// nothing about them: never try again.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Reads exactly `buffer.len()` bytes at `offset`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the file ends first; whatever the system says.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// `WriteZero` when the system takes no more; whatever it says. Some of the bytes may have
+    /// been written.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.write_at(&bytes[done..], offset + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Holds a lock until dropped.
+pub trait StorageLock: Send + Sync + fmt::Debug {}
