@@ -12,9 +12,13 @@
 //! - T3  Nothing else survives for certain, and what is not synced may survive in any part.
 //! - T4  A process that is killed loses nothing that was written.
 
+mod content;
 mod memory;
+mod names;
 mod os;
 mod sim;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::io;
@@ -23,7 +27,7 @@ use std::sync::Arc;
 
 pub use memory::MemoryStorage;
 pub use os::OsStorage;
-pub use sim::{CrashMode, FaultPlan, SimStorage};
+pub use sim::{CrashMode, FaultEffect, FaultPlan, FaultRule, FileSnapshot, Operation, SimStorage};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,3 +201,14 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
 
 /// Holds a lock until dropped.
 pub trait StorageLock: Send + Sync + fmt::Debug {}
+
+/// Every lock refuses in these words, so that messages can name the owner.
+fn held_lock_error(owner: Option<u32>) -> io::Error {
+    let owner = owner.map_or("another process".to_string(), |pid| format!("process {pid}"));
+    io::Error::new(io::ErrorKind::WouldBlock, format!("the lock is held by {owner}"))
+}
+
+/// Every file that was opened for reading refuses changes in these words.
+fn not_writable() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "the file was opened for reading")
+}

@@ -1,0 +1,183 @@
+//! One behaviour, three storages: whatever the operating system does with names and contents,
+//! memory and simulation do as well.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{EntryType, MemoryStorage, OpenMode, OsStorage, SimStorage, Storage, StorageFile};
+use crate::base::{Entropy, SeededEntropy};
+
+const STEP_COUNT: u64 = 400;
+const SEED_COUNT: u64 = 60;
+const HANDLES_MAX: usize = 6;
+/// Some of them lie below others, so that files stand where directories are asked for.
+const PATHS: [&str; 12] =
+    ["a", "b", "c", "a/a", "a/b", "b/a", "b/c", "a/b/c", "c/a/b", "a/../b", "./c", "a/c"];
+
+/// A storage below a directory, and what is open in it.
+struct Subject {
+    name: &'static str,
+    storage: Box<dyn Storage>,
+    root: PathBuf,
+    handles: Vec<Arc<dyn StorageFile>>,
+}
+
+impl Subject {
+    fn step(&mut self, random: &SeededEntropy) -> String {
+        let below = |end: usize| (random.next_u64() % end as u64) as usize;
+        let path = self.root.join(PATHS[below(PATHS.len())]);
+        let other = self.root.join(PATHS[below(PATHS.len())]);
+        let (choice, offset, size) = (below(22), below(20_000) as u64, below(9000));
+        let fill = below(255) as u8 + 1;
+        let handle = self.handles.get(below(HANDLES_MAX)).cloned();
+        match choice {
+            0..=4 => {
+                let modes = [OpenMode::CreateNew, OpenMode::ReadWrite, OpenMode::ReadOnly];
+                let opened = self.storage.open(&path, modes[below(3)]);
+                told(opened.map(|file| {
+                    if self.handles.len() == HANDLES_MAX {
+                        self.handles.remove(below(HANDLES_MAX));
+                    }
+                    self.handles.push(file);
+                }))
+            }
+            5 | 6 => told(self.storage.create_dir_all(&path)),
+            7 | 8 => told(self.storage.rename(&path, &other)),
+            9 => told(self.storage.remove_file(&path)),
+            10 => told(self.storage.remove_dir(&path)),
+            11 => told(self.storage.list_dir(&path)),
+            12 => told(self.storage.sync_dir(&path)),
+            13 => told(self.storage.exists(&path)),
+            _ => handle.map_or("no file".into(), |file| match choice {
+                14..=16 => told(file.write_at(&vec![fill; size], offset)),
+                17 | 18 => {
+                    let mut bytes = vec![0; size];
+                    let count = file.read_at(&mut bytes, offset);
+                    told(count.map(|count| bytes[..count].to_vec()))
+                }
+                19 => told(file.set_len(offset)),
+                20 => told(file.preallocate(offset)),
+                _ => told(file.sync().and_then(|()| file.size())),
+            }),
+        }
+    }
+
+    /// Every name and every byte.
+    fn contents(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        let mut to_visit = vec![self.root.clone()];
+        while let Some(directory) = to_visit.pop() {
+            for entry in self.storage.list_dir(&directory).unwrap() {
+                let path = directory.join(&entry.name);
+                let below_root = path.strip_prefix(&self.root).unwrap().display().to_string();
+                if entry.entry_type == EntryType::Directory {
+                    told.push(format!("{below_root}/"));
+                    to_visit.push(path);
+                } else {
+                    let bytes = read_all(&*self.storage, &path);
+                    told.push(format!("{below_root} {bytes:?}"));
+                }
+            }
+        }
+        told
+    }
+}
+
+fn told<T: Debug>(result: io::Result<T>) -> String {
+    match result {
+        Ok(value) => format!("{value:?}"),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+fn read_all(storage: &dyn Storage, path: &Path) -> Vec<u8> {
+    let file = storage.open(path, OpenMode::ReadOnly).unwrap();
+    let mut bytes = vec![0; file.size().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn memory_and_simulation_do_what_the_operating_system_does() {
+    for seed in 0..SEED_COUNT {
+        let directory = tempfile::tempdir().unwrap();
+        let mut subjects = [
+            Subject {
+                name: "os",
+                storage: Box::new(OsStorage::new()),
+                root: directory.path().to_path_buf(),
+                handles: Vec::new(),
+            },
+            Subject {
+                name: "memory",
+                storage: Box::new(MemoryStorage::new()),
+                root: PathBuf::from("/"),
+                handles: Vec::new(),
+            },
+            Subject {
+                name: "simulation",
+                storage: Box::new(SimStorage::new(seed)),
+                root: PathBuf::from("/"),
+                handles: Vec::new(),
+            },
+        ];
+        for step in 0..STEP_COUNT {
+            let outcomes = subjects.each_mut().map(|subject| {
+                let outcome = subject.step(&SeededEntropy::new(seed << 32 | step));
+                (subject.name, outcome)
+            });
+            for (name, outcome) in &outcomes[1..] {
+                assert_eq!(*outcome, outcomes[0].1, "{name}, seed {seed}, step {step}");
+            }
+        }
+        let contents = subjects.each_ref().map(Subject::contents);
+        assert_eq!(contents[0], contents[1], "memory, seed {seed}");
+        assert_eq!(contents[0], contents[2], "simulation, seed {seed}");
+    }
+}
+
+#[test]
+fn an_open_file_outlives_its_name() {
+    for storage in [&MemoryStorage::new() as &dyn Storage, &SimStorage::new(0)] {
+        let file = storage.open(Path::new("a"), OpenMode::CreateNew).unwrap();
+        file.write_all_at(b"first", 0).unwrap();
+        storage.open(Path::new("b"), OpenMode::CreateNew).unwrap();
+        storage.rename(Path::new("b"), Path::new("a")).unwrap();
+        let mut bytes = [0; 5];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"first");
+        assert!(read_all(storage, Path::new("a")).is_empty());
+    }
+}
+
+#[test]
+fn a_lock_has_one_holder_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let storages: [&dyn Storage; 3] =
+        [&OsStorage::new(), &MemoryStorage::new(), &SimStorage::new(0)];
+    for (index, storage) in storages.into_iter().enumerate() {
+        let path = if index == 0 { directory.path().join("LOCK") } else { "LOCK".into() };
+        let lock = storage.lock(&path).unwrap();
+        assert_eq!(storage.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+        let _again = storage.lock(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_file_opened_for_reading_refuses_changes() {
+    let directory = tempfile::tempdir().unwrap();
+    let storages: [&dyn Storage; 3] =
+        [&OsStorage::new(), &MemoryStorage::new(), &SimStorage::new(0)];
+    for (index, storage) in storages.into_iter().enumerate() {
+        let path = if index == 0 { directory.path().join("a") } else { "a".into() };
+        storage.open(&path, OpenMode::CreateNew).unwrap();
+        let file = storage.open(&path, OpenMode::ReadOnly).unwrap();
+        for result in [file.write_at(b"x", 0).map(|_| ()), file.set_len(9), file.preallocate(9)] {
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+        assert_eq!(file.size().unwrap(), 0);
+    }
+}
