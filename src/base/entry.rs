@@ -1,6 +1,6 @@
 //! An entry: one version of one key; and the cursor that walks entries in key order.
 
-use crate::base::{Result, SeqNo};
+use crate::base::{Error, Result, SeqNo};
 
 /// What an entry says about its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,4 +85,10 @@ pub trait Cursor {
 
     /// The entry at the position, if it is on one. Valid until the cursor moves.
     fn entry(&self) -> Option<EntryRef<'_>>;
+}
+
+/// What a cursor answers when it is moved after a failed seek.
+#[must_use]
+pub fn lost_its_place() -> Error {
+    Error::invalid("the cursor lost its place at an error: seek again")
 }

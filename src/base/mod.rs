@@ -3,6 +3,7 @@
 mod bounds;
 mod checksum;
 mod clock;
+mod codec;
 mod entry;
 mod error;
 mod seqno;
@@ -10,9 +11,10 @@ mod slice;
 pub mod varint;
 
 pub use bounds::{KeyRange, prefix_successor};
-pub use checksum::{checksum, checksum_seeded, hash_key};
+pub use checksum::{ChecksumStream, checksum, checksum_seeded, hash_key};
 pub use clock::{Clock, Entropy, ManualClock, SeededEntropy, SystemClock, SystemEntropy};
-pub use entry::{Cursor, EntryKind, EntryRef};
+pub use codec::Codec;
+pub use entry::{Cursor, EntryKind, EntryRef, lost_its_place};
 pub use error::{Error, Result};
 pub use seqno::{SeqNo, StampClock};
 pub use slice::Slice;
