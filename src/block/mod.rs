@@ -1,1 +1,26 @@
-//! block (to be written).
+//! Block: sorted entries as bytes, the same for every structure.
+//!
+//! A *payload* is the entries of one block, their stamps and the table that makes them searchable
+//! (`layout.rs` has the bytes). A *frame* is what lies on disk: a header with checksum and codec,
+//! and the payload behind it, perhaps compressed (`frame.rs`). [`Block`] is a payload in memory:
+//! it is searched and walked as it is, without being decoded into objects.
+//!
+//! Knows bytes, files and offsets for the sake of error messages; must not know what a structure
+//! stores in which block, nor caches.
+
+#![allow(dead_code, unused_imports, reason = "used from the next layer up")]
+
+mod builder;
+mod cursor;
+pub mod frame;
+mod layout;
+mod resident;
+mod search;
+#[cfg(test)]
+mod tests;
+
+pub use builder::{BlockBuilder, RestartPolicy};
+pub use cursor::BlockCursor;
+pub use frame::{FrameKind, FramePlace};
+pub use layout::{KEY_LEN_MAX, PAYLOAD_LEN_MAX};
+pub use resident::Block;

@@ -1,0 +1,284 @@
+//! Walks the entries of one block.
+//!
+//! In the whole form every move reads two table items and one length, and the entry borrows from
+//! the block. In the shared form a key is put together in the cursor's own buffer; moving back
+//! puts all keys of the group together once and then takes them from there.
+//!
+//! Invariant
+//! - C1  When `index` is that of an entry, `key_start`, `value_start`, `value_end` and `kind` are
+//!   where and what it is and, in the shared form, `key` is its key.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::base::Cursor;
+use crate::base::EntryKind;
+use crate::base::EntryRef;
+use crate::base::Result;
+use crate::base::Slice;
+use crate::block::layout::EntrySpan;
+use crate::block::resident::Block;
+use crate::block::search::Bound;
+
+/// The index of a cursor that is before the first entry; one more is 0.
+const BEFORE_FIRST: usize = usize::MAX;
+
+/// Walks a block. Never fails: the block was checked when it was made.
+#[derive(Debug)]
+pub struct BlockCursor {
+    block: Arc<Block>,
+    /// Index of the entry, [`BEFORE_FIRST`], or the number of entries when behind the last.
+    index: usize,
+    // Where the entry lies.
+    key_start: usize,
+    value_start: usize,
+    value_end: usize,
+    kind: EntryKind,
+    /// The key at the position; used in the shared form only.
+    key: Vec<u8>,
+    /// The group that was last walked backwards.
+    unrolled: UnrolledGroup,
+}
+
+/// The entries of one group of a block in the shared form, with their keys put together.
+#[derive(Debug, Default)]
+struct UnrolledGroup {
+    /// The group; meaningless without entries.
+    group: usize,
+    /// Each entry, and where its key ends in `keys`.
+    entries: Vec<(EntrySpan, usize)>,
+    keys: Vec<u8>,
+}
+
+impl BlockCursor {
+    /// A cursor before the first entry.
+    #[must_use]
+    pub fn new(block: Arc<Block>) -> BlockCursor {
+        BlockCursor {
+            block,
+            index: BEFORE_FIRST,
+            key_start: 0,
+            value_start: 0,
+            value_end: 0,
+            kind: EntryKind::Value,
+            key: Vec::new(),
+            unrolled: UnrolledGroup::default(),
+        }
+    }
+
+    /// The block that is walked.
+    #[inline]
+    #[must_use]
+    pub fn block(&self) -> &Arc<Block> {
+        &self.block
+    }
+
+    /// The key at the position, sharing the block where it lies there whole.
+    #[inline]
+    #[must_use]
+    pub fn key_slice(&self) -> Option<Slice> {
+        if !self.is_on_entry() {
+            return None;
+        }
+        if self.block.layout().is_whole() {
+            let key_len = self.value_start - self.key_start;
+            return Some(Slice::shared(self.block.data(), self.key_start, key_len));
+        }
+        Some(Slice::from(self.key.as_slice()))
+    }
+
+    /// The value at the position, sharing the block.
+    #[inline]
+    #[must_use]
+    pub fn value_slice(&self) -> Option<Slice> {
+        let value_len = self.value_end - self.value_start;
+        self.is_on_entry().then(|| Slice::shared(self.block.data(), self.value_start, value_len))
+    }
+
+    #[inline]
+    fn is_on_entry(&self) -> bool {
+        self.index < self.block.entry_count() // BEFORE_FIRST is above any count
+    }
+
+    /// C1, but for `key`.
+    #[inline]
+    fn settle(&mut self, entry: &EntrySpan) {
+        self.key_start = entry.key_start;
+        self.value_start = entry.value_start;
+        self.value_end = entry.value_end;
+        self.kind = entry.kind;
+    }
+
+    /// Moves to entry `index` of a block in the whole form, or off either end.
+    #[inline]
+    fn go_to_whole(&mut self, index: usize) {
+        self.index = index;
+        if self.is_on_entry() {
+            let entry = self.block.layout().whole(self.block.data(), index);
+            self.settle(&entry);
+        }
+    }
+
+    /// Moves to entry `index` of a block in the shared form, or off either end.
+    fn go_to_shared(&mut self, index: usize) {
+        self.index = index;
+        if !self.is_on_entry() {
+            return;
+        }
+        let group = index / self.block.layout().restart_interval;
+        let first = group * self.block.layout().restart_interval;
+        if index == first {
+            self.start_group(group);
+            return;
+        }
+        if self.unrolled.group != group || self.unrolled.entries.is_empty() {
+            self.unrolled.unroll(&self.block, group);
+        }
+        let (entry, key) = self.unrolled.entry(index - first);
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.settle(&entry);
+    }
+
+    /// Moves to restart `group` of a block in the shared form.
+    fn start_group(&mut self, group: usize) {
+        let layout = self.block.layout();
+        self.index = group * layout.restart_interval;
+        let entry = layout.shared(self.block.data(), layout.restart(self.block.data(), group));
+        self.block.extend_key(&mut self.key, &entry);
+        self.settle(&entry);
+    }
+
+    /// Moves one entry on in a block in the shared form, unless behind the last. Not inline, so
+    /// that `next` is small enough to be so.
+    #[inline(never)]
+    fn step_shared(&mut self) {
+        if self.index == BEFORE_FIRST {
+            self.go_to_shared(0);
+            return;
+        }
+        self.index += 1;
+        if self.is_on_entry() {
+            let entry = self.block.layout().shared(self.block.data(), self.value_end);
+            self.block.extend_key(&mut self.key, &entry);
+            self.settle(&entry);
+        }
+    }
+
+    #[inline]
+    fn go_to(&mut self, index: usize) {
+        if self.block.layout().is_whole() {
+            self.go_to_whole(index);
+        } else {
+            self.go_to_shared(index);
+        }
+    }
+
+    /// Moves to the first entry at or above `key`; whether it is at `key`.
+    fn seek_lower_bound(&mut self, key: &[u8]) -> Ordering {
+        if self.block.layout().is_whole() {
+            self.go_to_whole(self.block.restarts_below(key, Bound::Below));
+            return self.compare_with(key);
+        }
+        let Some(group) = self.block.restarts_below(key, Bound::UpTo).checked_sub(1) else {
+            self.go_to_shared(0); // every key is above, or there is none
+            return Ordering::Greater;
+        };
+        self.start_group(group);
+        // Ends within the group or on the restart behind it, which is above `key`.
+        while self.compare_with(key) == Ordering::Less {
+            self.step_shared();
+        }
+        self.compare_with(key)
+    }
+
+    /// How the key at the position compares with `key`; behind the last entry is above all.
+    #[inline]
+    fn compare_with(&self, key: &[u8]) -> Ordering {
+        self.entry().map_or(Ordering::Greater, |entry| entry.key.cmp(key))
+    }
+}
+
+impl Cursor for BlockCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        self.go_to(0);
+        Ok(())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.go_to(self.block.entry_count().wrapping_sub(1)); // BEFORE_FIRST when empty
+        Ok(())
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.seek_lower_bound(key);
+        Ok(())
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        if self.seek_lower_bound(key) == Ordering::Greater {
+            self.prev()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if self.index == self.block.entry_count() {
+            return Ok(());
+        }
+        if self.block.layout().is_whole() {
+            self.go_to_whole(self.index.wrapping_add(1));
+        } else {
+            self.step_shared();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        if self.index != BEFORE_FIRST {
+            self.go_to(self.index.wrapping_sub(1));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        if !self.is_on_entry() {
+            return None;
+        }
+        let data = self.block.data();
+        let key = if self.block.layout().is_whole() {
+            &data[self.key_start..self.value_start]
+        } else {
+            self.key.as_slice()
+        };
+        let value = &data[self.value_start..self.value_end];
+        Some(EntryRef { key, seqno: self.block.seqno(self.index), kind: self.kind, value })
+    }
+}
+
+impl UnrolledGroup {
+    fn unroll(&mut self, block: &Block, group: usize) {
+        self.group = group;
+        self.entries.clear();
+        self.keys.clear();
+        let mut key_start = 0;
+        block.walk_group(group, |_, entry| {
+            let key_end = self.keys.len() + entry.key_len();
+            self.keys.extend_from_within(key_start..key_start + entry.shared);
+            self.keys.extend_from_slice(&block.data()[entry.key_start..entry.value_start]);
+            key_start = key_end - entry.key_len();
+            self.entries.push((*entry, key_end));
+            None::<()>
+        });
+    }
+
+    /// Entry `index` of the group, and its key.
+    #[inline]
+    fn entry(&self, index: usize) -> (EntrySpan, &[u8]) {
+        let (entry, key_end) = self.entries[index];
+        (entry, &self.keys[key_end - entry.key_len()..key_end])
+    }
+}

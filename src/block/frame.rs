@@ -1,0 +1,247 @@
+//! A frame: what lies on disk around a payload.
+//!
+//! | offset | size | field      | meaning                                                        |
+//! |--------|------|------------|----------------------------------------------------------------|
+//! | 0      | 8    | checksum   | XXH3 of everything behind it, seeded with file tag and offset  |
+//! | 8      | 4    | stored_len | bytes behind the header                                        |
+//! | 12     | 1    | codec      | 0 none, 1 LZ4                                                  |
+//! | 13     | 1    | kind       | what the payload is ([`FrameKind`])                            |
+//! | 14     | 2    | reserved   | 0                                                              |
+//! | 16     | ..   | stored     | codec 0: the payload; 1: its length as u32, then an LZ4 block  |
+//!
+//! Integers are little-endian. A payload of more than [`STORED_LEN_MAX`] bytes is refused when it
+//! is sealed.
+//!
+//! Invariants
+//! - F1  A frame is believed only if its checksum holds at the very file and offset that it is
+//!   read from, and its low 32 bits are those that the pointer to it carries: a lost or
+//!   misdirected write does not verify.
+//! - F2  Nothing is allocated for a length that is not bounded by bytes that are there.
+
+use std::io::ErrorKind;
+use std::iter;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use lz4_flex::block as lz4;
+
+use crate::base::Codec;
+use crate::base::Error;
+use crate::base::Result;
+use crate::base::checksum;
+use crate::storage::StorageFile;
+
+/// Bytes before the stored payload.
+pub const HEADER_LEN: usize = 16;
+/// Most bytes that a frame stores behind its header.
+pub const STORED_LEN_MAX: usize = u32::MAX as usize;
+
+const CHECKSUM_LEN: usize = 8;
+/// Bytes of the raw length before an LZ4 block.
+const RAW_LEN_LEN: usize = 4;
+/// Up to this many bytes a frame is read without asking first whether the file is that long.
+const UNCHECKED_LEN_MAX: usize = 1 << 20;
+/// An LZ4 block cannot grow by more than this.
+const LZ4_EXPANSION_MAX: usize = 255;
+/// A codec must save a payload's length over this, or the payload is stored as it is.
+const WORTHWHILE_FRACTION: usize = 8;
+
+/// What a payload is. Reading a frame names the kind that is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// Entries: a block of a structure.
+    Entries = 1,
+    /// Pointers to other frames.
+    Index = 2,
+    /// A filter.
+    Filter = 3,
+    /// Properties of a file.
+    Properties = 4,
+    /// A piece of a checkpoint.
+    Checkpoint = 5,
+}
+
+/// Where a frame belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct FramePlace<'a> {
+    /// The file, for errors.
+    pub file: &'a Path,
+    /// What its checksums are bound to.
+    pub file_tag: u64,
+    /// Where in the file the frame starts.
+    pub offset: u64,
+}
+
+/// An opened frame: bytes, and where the payload lies in them.
+#[derive(Debug)]
+pub struct Payload {
+    /// The frame itself, or the payload alone if it was compressed.
+    pub data: Arc<[u8]>,
+    /// The payload.
+    pub range: Range<usize>,
+}
+
+impl Payload {
+    /// The payload.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.data[self.range.clone()]
+    }
+}
+
+/// Appends the frame of `payload`, which will be written at `place`, to `out`. Returns its
+/// checksum, whose low 32 bits belong into the pointer to it. With a codec that does not save an
+/// eighth, the payload is stored as it is.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for more than [`STORED_LEN_MAX`] bytes; `out` is unchanged.
+pub fn seal(
+    payload: &[u8],
+    codec: Codec,
+    kind: FrameKind,
+    place: FramePlace<'_>,
+    out: &mut Vec<u8>,
+) -> Result<u64> {
+    if payload.len() > STORED_LEN_MAX {
+        return Err(Error::invalid(format!("a frame cannot hold {} bytes", payload.len())));
+    }
+    let start = out.len();
+    out.resize(start + HEADER_LEN, 0);
+    let codec = match codec {
+        Codec::Lz4 if put_lz4(payload, out) => Codec::Lz4,
+        _ => {
+            out.extend_from_slice(payload);
+            Codec::None
+        }
+    };
+    let stored_len = (out.len() - start - HEADER_LEN) as u32;
+    let frame = &mut out[start..];
+    frame[8..12].copy_from_slice(&stored_len.to_le_bytes());
+    frame[12] = codec.to_u8();
+    frame[13] = kind as u8;
+    let sum = checksum(&frame[CHECKSUM_LEN..], place.file_tag, place.offset);
+    frame[..CHECKSUM_LEN].copy_from_slice(&sum.to_le_bytes());
+    Ok(sum)
+}
+
+/// Appends raw length and LZ4 block; whether it was worth it. If not, `out` is unchanged.
+fn put_lz4(payload: &[u8], out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    let block_start = out.len();
+    out.resize(block_start + lz4::get_maximum_output_size(payload.len()), 0);
+    let saves_enough = match lz4::compress_into(payload, &mut out[block_start..]) {
+        Ok(len) => {
+            out.truncate(block_start + len);
+            RAW_LEN_LEN + len <= payload.len() - payload.len() / WORTHWHILE_FRACTION
+        }
+        Err(_) => false, // cannot be: the room is the most that it needs
+    };
+    if !saves_enough {
+        out.truncate(start);
+    }
+    saves_enough
+}
+
+/// Checks the frame that `bytes` are, read from `place`, and unpacks it. `expected` is what the
+/// pointer to it carries: the low 32 bits of its checksum. A payload that was not compressed is
+/// not copied.
+///
+/// # Errors
+/// [`Error::Corruption`] at `place` when `bytes` are not exactly the frame that was sealed for it.
+pub fn open(
+    bytes: Arc<[u8]>,
+    kind: FrameKind,
+    place: FramePlace<'_>,
+    expected: u32,
+) -> Result<Payload> {
+    let refuse = |what: String| Error::corruption(place.file, place.offset, what);
+    let Some((header, stored)) = bytes.split_first_chunk::<HEADER_LEN>() else {
+        return Err(refuse(format!("frame of {} bytes is shorter than its header", bytes.len())));
+    };
+    let (sum, fields) = header.split_at(CHECKSUM_LEN);
+    let sum = u64::from_le_bytes(sum.try_into().expect("eight bytes"));
+    let computed = checksum(&bytes[CHECKSUM_LEN..], place.file_tag, place.offset);
+    // F1
+    if computed != sum {
+        return Err(refuse(format!("checksum {computed:016x} where {sum:016x} was written")));
+    }
+    if sum as u32 != expected {
+        let found = sum as u32;
+        return Err(refuse(format!(
+            "another frame than the one pointed to: {found:08x} instead of {expected:08x}"
+        )));
+    }
+    let (stored_len, fields) = fields.split_first_chunk().expect("four bytes");
+    let stored_len = u32::from_le_bytes(*stored_len) as usize;
+    if stored_len != stored.len() {
+        let found = stored.len();
+        return Err(refuse(format!("frame holds {found} bytes but says {stored_len}")));
+    }
+    let (codec, found) = (fields[0], &fields[1..]);
+    if found != [kind as u8, 0, 0] {
+        return Err(refuse(format!("frame kind {found:?} instead of {}", kind as u8)));
+    }
+    match codec {
+        0 => Ok(Payload { range: HEADER_LEN..bytes.len(), data: bytes }),
+        1 => unpack_lz4(stored).map_err(refuse),
+        other => Err(refuse(format!("unknown codec {other}"))),
+    }
+}
+
+fn unpack_lz4(stored: &[u8]) -> std::result::Result<Payload, String> {
+    let Some((&raw_len, block)) = stored.split_first_chunk() else {
+        return Err("compressed payload without its length".to_owned());
+    };
+    let raw_len = u32::from_le_bytes(raw_len) as usize;
+    if raw_len > block.len().saturating_mul(LZ4_EXPANSION_MAX) {
+        // F2
+        return Err(format!("{} bytes cannot unpack to {raw_len}", block.len()));
+    }
+    let mut data = zeroed(raw_len);
+    let room = Arc::get_mut(&mut data).expect("nobody else has it yet");
+    match lz4::decompress_into(block, room) {
+        Ok(len) if len == raw_len => Ok(Payload { data, range: 0..raw_len }),
+        Ok(len) => Err(format!("payload unpacks to {len} bytes instead of {raw_len}")),
+        Err(error) => Err(format!("payload does not unpack: {error}")),
+    }
+}
+
+/// Reads the frame of `frame_len` bytes (header and all) at `place` of `file`, checks and unpacks
+/// it.
+///
+/// # Errors
+/// As [`open`]; [`Error::Corruption`] as well when the file ends first; [`Error::Io`].
+pub fn read(
+    file: &dyn StorageFile,
+    frame_len: usize,
+    kind: FrameKind,
+    place: FramePlace<'_>,
+    expected: u32,
+) -> Result<Payload> {
+    let io_error = |error| Error::io("read", place.file, error);
+    let ends_early = || {
+        let what = format!("the file ends within a frame of {frame_len} bytes");
+        Error::corruption(place.file, place.offset, what)
+    };
+    if frame_len > UNCHECKED_LEN_MAX {
+        let available = file.size().map_err(io_error)?.saturating_sub(place.offset);
+        if frame_len as u64 > available {
+            return Err(ends_early()); // F2
+        }
+    }
+    let mut bytes = zeroed(frame_len);
+    let room = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
+    file.read_exact_at(room, place.offset).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => ends_early(),
+        _ => io_error(error),
+    })?;
+    open(bytes, kind, place, expected)
+}
+
+/// `len` zeros, to be filled in place.
+fn zeroed(len: usize) -> Arc<[u8]> {
+    iter::repeat_n(0, len).collect()
+}

@@ -1,0 +1,253 @@
+//! One block in memory: immutable, searched as the bytes that it is.
+//!
+//! The bytes were checked once when the block was made (invariants B1 to B4 of `layout.rs`), so
+//! nothing after that can fail or leave them.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::base::EntryRef;
+use crate::base::Error;
+use crate::base::Result;
+use crate::base::SeqNo;
+use crate::base::Slice;
+use crate::block::frame::FramePlace;
+use crate::block::layout::EntrySpan;
+use crate::block::layout::Layout;
+use crate::block::search;
+use crate::block::search::Bound;
+use crate::block::search::Fingerprints;
+use crate::block::search::KeyMatch;
+
+/// Sorted entries in memory.
+pub struct Block {
+    /// The payload, and perhaps the frame around it.
+    data: Arc<[u8]>,
+    layout: Layout,
+    /// What all keys have in common at their start.
+    common_len: usize,
+    fingerprints: Fingerprints,
+}
+
+impl Block {
+    /// Takes the payload that lies at `payload` of `data`. Costs 1 to 3 ns an entry.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] at `place` when the bytes are not a payload.
+    pub fn parse(data: Arc<[u8]>, payload: Range<usize>, place: FramePlace<'_>) -> Result<Block> {
+        let layout = Layout::parse(&data, payload).and_then(|layout| {
+            layout.check_entries(&data)?;
+            Ok(layout)
+        });
+        let layout = layout.map_err(|what| Error::corruption(place.file, place.offset, what))?;
+        Ok(Block::with_layout(data, layout))
+    }
+
+    /// Takes a payload that the builder has just made.
+    pub(super) fn from_encoded(data: Arc<[u8]>) -> Block {
+        let layout = Layout::parse(&data, 0..data.len()).expect("the builder made it");
+        debug_assert_eq!(layout.check_entries(&data), Ok(()));
+        Block::with_layout(data, layout)
+    }
+
+    fn with_layout(data: Arc<[u8]>, layout: Layout) -> Block {
+        let common_len = search::common_len_of_restarts(&layout, &data);
+        Block { data, layout, common_len, fingerprints: Fingerprints::default() }
+    }
+
+    /// Number of entries.
+    #[inline]
+    #[must_use]
+    pub fn entry_count(&self) -> usize {
+        self.layout.entry_count
+    }
+
+    /// Bytes of memory that the block takes, with the fingerprints that it may get.
+    #[must_use]
+    pub fn memory_size(&self) -> usize {
+        self.data.len() + self.layout.entry_count + mem::size_of::<Block>()
+    }
+
+    /// The first key; `None` in an empty block.
+    #[must_use]
+    pub fn first_key(&self) -> Option<&[u8]> {
+        (self.layout.restart_count > 0).then(|| self.layout.restart_key(&self.data, 0))
+    }
+
+    /// The last key; `None` in an empty block. Not copied when it is whole.
+    #[must_use]
+    pub fn last_key(&self) -> Option<Slice> {
+        let last = self.layout.entry_count.checked_sub(1)?;
+        if self.layout.is_whole() {
+            let entry = self.layout.whole(&self.data, last);
+            return Some(Slice::shared(&self.data, entry.key_start, entry.key_len()));
+        }
+        let mut key = Vec::new();
+        let group = self.layout.restart_count - 1;
+        self.walk_group(group, |_, entry| {
+            self.extend_key(&mut key, entry);
+            None::<()>
+        });
+        Some(Slice::from(key))
+    }
+
+    /// The entry of `key`. Its key borrows from the argument, its value from the block.
+    #[inline]
+    #[must_use]
+    pub fn get<'a>(&'a self, key: &'a [u8]) -> Option<EntryRef<'a>> {
+        let prints = self
+            .fingerprints
+            .when_worthwhile(self.layout.entry_count, |each| self.for_each_key(each));
+        let (index, entry) = match prints {
+            Some(prints) => search::find_print(prints, search::fingerprint(key), |index| {
+                Some((index, self.entry_if_key(index, key)?))
+            }),
+            None => self.find(key),
+        }?;
+        let value = &self.data[entry.value_start..entry.value_end];
+        Some(EntryRef { key, seqno: self.seqno(index), kind: entry.kind, value })
+    }
+
+    /// `bytes` as a slice of its own: shared with the block if they lie in it, as the values and
+    /// whole keys of its entries do, else copied.
+    #[inline]
+    #[must_use]
+    pub fn share(&self, bytes: &[u8]) -> Slice {
+        let start = bytes.as_ptr().addr().wrapping_sub(self.data.as_ptr().addr());
+        match start.checked_add(bytes.len()) {
+            Some(end) if end <= self.data.len() => Slice::shared(&self.data, start, bytes.len()),
+            _ => Slice::from(bytes),
+        }
+    }
+
+    /// Says where the order of keys is broken, if it is. Reads all keys; for `check`.
+    #[must_use]
+    pub fn check_order(&self) -> Option<String> {
+        let mut before: Option<Vec<u8>> = None;
+        let mut index = 0;
+        let mut found = None;
+        self.for_each_key(&mut |key| {
+            if before.as_deref().is_some_and(|before| before >= key) && found.is_none() {
+                found = Some(format!("key of entry {index} is not above the one before it"));
+            }
+            before = Some(key.to_vec());
+            index += 1;
+        });
+        found
+    }
+
+    #[inline]
+    pub(super) fn data(&self) -> &Arc<[u8]> {
+        &self.data
+    }
+
+    #[inline]
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    #[inline]
+    pub(super) fn seqno(&self, index: usize) -> SeqNo {
+        self.layout.stamp(&self.data, index)
+    }
+
+    /// Number of restarts with a key below `key`, or up to it.
+    #[inline]
+    pub(super) fn restarts_below(&self, key: &[u8], bound: Bound) -> usize {
+        search::restarts_below(&self.layout, &self.data, self.common_len, key, bound)
+    }
+
+    /// Makes the key of `entry` out of the key before it.
+    #[inline]
+    pub(super) fn extend_key(&self, key: &mut Vec<u8>, entry: &EntrySpan) {
+        key.truncate(entry.shared);
+        key.extend_from_slice(&self.data[entry.key_start..entry.value_start]);
+    }
+
+    /// The entry of `key`, found by order, and its index.
+    fn find(&self, key: &[u8]) -> Option<(usize, EntrySpan)> {
+        // The last restart that is not above the key holds it or starts the group that does.
+        let restart = self.restarts_below(key, Bound::UpTo).checked_sub(1)?;
+        if self.layout.is_whole() {
+            return Some((restart, self.entry_if_key(restart, key)?));
+        }
+        let mut matching = KeyMatch::new(key);
+        self.walk_group(restart, |index, entry| {
+            let suffix = &self.data[entry.key_start..entry.value_start];
+            match matching.compare(entry.shared, suffix) {
+                Ordering::Less => None,
+                Ordering::Equal => Some(Some((index, *entry))),
+                Ordering::Greater => Some(None),
+            }
+        })?
+    }
+
+    /// Entry `index` if its key is `key`.
+    #[inline]
+    fn entry_if_key(&self, index: usize, key: &[u8]) -> Option<EntrySpan> {
+        if index >= self.layout.entry_count {
+            return None;
+        }
+        if self.layout.is_whole() {
+            let entry = self.layout.whole(&self.data, index);
+            return (self.data[entry.key_start..entry.value_start] == *key).then_some(entry);
+        }
+        let mut matching = KeyMatch::new(key);
+        self.walk_group(index / self.layout.restart_interval, |at, entry| {
+            let suffix = &self.data[entry.key_start..entry.value_start];
+            let ordering = matching.compare(entry.shared, suffix);
+            (at == index).then_some((ordering == Ordering::Equal).then_some(*entry))
+        })?
+    }
+
+    /// Hands the entries from restart `group` to the next one to `visit`, until that returns
+    /// something.
+    #[inline]
+    pub(super) fn walk_group<T>(
+        &self,
+        group: usize,
+        mut visit: impl FnMut(usize, &EntrySpan) -> Option<T>,
+    ) -> Option<T> {
+        let first = group * self.layout.restart_interval;
+        let end = (first + self.layout.restart_interval).min(self.layout.entry_count);
+        let mut pos = self.layout.restart(&self.data, group);
+        for index in first..end {
+            let entry = self.layout.shared(&self.data, pos);
+            if let Some(found) = visit(index, &entry) {
+                return Some(found);
+            }
+            pos = entry.value_end;
+        }
+        None
+    }
+
+    fn for_each_key(&self, visit: &mut dyn FnMut(&[u8])) {
+        if self.layout.is_whole() {
+            for index in 0..self.layout.entry_count {
+                visit(self.layout.restart_key(&self.data, index));
+            }
+            return;
+        }
+        let mut key = Vec::new();
+        for group in 0..self.layout.restart_count {
+            self.walk_group(group, |_, entry| {
+                self.extend_key(&mut key, entry);
+                visit(&key);
+                None::<()>
+            });
+        }
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("entries", &self.layout.entry_count)
+            .field("restart_interval", &self.layout.restart_interval)
+            .field("bytes", &self.data.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,185 @@
+//! Frames: what is sealed comes back, anything else is refused.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Numbers;
+use crate::base::Codec;
+use crate::base::Result;
+use crate::base::checksum;
+use crate::block::FrameKind;
+use crate::block::FramePlace;
+use crate::block::frame;
+use crate::block::frame::Payload;
+use crate::storage::StorageFile;
+
+const CODECS: [Codec; 2] = [Codec::None, Codec::Lz4];
+
+fn place_at(offset: u64) -> FramePlace<'static> {
+    FramePlace { file: Path::new("values/000007"), file_tag: 42, offset }
+}
+
+fn seal(payload: &[u8], codec: Codec) -> (Vec<u8>, u32) {
+    let mut out = Vec::new();
+    let sum = frame::seal(payload, codec, FrameKind::Entries, place_at(512), &mut out).unwrap();
+    (out, sum as u32)
+}
+
+fn open(bytes: &[u8], expected: u32) -> Result<Payload> {
+    frame::open(Arc::from(bytes), FrameKind::Entries, place_at(512), expected)
+}
+
+/// Gives a tampered frame the checksum that it should have; returns what the pointer would carry.
+fn correct_checksum(frame: &mut [u8]) -> u32 {
+    let sum = checksum(&frame[8..], 42, 512);
+    frame[..8].copy_from_slice(&sum.to_le_bytes());
+    sum as u32
+}
+
+fn text(len: usize) -> Vec<u8> {
+    b"all work and no play ".iter().copied().cycle().take(len).collect()
+}
+
+#[test]
+fn payloads_of_any_size_come_back_through_every_codec() {
+    let mut numbers = Numbers(1);
+    for codec in CODECS {
+        for len in [0, 1, 2, 15, 16, 100, 5000, 100_000] {
+            for payload in [text(len), numbers.bytes(len)] {
+                let (sealed, expected) = seal(&payload, codec);
+                assert_eq!(open(&sealed, expected).unwrap().bytes(), payload);
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_are_appended_one_after_the_other() {
+    let mut out = Vec::new();
+    let sums = [0, 1].map(|index| {
+        let place = place_at(out.len() as u64);
+        frame::seal(&text(100 + index), Codec::Lz4, FrameKind::Index, place, &mut out).unwrap()
+    });
+    let second = 16 + u64::from(u32::from_le_bytes(out[8..12].try_into().unwrap()));
+    let bytes: Arc<[u8]> = Arc::from(&out[second as usize..]);
+    let opened = frame::open(bytes, FrameKind::Index, place_at(second), sums[1] as u32).unwrap();
+    assert_eq!(opened.bytes(), text(101));
+}
+
+#[test]
+fn a_payload_that_does_not_compress_is_stored_as_it_is_and_not_copied_when_opened() {
+    let payload = Numbers(5).bytes(4000);
+    let (sealed, expected) = seal(&payload, Codec::Lz4);
+    assert_eq!(sealed.len(), frame::HEADER_LEN + payload.len());
+    let bytes: Arc<[u8]> = Arc::from(sealed);
+    let opened =
+        frame::open(Arc::clone(&bytes), FrameKind::Entries, place_at(512), expected).unwrap();
+    assert!(Arc::ptr_eq(&bytes, &opened.data) && opened.range.start == frame::HEADER_LEN);
+    assert!(seal(&text(4000), Codec::Lz4).0.len() < 400);
+}
+
+#[test]
+fn every_truncation_and_every_flipped_bit_is_refused() {
+    for codec in CODECS {
+        let (sealed, expected) = seal(&text(300), codec);
+        for len in 0..sealed.len() {
+            assert!(open(&sealed[..len], expected).unwrap_err().is_corruption(), "cut at {len}");
+        }
+        for bit in 0..sealed.len() * 8 {
+            let mut damaged = sealed.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(open(&damaged, expected).unwrap_err().is_corruption(), "bit {bit}");
+        }
+        let longer = [&sealed[..], &[0]].concat();
+        assert!(open(&longer, expected).unwrap_err().is_corruption());
+    }
+}
+
+#[test]
+fn a_frame_is_refused_at_another_place_or_as_another_kind() {
+    let (sealed, expected) = seal(&text(300), Codec::None);
+    let bytes: Arc<[u8]> = Arc::from(sealed);
+    let refused = |kind, place, expected| {
+        let error = frame::open(Arc::clone(&bytes), kind, place, expected).unwrap_err();
+        assert!(error.is_corruption() && error.to_string().contains("000007"), "{error}");
+    };
+    refused(FrameKind::Entries, place_at(1024), expected);
+    refused(FrameKind::Entries, FramePlace { file_tag: 43, ..place_at(512) }, expected);
+    refused(FrameKind::Filter, place_at(512), expected);
+    // The frame that was there before: whole, but not the one that the pointer means.
+    refused(FrameKind::Entries, place_at(512), expected ^ 1);
+}
+
+#[test]
+fn crafted_frames_with_a_right_checksum_are_opened_or_refused_but_never_panic() {
+    let mut numbers = Numbers(8);
+    let mut refused = 0;
+    for codec in CODECS {
+        let (sealed, _) = seal(&text(300), codec);
+        for _ in 0..3000 {
+            let mut crafted = sealed.clone();
+            for _ in 0..1 + numbers.below(3) {
+                let at = 8 + numbers.below(crafted.len().min(40) as u64 - 8) as usize;
+                crafted[at] = numbers.next() as u8;
+            }
+            let expected = correct_checksum(&mut crafted);
+            refused += usize::from(open(&crafted, expected).is_err());
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+/// A file of given bytes.
+#[derive(Debug)]
+struct FixedFile(Vec<u8>);
+
+impl StorageFile for FixedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = self.0.get(offset as usize..).unwrap_or_default();
+        let len = rest.len().min(buffer.len()).min(100); // short reads are legal
+        buffer[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn preallocate(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[test]
+fn frames_are_read_from_files_and_a_file_that_ends_within_one_is_damaged() {
+    let (sealed, expected) = seal(&text(300), Codec::None);
+    let file = FixedFile([vec![0xEE; 512], sealed.clone()].concat());
+    let read = |len| frame::read(&file, len, FrameKind::Entries, place_at(512), expected);
+    assert_eq!(read(sealed.len()).unwrap().bytes(), text(300));
+    for len in [0, 15, sealed.len() - 1, sealed.len() + 1, 2 << 20, usize::MAX] {
+        let error = read(len).unwrap_err();
+        assert!(error.is_corruption() && error.to_string().contains("000007"), "{len}: {error}");
+    }
+}
+
+#[test]
+fn a_claimed_length_is_not_allocated_before_it_is_plausible() {
+    let (mut crafted, _) = seal(&text(300), Codec::Lz4);
+    crafted[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+    let expected = correct_checksum(&mut crafted);
+    let error = open(&crafted, expected).unwrap_err();
+    assert!(error.to_string().contains("cannot unpack to 4294967295"), "{error}");
+}

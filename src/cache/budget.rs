@@ -1,0 +1,147 @@
+//! One budget of memory, and who uses how much of it.
+//!
+//! Invariant
+//! - M1  The usage of a part is the sum of its living [`Charge`]s.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+
+/// The cache keeps at least the limit over this, however much the other parts take.
+const CACHE_FLOOR_FRACTION: usize = 16;
+const PART_COUNT: usize = 3;
+
+/// What memory is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Recent writes.
+    Memtable = 0,
+    /// Blocks kept for later reads: what gives way to the others.
+    Cache = 1,
+    /// Indexes and filters.
+    Index = 2,
+}
+
+/// A limit and the usage below it. Shared; any number of databases may share one.
+#[derive(Debug)]
+pub struct MemoryBudget {
+    limit: usize,
+    used: [PaddedUsage; PART_COUNT],
+}
+
+/// On a line of its own: parts are counted by different threads.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct PaddedUsage(AtomicUsize);
+
+impl MemoryBudget {
+    /// A budget of `limit` bytes, all of it free.
+    #[must_use]
+    pub fn new(limit: usize) -> Arc<MemoryBudget> {
+        Arc::new(MemoryBudget { limit, used: Default::default() })
+    }
+
+    /// Counts `bytes` as used by `part` until the charge is dropped. Never refused: the budget
+    /// counts, and those who fill memory ask it when to stop.
+    #[must_use]
+    pub fn charge(self: &Arc<MemoryBudget>, part: Part, bytes: usize) -> Charge {
+        self.usage_of(part).fetch_add(bytes, Ordering::Relaxed);
+        Charge { budget: Arc::clone(self), part, bytes }
+    }
+
+    /// Bytes used by one part.
+    #[must_use]
+    pub fn usage(&self, part: Part) -> usize {
+        self.usage_of(part).load(Ordering::Relaxed)
+    }
+
+    /// Bytes used by all parts.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        [Part::Memtable, Part::Cache, Part::Index].iter().map(|&part| self.usage(part)).sum()
+    }
+
+    /// The limit in bytes.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Bytes that the cache may use now.
+    #[must_use]
+    pub fn cache_target(&self) -> usize {
+        cache_target(self.limit, self.usage(Part::Memtable), self.usage(Part::Index))
+    }
+
+    fn usage_of(&self, part: Part) -> &AtomicUsize {
+        &self.used[part as usize].0
+    }
+}
+
+/// What the other parts leave to the cache, at least a sixteenth of the limit.
+fn cache_target(limit: usize, memtable: usize, index: usize) -> usize {
+    let left = limit.saturating_sub(memtable).saturating_sub(index);
+    left.max(limit / CACHE_FLOOR_FRACTION)
+}
+
+/// Bytes in use; given back when dropped.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Arc<MemoryBudget>,
+    part: Part,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Bytes charged.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Changes what is charged, for something that grows or shrinks.
+    pub fn resize(&mut self, bytes: usize) {
+        let used = self.budget.usage_of(self.part);
+        if bytes >= self.bytes {
+            used.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+        } else {
+            used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.usage_of(self.part).fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_follows_the_charges() {
+        let budget = MemoryBudget::new(1000);
+        let mut memtable = budget.charge(Part::Memtable, 100);
+        let block = budget.charge(Part::Cache, 50);
+        assert_eq!((budget.usage(Part::Memtable), budget.usage(Part::Cache)), (100, 50));
+        memtable.resize(300);
+        assert_eq!(budget.total(), 350);
+        memtable.resize(10);
+        drop(block);
+        assert_eq!(budget.total(), 10);
+        drop(memtable);
+        assert_eq!((budget.total(), budget.limit()), (0, 1000));
+    }
+
+    #[test]
+    fn the_cache_gets_what_is_left_and_never_less_than_its_floor() {
+        for (memtable, index, expected) in
+            [(0, 0, 1600), (500, 100, 1000), (1500, 0, 100), (1550, 0, 100), (2000, 2000, 100)]
+        {
+            assert_eq!(cache_target(1600, memtable, index), expected, "{memtable} {index}");
+        }
+    }
+}
