@@ -1,0 +1,153 @@
+//! The manifest's files: an edit log that holds the catalogue, and the catalogue in memory.
+//!
+//! Invariants
+//! - M1  An edit is durable before it shows in memory; after an error the memory is unchanged.
+//! - M2  What is in memory is what reading the file would give: edits are applied in the form in
+//!   which they were written.
+
+use crate::base::{Entropy, Error, Result, SeqNo};
+use crate::manifest::edit_log::{self, EditLog, EditLogId, OpenReport, SnapshotSink};
+use crate::manifest::records::{Loader, decode_edit, encode_edit, encode_snapshot};
+use crate::manifest::state::{CatalogState, Edit};
+use crate::storage::Storage;
+use std::path::Path;
+use std::sync::Arc;
+
+const STEM: &str = "MANIFEST";
+/// Keyspaces' journals have other kinds.
+const KIND: u32 = 1;
+const FIRST_NUMBER: u64 = 1;
+/// Room for edits in a file, at least: several hundred of the usual size.
+const EDIT_ROOM_MIN: u64 = 64 << 10;
+
+/// The catalogue of a database, kept in the files `MANIFEST-<number>` of its directory.
+#[derive(Debug)]
+pub struct Manifest {
+    log: EditLog,
+    state: CatalogState,
+}
+
+impl Manifest {
+    /// Whether `dir` has a manifest, and with it a database.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn exists(storage: &dyn Storage, dir: &Path) -> Result<bool> {
+        edit_log::exists(storage, dir, STEM)
+    }
+
+    /// Makes the manifest of a new database, which exists from then on. Durable on return, if the
+    /// entry of `dir` itself is.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is one, `DiskFull`, `Io`.
+    pub fn create(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        entropy: &dyn Entropy,
+        now_millis: u64,
+    ) -> Result<Manifest> {
+        if Manifest::exists(&*storage, dir)? {
+            return Err(Error::invalid(format!("{} holds a database already", dir.display())));
+        }
+        let database = entropy.next_u64().max(1); // 0 means none
+        let state = CatalogState::new(database, now_millis);
+        let parts = encode_snapshot(&state);
+        let room = edit_room(&parts, 0);
+        let write = |sink: &mut SnapshotSink| put_parts(sink, &parts);
+        let log = EditLog::create(storage, dir, log_id(database), FIRST_NUMBER, room, write)?;
+        Ok(Manifest { log, state })
+    }
+
+    /// Opens the manifest in `dir`, cutting off an edit that was being written when the machine
+    /// stopped, and removing older files.
+    ///
+    /// # Errors
+    /// `Corruption`, `FormatVersion`, `Io`.
+    pub fn open(storage: Arc<dyn Storage>, dir: &Path) -> Result<(Manifest, OpenReport)> {
+        let database = edit_log::newest_database(&*storage, dir, STEM)?;
+        let mut loader = Loader::new(database);
+        let visit = |record: edit_log::RecordRef<'_>| loader.take(record);
+        let (log, report) = EditLog::open(storage, dir, log_id(database), None, visit)?;
+        let manifest = Manifest { log, state: loader.finish() };
+        manifest.remove_older();
+        Ok((manifest, report))
+    }
+
+    /// Reads the manifest in `dir` without changing anything.
+    ///
+    /// # Errors
+    /// `Corruption`, `FormatVersion`, `Io`.
+    pub fn read(storage: &dyn Storage, dir: &Path) -> Result<(CatalogState, OpenReport)> {
+        let database = edit_log::newest_database(storage, dir, STEM)?;
+        let mut loader = Loader::new(database);
+        let visit = |record: edit_log::RecordRef<'_>| loader.take(record);
+        let report = edit_log::read(storage, dir, &log_id(database), None, visit)?;
+        Ok((loader.finish(), report))
+    }
+
+    /// The catalogue.
+    #[must_use]
+    pub fn state(&self) -> &CatalogState {
+        &self.state
+    }
+
+    /// The newest file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.log.path()
+    }
+
+    /// Changes the catalogue. Durable on return. Costs one sync, and three when a new file is
+    /// begun, every few hundred edits.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `KeyspaceExists`, `KeyspaceNotFound`: nothing happened. `DiskFull`: there
+    /// was no room for a new file; nothing happened, and it may be tried again. `Io`: it happened
+    /// or not, which reopening shows; every later edit gives `ReadOnly`.
+    pub fn apply(&mut self, edit: &Edit) -> Result<()> {
+        self.state.check(edit)?;
+        let payload = encode_edit(edit);
+        // M2; also a check that what is about to be written can be read.
+        let as_read = decode_edit(&payload)
+            .map_err(|malformed| Error::invalid(format!("the edit: {}", malformed.what)))?;
+        if !self.log.fits(payload.len()) {
+            let parts = encode_snapshot(&self.state);
+            let room = edit_room(&parts, payload.len());
+            self.log.rotate(room, |sink| put_parts(sink, &parts))?;
+            self.remove_older();
+        }
+        self.log.append(&payload)?;
+        self.state.apply(as_read);
+        Ok(())
+    }
+
+    /// Notes that the database is being closed, and makes the manifest ready to lie at rest.
+    ///
+    /// # Errors
+    /// As [`Manifest::apply`].
+    pub fn close(&mut self, log_end: u64, last_seqno: SeqNo) -> Result<()> {
+        self.apply(&Edit::CleanClose { log_end, last_seqno })?;
+        self.log.settle()
+    }
+
+    fn remove_older(&self) {
+        // An older file that stays costs its bytes and nothing else: no one reads it, and the next
+        // rotation and the next open try again. So a failure must not fail the edit.
+        let _ = self.log.remove_older();
+    }
+}
+
+fn log_id(database: u64) -> EditLogId {
+    EditLogId { stem: STEM, kind: KIND, database, owner: 0 }
+}
+
+/// As much room as the snapshot takes, so that writing snapshots at most doubles what is written.
+fn edit_room(parts: &[Vec<u8>], edit_len: usize) -> u64 {
+    let snapshot_size: u64 = parts.iter().map(|part| EditLog::edit_size(part.len())).sum();
+    EDIT_ROOM_MIN.max(snapshot_size).max(EditLog::edit_size(edit_len))
+}
+
+fn put_parts(sink: &mut SnapshotSink, parts: &[Vec<u8>]) -> Result<()> {
+    parts.iter().try_for_each(|part| sink.part(part))
+}

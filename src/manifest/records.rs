@@ -1,0 +1,249 @@
+//! Records: the catalogue and its edits as bytes. `docs/format/manifest.md` has the tables.
+//!
+//! A snapshot is one head and one part for each keyspace, by rising id. What is read must obey
+//! every rule that an edit must obey when it is made; what does not is damage.
+
+use crate::base::{Error, Result, SeqNo, varint};
+use crate::manifest::edit_log::{Record, RecordRef};
+use crate::manifest::fields::{Decoded, Fields, Malformed, put_optional, put_position, put_text};
+use crate::manifest::options::KeyspaceOptions;
+use crate::manifest::state::{CatalogState, Edit, FIRST_KEYSPACE_ID, KeyspaceRecord};
+
+// First byte of a snapshot part.
+const PART_HEAD: u8 = 1;
+const PART_KEYSPACE: u8 = 2;
+
+// First byte of an edit.
+const EDIT_CREATE: u8 = 1;
+const EDIT_DROP: u8 = 2;
+const EDIT_FORGET: u8 = 3;
+const EDIT_RENAME: u8 = 4;
+const EDIT_SET_OPTIONS: u8 = 5;
+const EDIT_ADVANCE_LOG: u8 = 6;
+const EDIT_CLEAN_CLOSE: u8 = 7;
+
+/// The parts of a snapshot of `state`.
+pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
+    let mut head = vec![PART_HEAD];
+    varint::put(&mut head, state.database);
+    varint::put(&mut head, state.created_millis);
+    varint::put(&mut head, u64::from(state.next_keyspace_id));
+    varint::put(&mut head, state.log_start);
+    varint::put(&mut head, state.last_seqno.as_u64());
+    put_optional(&mut head, state.clean_log_end, varint::put);
+    varint::put(&mut head, state.keyspaces.len() as u64);
+    varint::put(&mut head, state.dropped.len() as u64);
+    for &id in &state.dropped {
+        varint::put(&mut head, u64::from(id));
+    }
+    let keyspaces = state.keyspaces.values().map(|record| {
+        let mut part = vec![PART_KEYSPACE];
+        put_keyspace(&mut part, record);
+        part
+    });
+    std::iter::once(head).chain(keyspaces).collect()
+}
+
+/// An edit's payload.
+pub(super) fn encode_edit(edit: &Edit) -> Vec<u8> {
+    let mut out = Vec::new();
+    match edit {
+        Edit::CreateKeyspace(record) => {
+            out.push(EDIT_CREATE);
+            put_keyspace(&mut out, record);
+        }
+        Edit::DropKeyspace { id } => {
+            out.push(EDIT_DROP);
+            varint::put(&mut out, u64::from(*id));
+        }
+        Edit::ForgetDropped { id } => {
+            out.push(EDIT_FORGET);
+            varint::put(&mut out, u64::from(*id));
+        }
+        Edit::RenameKeyspace { id, name } => {
+            out.push(EDIT_RENAME);
+            varint::put(&mut out, u64::from(*id));
+            put_text(&mut out, name);
+        }
+        Edit::SetOptions { id, options } => {
+            out.push(EDIT_SET_OPTIONS);
+            varint::put(&mut out, u64::from(*id));
+            options.encode(&mut out);
+        }
+        Edit::AdvanceLog { log_start, journals, last_seqno } => {
+            out.push(EDIT_ADVANCE_LOG);
+            varint::put(&mut out, *log_start);
+            varint::put(&mut out, last_seqno.as_u64());
+            varint::put(&mut out, journals.len() as u64);
+            for &(id, position) in journals {
+                varint::put(&mut out, u64::from(id));
+                put_position(&mut out, position);
+            }
+        }
+        Edit::CleanClose { log_end, last_seqno } => {
+            out.push(EDIT_CLEAN_CLOSE);
+            varint::put(&mut out, *log_end);
+            varint::put(&mut out, last_seqno.as_u64());
+        }
+    }
+    out
+}
+
+pub(super) fn decode_edit(payload: &[u8]) -> Decoded<Edit> {
+    let mut fields = Fields::new(payload);
+    let edit = match fields.byte("kind")? {
+        EDIT_CREATE => Edit::CreateKeyspace(take_keyspace(&mut fields)?),
+        EDIT_DROP => Edit::DropKeyspace { id: fields.u32("id")? },
+        EDIT_FORGET => Edit::ForgetDropped { id: fields.u32("id")? },
+        EDIT_RENAME => {
+            let id = fields.u32("id")?;
+            Edit::RenameKeyspace { id, name: fields.text("name")?.to_owned() }
+        }
+        EDIT_SET_OPTIONS => {
+            let id = fields.u32("id")?;
+            Edit::SetOptions { id, options: KeyspaceOptions::decode(&mut fields)? }
+        }
+        EDIT_ADVANCE_LOG => {
+            let log_start = fields.u64("start of the log")?;
+            let last_seqno = SeqNo::from_u64(fields.u64("last stamp")?);
+            let count = fields.count("number of journals")?;
+            let journals = (0..count).map(|_| Ok((fields.u32("id")?, fields.position()?)));
+            let journals = journals.collect::<Decoded<Vec<_>>>()?;
+            Edit::AdvanceLog { log_start, journals, last_seqno }
+        }
+        EDIT_CLEAN_CLOSE => {
+            let log_end = fields.u64("end of the log")?;
+            let last_seqno = SeqNo::from_u64(fields.u64("last stamp")?);
+            Edit::CleanClose { log_end, last_seqno }
+        }
+        other => return fields.malformed(format!("unknown kind of edit {other}")),
+    };
+    fields.finish()?;
+    Ok(edit)
+}
+
+fn put_keyspace(out: &mut Vec<u8>, record: &KeyspaceRecord) {
+    varint::put(out, u64::from(record.id));
+    put_text(out, &record.name);
+    varint::put(out, record.created.as_u64());
+    put_optional(out, record.journal, put_position);
+    record.options.encode(out);
+}
+
+fn take_keyspace(fields: &mut Fields<'_>) -> Decoded<KeyspaceRecord> {
+    Ok(KeyspaceRecord {
+        id: fields.u32("id")?,
+        name: fields.text("name")?.to_owned(),
+        created: SeqNo::from_u64(fields.u64("creation stamp")?),
+        journal: fields.optional("journal", Fields::position)?,
+        options: KeyspaceOptions::decode(fields)?,
+    })
+}
+
+/// Builds the state from the records of a manifest.
+#[derive(Debug)]
+pub(super) struct Loader {
+    /// What the file's header says.
+    database: u64,
+    state: Option<CatalogState>,
+    keyspace_count: usize,
+}
+
+impl Loader {
+    pub fn new(database: u64) -> Loader {
+        Loader { database, state: None, keyspace_count: 0 }
+    }
+
+    /// Takes the next record.
+    pub fn take(&mut self, record: RecordRef<'_>) -> Result<()> {
+        let taken = match (record.record, &mut self.state) {
+            (Record::SnapshotPart(payload), None) => self.take_head(payload),
+            (Record::SnapshotPart(payload), Some(state)) => load_keyspace(state, payload),
+            (Record::SnapshotEnd, _) => self.check_complete(),
+            (Record::Edit(payload), Some(state)) => load_edit(state, payload),
+            (Record::Edit(_), None) => Err(headless()),
+        };
+        taken.map_err(|Malformed { index, what }| record.corruption(index, what))
+    }
+
+    /// The state, once every record was taken.
+    pub fn finish(self) -> CatalogState {
+        self.state.expect("a snapshot without a head was refused at its end record")
+    }
+
+    fn take_head(&mut self, payload: &[u8]) -> Decoded<()> {
+        let mut fields = Fields::new(payload);
+        if fields.byte("kind")? != PART_HEAD {
+            return Err(headless());
+        }
+        let mut state =
+            CatalogState::new(fields.u64("database id")?, fields.u64("time of creation")?);
+        if state.database != self.database {
+            let what = format!("database {:#x} in a file of {:#x}", state.database, self.database);
+            return fields.malformed(what);
+        }
+        state.next_keyspace_id = fields.u32("next keyspace id")?;
+        state.log_start = fields.u64("start of the log")?;
+        state.last_seqno = SeqNo::from_u64(fields.u64("last stamp")?);
+        state.clean_log_end = fields.optional("clean end", |fields| fields.u64("clean end"))?;
+        // Not bounded by this record: the keyspaces come in records of their own.
+        self.keyspace_count = fields.u32("number of keyspaces")? as usize;
+        if state.next_keyspace_id < FIRST_KEYSPACE_ID {
+            return fields.malformed("the next keyspace id is 0");
+        }
+        if state.clean_log_end.is_some_and(|end| end < state.log_start) {
+            return fields.malformed("the log ends in front of its start");
+        }
+        for _ in 0..fields.count("number of dropped keyspaces")? {
+            let id = fields.u32("id of a dropped keyspace")?;
+            if !(FIRST_KEYSPACE_ID..state.next_keyspace_id).contains(&id)
+                || !state.dropped.insert(id)
+            {
+                return fields.malformed(format!("dropped keyspace #{id} is impossible"));
+            }
+        }
+        fields.finish()?;
+        self.state = Some(state);
+        Ok(())
+    }
+
+    fn check_complete(&self) -> Decoded<()> {
+        let state = self.state.as_ref().ok_or_else(headless)?;
+        if state.keyspaces.len() == self.keyspace_count {
+            return Ok(());
+        }
+        let (found, expected) = (state.keyspaces.len(), self.keyspace_count);
+        Err(Malformed { index: 0, what: format!("{found} keyspaces instead of {expected}") })
+    }
+}
+
+fn load_keyspace(state: &mut CatalogState, payload: &[u8]) -> Decoded<()> {
+    let mut fields = Fields::new(payload);
+    let kind = fields.byte("kind")?;
+    if kind != PART_KEYSPACE {
+        return fields.malformed(format!("unknown kind of part {kind}"));
+    }
+    let record = take_keyspace(&mut fields)?;
+    // C1 and C4: by rising id, so that none can come twice.
+    let lowest = state.keyspaces.last_key_value().map_or(FIRST_KEYSPACE_ID, |(&id, _)| id + 1);
+    if !(lowest..state.next_keyspace_id).contains(&record.id) || state.dropped.contains(&record.id)
+    {
+        return fields.malformed(format!("keyspace #{} is impossible here", record.id));
+    }
+    state.check_name_free(&record.name).or_else(|error| fields.malformed(error.to_string()))?;
+    fields.finish()?;
+    state.insert(record);
+    Ok(())
+}
+
+fn load_edit(state: &mut CatalogState, payload: &[u8]) -> Decoded<()> {
+    let edit = decode_edit(payload)?;
+    let refused = |error: Error| Malformed { index: 0, what: format!("an edit fails: {error}") };
+    state.check(&edit).map_err(refused)?;
+    state.apply(edit);
+    Ok(())
+}
+
+fn headless() -> Malformed {
+    Malformed { index: 0, what: "the snapshot does not begin with its head".to_owned() }
+}

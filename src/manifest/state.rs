@@ -1,0 +1,304 @@
+//! The state of the catalogue, and what each edit does to it. Pure: no files, no bytes.
+//!
+//! Invariants
+//! - C1  Ids of keyspaces start at 1, rise, and are never used twice.
+//! - C2  No two keyspaces have one name. A name is data: it is never part of a file name.
+//! - C3  `log_start`, `last_seqno` and the position of each journal never go back.
+//! - C4  An id is that of a keyspace, or dropped and not cleaned up yet, or neither; never both.
+
+use crate::base::{Error, Result, SeqNo};
+use crate::manifest::edit_log::LogPosition;
+use crate::manifest::options::KeyspaceOptions;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of the longest name.
+pub const NAME_LEN_MAX: usize = 255;
+/// Id of the first keyspace; 0 means none.
+pub const FIRST_KEYSPACE_ID: u32 = 1;
+
+/// A keyspace in the catalogue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyspaceRecord {
+    /// Its number, which also names its folder.
+    pub id: u32,
+    /// Its name: any UTF-8 of 1 to 255 bytes.
+    pub name: String,
+    /// Its structure and options.
+    pub options: KeyspaceOptions,
+    /// When it was created.
+    pub created: SeqNo,
+    /// Up to where the journal of its index is known to be durable: a journal that does not reach
+    /// it is damaged.
+    pub journal: Option<LogPosition>,
+}
+
+/// A change to the catalogue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Edit {
+    /// Adds a keyspace, whose id must be [`CatalogState::next_keyspace_id`].
+    CreateKeyspace(KeyspaceRecord),
+    /// Removes a keyspace; its files are still to be removed.
+    DropKeyspace {
+        /// The keyspace.
+        id: u32,
+    },
+    /// The files of a dropped keyspace are gone.
+    ForgetDropped {
+        /// The dropped keyspace.
+        id: u32,
+    },
+    /// Gives a keyspace another name.
+    RenameKeyspace {
+        /// The keyspace.
+        id: u32,
+        /// Its new name.
+        name: String,
+    },
+    /// Gives a keyspace other options, of the same structure.
+    SetOptions {
+        /// The keyspace.
+        id: u32,
+        /// Its new options.
+        options: KeyspaceOptions,
+    },
+    /// Says that nothing in front of `log_start` is needed from the write-ahead log any more.
+    AdvanceLog {
+        /// Where replay starts from now on.
+        log_start: u64,
+        /// Up to where journals are durable, by keyspace.
+        journals: Vec<(u32, LogPosition)>,
+        /// The newest stamp at this time.
+        last_seqno: SeqNo,
+    },
+    /// Says that the database was closed, with its write-ahead log whole up to `log_end`.
+    CleanClose {
+        /// End of the write-ahead log.
+        log_end: u64,
+        /// The newest stamp.
+        last_seqno: SeqNo,
+    },
+}
+
+/// The catalogue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CatalogState {
+    // Constant.
+    pub(super) database: u64,
+    pub(super) created_millis: u64,
+    // Keyspaces.
+    pub(super) next_keyspace_id: u32,
+    pub(super) keyspaces: BTreeMap<u32, KeyspaceRecord>,
+    pub(super) ids_by_name: BTreeMap<String, u32>,
+    pub(super) dropped: BTreeSet<u32>,
+    // The write-ahead log.
+    pub(super) log_start: u64,
+    pub(super) last_seqno: SeqNo,
+    pub(super) clean_log_end: Option<u64>,
+}
+
+impl CatalogState {
+    /// The catalogue of a new database.
+    #[must_use]
+    pub fn new(database: u64, created_millis: u64) -> CatalogState {
+        CatalogState {
+            database,
+            created_millis,
+            next_keyspace_id: FIRST_KEYSPACE_ID,
+            keyspaces: BTreeMap::new(),
+            ids_by_name: BTreeMap::new(),
+            dropped: BTreeSet::new(),
+            log_start: 0,
+            last_seqno: SeqNo::ZERO,
+            clean_log_end: None,
+        }
+    }
+
+    /// The database's id; not 0.
+    #[must_use]
+    pub fn database(&self) -> u64 {
+        self.database
+    }
+
+    /// When the database was created, in milliseconds since 1970.
+    #[must_use]
+    pub fn created_millis(&self) -> u64 {
+        self.created_millis
+    }
+
+    /// The id that the next keyspace gets.
+    #[must_use]
+    pub fn next_keyspace_id(&self) -> u32 {
+        self.next_keyspace_id
+    }
+
+    /// The keyspaces, by id.
+    pub fn keyspaces(&self) -> impl ExactSizeIterator<Item = &KeyspaceRecord> {
+        self.keyspaces.values()
+    }
+
+    /// The keyspace of that id.
+    #[must_use]
+    pub fn keyspace(&self, id: u32) -> Option<&KeyspaceRecord> {
+        self.keyspaces.get(&id)
+    }
+
+    /// The keyspace of that name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&KeyspaceRecord> {
+        self.ids_by_name.get(name).and_then(|id| self.keyspaces.get(id))
+    }
+
+    /// Ids of dropped keyspaces whose files may still be there.
+    pub fn dropped(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.dropped.iter().copied()
+    }
+
+    /// Where replay of the write-ahead log starts.
+    #[must_use]
+    pub fn log_start(&self) -> u64 {
+        self.log_start
+    }
+
+    /// The newest stamp that the manifest has heard of; the log may hold newer ones.
+    #[must_use]
+    pub fn last_seqno(&self) -> SeqNo {
+        self.last_seqno
+    }
+
+    /// Where the write-ahead log ended when the database was closed, if nothing was changed in the
+    /// catalogue since. The log must be valid up to there; it may go on.
+    #[must_use]
+    pub fn clean_log_end(&self) -> Option<u64> {
+        self.clean_log_end
+    }
+
+    /// Whether `edit` may be applied.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `KeyspaceExists`, `KeyspaceNotFound`.
+    pub fn check(&self, edit: &Edit) -> Result<()> {
+        match edit {
+            Edit::CreateKeyspace(record) => {
+                if record.id != self.next_keyspace_id || record.id == u32::MAX {
+                    let (id, next) = (record.id, self.next_keyspace_id);
+                    return Err(Error::invalid(format!(
+                        "a new keyspace has the id {id}; the next id is {next} of at most {}",
+                        u32::MAX - 1
+                    )));
+                }
+                self.check_name_free(&record.name)?;
+                record.options.validate()
+            }
+            Edit::DropKeyspace { id } => self.existing(*id).map(drop),
+            Edit::ForgetDropped { id } => match self.dropped.contains(id) {
+                true => Ok(()),
+                false => Err(Error::invalid(format!("the keyspace #{id} is not a dropped one"))),
+            },
+            Edit::RenameKeyspace { id, name } => {
+                let record = self.existing(*id)?;
+                if record.name == *name { Ok(()) } else { self.check_name_free(name) }
+            }
+            Edit::SetOptions { id, options } => {
+                let record = self.existing(*id)?;
+                if record.options.structure != options.structure {
+                    return Err(Error::invalid("the structure of a keyspace is not an option"));
+                }
+                options.validate()
+            }
+            Edit::AdvanceLog { log_start, journals, last_seqno } => {
+                for (id, position) in journals {
+                    let journal = self.existing(*id)?.journal;
+                    check_forward(
+                        &format!("journal of keyspace #{id}"),
+                        &journal,
+                        &Some(*position),
+                    )?;
+                }
+                check_forward("log_start", &self.log_start, log_start)?;
+                check_forward("last_seqno", &self.last_seqno, last_seqno)
+            }
+            Edit::CleanClose { log_end, last_seqno } => {
+                check_forward("end of the log", &self.log_start, log_end)?;
+                check_forward("last_seqno", &self.last_seqno, last_seqno)
+            }
+        }
+    }
+
+    /// Applies an edit that [`CatalogState::check`] let pass.
+    pub(super) fn apply(&mut self, edit: Edit) {
+        self.clean_log_end = None;
+        match edit {
+            Edit::CreateKeyspace(record) => {
+                self.next_keyspace_id = record.id + 1;
+                self.insert(record);
+            }
+            Edit::DropKeyspace { id } => {
+                if let Some(record) = self.keyspaces.remove(&id) {
+                    self.ids_by_name.remove(&record.name);
+                    self.dropped.insert(id);
+                }
+            }
+            Edit::ForgetDropped { id } => {
+                self.dropped.remove(&id);
+            }
+            Edit::RenameKeyspace { id, name } => {
+                if let Some(record) = self.keyspaces.get_mut(&id) {
+                    self.ids_by_name.remove(&record.name);
+                    self.ids_by_name.insert(name.clone(), id);
+                    record.name = name;
+                }
+            }
+            Edit::SetOptions { id, options } => {
+                if let Some(record) = self.keyspaces.get_mut(&id) {
+                    record.options = options;
+                }
+            }
+            Edit::AdvanceLog { log_start, journals, last_seqno } => {
+                for (id, position) in journals {
+                    if let Some(record) = self.keyspaces.get_mut(&id) {
+                        record.journal = Some(position);
+                    }
+                }
+                self.log_start = log_start;
+                self.last_seqno = last_seqno;
+            }
+            Edit::CleanClose { log_end, last_seqno } => {
+                self.last_seqno = last_seqno;
+                self.clean_log_end = Some(log_end);
+            }
+        }
+    }
+
+    /// Adds a keyspace that is known to be new.
+    pub(super) fn insert(&mut self, record: KeyspaceRecord) {
+        self.ids_by_name.insert(record.name.clone(), record.id);
+        self.keyspaces.insert(record.id, record);
+    }
+
+    /// C2.
+    pub(super) fn check_name_free(&self, name: &str) -> Result<()> {
+        if name.is_empty() || name.len() > NAME_LEN_MAX {
+            return Err(Error::invalid(format!(
+                "the name of a keyspace has {} bytes: allowed are 1 to {NAME_LEN_MAX}",
+                name.len()
+            )));
+        }
+        match self.ids_by_name.contains_key(name) {
+            true => Err(Error::KeyspaceExists { name: name.to_owned() }),
+            false => Ok(()),
+        }
+    }
+
+    fn existing(&self, id: u32) -> Result<&KeyspaceRecord> {
+        let missing = || Error::KeyspaceNotFound { name: format!("#{id}") };
+        self.keyspaces.get(&id).ok_or_else(missing)
+    }
+}
+
+/// C3.
+fn check_forward<T: PartialOrd + std::fmt::Debug>(what: &str, now: &T, next: &T) -> Result<()> {
+    if next >= now {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("the {what} would go back from {now:?} to {next:?}")))
+}
