@@ -1,1 +1,64 @@
-//! wal (to be written).
+//! Write-ahead log: makes a commit durable before it is visible.
+//!
+//! Owns the files in `wal/`. [`Wal`] appends, [`SyncTicket`] syncs beside it, [`replay`] reads the
+//! log back at open and [`Wal::resume`] goes on behind it. Must not know what a payload means.
+//! The bytes are described in `docs/format/wal.md`.
+//!
+//! A position ([`Lsn`]) is a number of bytes of records since the birth of the log. File `k` holds
+//! the log from its start on, up to where the file that names it as its previous one starts. The
+//! newest file with a valid header and those it came from are the log; other files are leftovers.
+//!
+//! Invariants
+//! - W1  A file's name is durable before a byte is written under it. So a number under which
+//!   anything was written is never given to another file, records (which are bound to the number)
+//!   of an earlier life of a file never verify, and a file that is missing was lost.
+//! - W2  A file's size is durable before its header is written. So a file with a valid header has
+//!   the size that the header says.
+//! - W3  Numbers and starts rise along the log; a header names the number and the start of the
+//!   file before it.
+//! - W4  A record lies at its own position, wholly before the start of the next file. Nothing is
+//!   ever appended to a file that a recovery has read.
+//! - W5  "Durable up to D", in a header or a record, was true when it was written, and stays true:
+//!   nothing below D is ever cut off. So if reading stops at X and anything valid, anywhere, says
+//!   D > X, then X is damage. If nothing does, no one was told that X is durable: it is cut off.
+//! - W6  Likewise for a file's header: its records or a later file that say that the log was
+//!   durable past the file's start prove that the header was durable.
+//! - W7  A file is released only when the next one's header is durable, and never after a failure:
+//!   there is always a file with a durable header at or before the required position.
+//! - W8  After a recovery, no file is left between the one that was cut and the new one.
+//!
+//! Crashes, and why the decision is the same however often recovery itself is interrupted
+//! - While records are appended: a header may reach the disk before the records and headers below
+//!   it. The first thing that is missing is X; all above it says D <= X (W5), so it is cut off.
+//! - Recovery, before its new header is durable: it has only written bytes that were there
+//!   (rewriting what is not known to be durable: a killed process leaves such bytes, and so does a
+//!   failed sync) and renamed or made files without valid headers. X is found again, or, if a
+//!   power cut takes some of the rewritten bytes, an earlier X that no D has passed.
+//! - After that: the new header says D = X, names the file that was cut, and bounds it at X (W4).
+//!   The files behind the cut are not reached any more, and then removed (W8).
+//! - When a file is made ready: it has no valid header under its number until it is in use.
+#![allow(dead_code, unused_imports, reason = "used from the next layer up")]
+
+mod append;
+mod chain;
+mod directory;
+mod header;
+mod lsn;
+mod prepare;
+mod record;
+mod replay;
+mod resume;
+mod survey;
+mod sync;
+mod window;
+mod writer;
+
+pub use directory::{WalOptions, WalPlace};
+pub use lsn::Lsn;
+pub use prepare::{PrepareOrder, PrepareOutcome};
+pub use replay::{RecordRef, Recovered, Replay, replay};
+pub use sync::SyncTicket;
+pub use writer::{Appended, Wal, WalStats};
+
+#[cfg(test)]
+mod tests;

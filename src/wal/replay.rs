@@ -1,0 +1,253 @@
+//! Reads the log back at open: finds its files, verifies every record from a position on, and
+//! tells a torn tail from damage. Writes nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::base::{Error, Result};
+
+use super::chain::{Headers, choose_chain};
+use super::directory::WalPlace;
+use super::header::{FileHeader, HEADER_BLOCK_SIZE};
+use super::lsn::Lsn;
+use super::record::{RecordHeader, RecordKind};
+use super::survey::{FoundFile, Proof};
+
+/// A record as it is handed to the visitor of [`replay`].
+#[derive(Clone, Copy, Debug)]
+pub struct RecordRef<'a> {
+    pub lsn: Lsn,
+    /// Where the next record starts.
+    pub end: Lsn,
+    pub payload: &'a [u8],
+}
+
+/// What [`replay`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The end of the last record that counts: the log goes on here.
+    pub end: Lsn,
+    /// Records handed out.
+    pub record_count: u64,
+    /// Bytes of the log behind `end` that were written but never durable, and are cut off.
+    pub truncated_bytes: u64,
+    /// Where the cut is; `None` when nothing was cut off.
+    pub cut: Option<(PathBuf, u64)>,
+    /// Log files that were read, lowest first.
+    pub files: Vec<PathBuf>,
+}
+
+/// A log that has been read back and can be resumed ([`super::Wal::resume`]).
+#[derive(Debug)]
+pub struct Replay {
+    recovered: Recovered,
+    /// Records from here on were read; nothing before is needed.
+    pub(super) required_from: Lsn,
+    /// The log is known to be durable up to here; behind it, it may only be in the cache of the
+    /// operating system.
+    pub(super) durable_up_to: Lsn,
+    /// The files that hold the log, lowest first, without those behind the cut.
+    pub(super) chain: Vec<FileHeader>,
+    /// Every log file in the directory.
+    pub(super) files: BTreeMap<u64, FoundFile>,
+}
+
+impl Replay {
+    /// What was found.
+    pub fn recovered(&self) -> &Recovered {
+        &self.recovered
+    }
+}
+
+/// The first place where no valid record is, while the log is read.
+struct Stop {
+    chain_index: usize,
+    offset: u64,
+    lsn: Lsn,
+}
+
+/// Where reading stands.
+struct Progress {
+    lsn: Lsn,
+    durable_up_to: Lsn,
+    record_count: u64,
+}
+
+/// Reads the log from `required_from` on and hands each record to `visitor`, in order.
+///
+/// Memory: 256 KiB per file, or one record where that is larger.
+///
+/// # Errors
+/// [`Error::Corruption`] naming file and offset when anything that was durable is missing or
+/// damaged, and for files of another database; [`Error::FormatVersion`]; [`Error::Io`]; whatever
+/// `visitor` says. What `visitor` got before must then not be used.
+pub fn replay(
+    place: &WalPlace,
+    required_from: Lsn,
+    visitor: &mut dyn FnMut(RecordRef<'_>) -> Result<()>,
+) -> Result<Replay> {
+    place.validate()?;
+    let mut files = BTreeMap::new();
+    for number in place.numbers()? {
+        files.insert(number, FoundFile::open(place, number)?);
+    }
+    refuse_damaged_headers(&mut files, required_from)?;
+    let mut chain = chain_of(place, &mut files, required_from)?;
+    refuse_wrong_sizes(&files, &chain)?;
+
+    let mut progress = Progress { lsn: required_from, durable_up_to: Lsn::ZERO, record_count: 0 };
+    for header in &chain {
+        progress.durable_up_to = progress.durable_up_to.max(header.durable_up_to);
+    }
+    let stop = read_chain(&mut files, &chain, &mut progress, visitor)?;
+    let written_end = refuse_damaged_records(&mut files, &chain, &stop)?;
+
+    chain.truncate(stop.chain_index + 1);
+    let path_of_stop = place.path_of(chain[stop.chain_index].number);
+    let truncated_bytes = written_end.bytes_since(stop.lsn);
+    let recovered = Recovered {
+        end: stop.lsn,
+        record_count: progress.record_count,
+        truncated_bytes,
+        cut: (truncated_bytes > 0).then_some((path_of_stop, stop.offset)),
+        files: chain.iter().map(|header| place.path_of(header.number)).collect(),
+    };
+    let durable_up_to = progress.durable_up_to.min(stop.lsn);
+    Ok(Replay { recovered, required_from, durable_up_to, chain, files })
+}
+
+/// W6: a header that is not valid, in a file whose own records say that it was durable, is damage.
+fn refuse_damaged_headers(files: &mut BTreeMap<u64, FoundFile>, required_from: Lsn) -> Result<()> {
+    for file in files.values_mut() {
+        if file.valid_header().is_some() {
+            continue;
+        }
+        let proof = file.proof_without_header(required_from)?;
+        if proof.header_was_durable && proof.durable_up_to > required_from {
+            let what = "the header was durable and is not valid";
+            return Err(Error::corruption(file.window.path(), 0, what));
+        }
+    }
+    Ok(())
+}
+
+fn chain_of(
+    place: &WalPlace,
+    files: &mut BTreeMap<u64, FoundFile>,
+    required_from: Lsn,
+) -> Result<Vec<FileHeader>> {
+    let by_number = files.iter().map(|(number, file)| (*number, file.valid_header().copied()));
+    let by_number: BTreeMap<u64, Option<FileHeader>> = by_number.collect();
+    let headers =
+        Headers { files: &by_number, path_of: &|number| place.path_of(number), dir: &place.dir };
+    choose_chain(&headers, required_from, &mut |number| {
+        Ok(proof_above(files, number, required_from)?.durable_up_to)
+    })
+}
+
+/// W2: the full size is durable before a header is written.
+fn refuse_wrong_sizes(files: &BTreeMap<u64, FoundFile>, chain: &[FileHeader]) -> Result<()> {
+    for header in chain {
+        let window = &files[&header.number].window;
+        if window.size() != header.capacity {
+            let what = format!("the file has {} bytes, not {}", window.size(), header.capacity);
+            let offset = window.size().min(header.capacity);
+            return Err(Error::corruption(window.path(), offset, what));
+        }
+    }
+    Ok(())
+}
+
+fn read_chain(
+    files: &mut BTreeMap<u64, FoundFile>,
+    chain: &[FileHeader],
+    progress: &mut Progress,
+    visitor: &mut dyn FnMut(RecordRef<'_>) -> Result<()>,
+) -> Result<Stop> {
+    for (index, header) in chain.iter().enumerate() {
+        let file = files.get_mut(&header.number).expect("the chain was made of these files");
+        // W4: a file is read exactly up to the start of the next one.
+        let limit = chain.get(index + 1).map_or(Lsn::MAX, |next| next.start);
+        while progress.lsn < limit {
+            let offset = header.offset_of(progress.lsn);
+            let Some(record) = file.record_at(header.start, offset)? else {
+                return Ok(Stop { chain_index: index, offset, lsn: progress.lsn });
+            };
+            if record.end() > limit {
+                let what = format!("the record reaches past {limit}, where the next file starts");
+                return Err(Error::corruption(file.window.path(), offset, what));
+            }
+            visit(file, &record, offset, progress, visitor)?;
+        }
+    }
+    unreachable!("the top file has no limit, and no file holds records without end")
+}
+
+fn visit(
+    file: &mut FoundFile,
+    record: &RecordHeader,
+    offset: u64,
+    progress: &mut Progress,
+    visitor: &mut dyn FnMut(RecordRef<'_>) -> Result<()>,
+) -> Result<()> {
+    progress.durable_up_to = progress.durable_up_to.max(record.durable_up_to);
+    progress.lsn = record.end();
+    match record.kind {
+        RecordKind::Mark => Ok(()),
+        RecordKind::Commit => {
+            progress.record_count += 1;
+            let payload = file.payload(record, offset)?;
+            visitor(RecordRef { lsn: record.lsn, end: record.end(), payload })
+        }
+    }
+}
+
+/// W5: where reading stopped is damage if anything that is valid says that the log was durable
+/// past that place. Otherwise it is the end of the log, or a torn tail: then this is the end of
+/// what was written.
+fn refuse_damaged_records(
+    files: &mut BTreeMap<u64, FoundFile>,
+    chain: &[FileHeader],
+    stop: &Stop,
+) -> Result<Lsn> {
+    let header = &chain[stop.chain_index];
+    let file = files.get_mut(&header.number).expect("the chain was made of these files");
+    let torn_end = file.torn_record_end(header.start, stop.offset)?;
+    let behind = file.proof_from(header.start, stop.offset)?;
+    let path = file.window.path().to_owned();
+    let above = proof_above(files, header.number, stop.lsn)?;
+
+    let durable_up_to = behind.durable_up_to.max(above.durable_up_to);
+    if durable_up_to > stop.lsn {
+        let what = format!(
+            "no valid record at {}, but the log was durable up to {durable_up_to}",
+            stop.lsn
+        );
+        return Err(Error::corruption(&path, stop.offset, what));
+    }
+    Ok(behind.records_end.max(above.records_end).max(torn_end.unwrap_or(stop.lsn)))
+}
+
+/// What the files above `number` prove, whether they are part of the log or not: what was once
+/// durable is never cut off, so such a proof holds for ever. Records before `not_before` count
+/// for nothing.
+fn proof_above(
+    files: &mut BTreeMap<u64, FoundFile>,
+    number: u64,
+    not_before: Lsn,
+) -> Result<Proof> {
+    let mut all = Proof::default();
+    for file in files.range_mut(number + 1..).map(|(_, file)| file) {
+        let proof = match file.valid_header().copied() {
+            Some(header) => {
+                let mut proof = file.proof_from(header.start, HEADER_BLOCK_SIZE)?;
+                proof.durable_up_to = proof.durable_up_to.max(header.durable_up_to);
+                proof
+            }
+            None => file.proof_without_header(not_before)?,
+        };
+        all.durable_up_to = all.durable_up_to.max(proof.durable_up_to);
+        all.records_end = all.records_end.max(proof.records_end);
+    }
+    Ok(all)
+}

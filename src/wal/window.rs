@@ -1,0 +1,72 @@
+//! A file read through a window in memory, so that a log of any size is read in few calls and
+//! bounded memory: the window, or one record if that is larger.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::storage::StorageFile;
+
+const WINDOW_SIZE: u64 = 256 << 10;
+
+/// A file and the piece of it that is in memory.
+#[derive(Debug)]
+pub struct FileWindow {
+    file: Arc<dyn StorageFile>,
+    path: PathBuf,
+    size: u64,
+    /// Bytes of the file from `start` on.
+    buffer: Vec<u8>,
+    start: u64,
+}
+
+impl FileWindow {
+    /// A window on `file`, whose size is taken now.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn new(file: Arc<dyn StorageFile>, path: PathBuf) -> Result<FileWindow> {
+        let size = file.size().map_err(|e| Error::io("read", &path, e))?;
+        Ok(FileWindow { file, path, size, buffer: Vec::new(), start: 0 })
+    }
+
+    /// Size of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether `len` bytes at `offset` lie in the file.
+    pub fn holds(&self, offset: u64, len: u64) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.size)
+    }
+
+    /// `len` bytes at `offset`, which must lie in the file ([`Self::holds`]): memory is never
+    /// taken for more than the file holds.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn bytes(&mut self, offset: u64, len: u64) -> Result<&[u8]> {
+        assert!(self.holds(offset, len), "a read past the end of the file");
+        let in_window =
+            offset >= self.start && offset + len <= self.start + self.buffer.len() as u64;
+        if !in_window {
+            let wanted = len.max(WINDOW_SIZE).min(self.size - offset) as usize;
+            self.buffer.resize(wanted, 0);
+            if len <= WINDOW_SIZE {
+                self.buffer.shrink_to(WINDOW_SIZE as usize); // After a very long record.
+            }
+            self.start = offset;
+            if let Err(error) = self.file.read_exact_at(&mut self.buffer, offset) {
+                self.buffer.clear(); // What it holds is not what `start` says.
+                return Err(Error::io("read", &self.path, error));
+            }
+        }
+        let from = (offset - self.start) as usize;
+        Ok(&self.buffer[from..from + len as usize])
+    }
+}

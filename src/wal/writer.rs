@@ -1,0 +1,354 @@
+//! The log as it is written: appends, file changes, release of files.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::storage::StorageFile;
+
+use super::append::RecordWriter;
+use super::directory::{PreparedFile, Spare, WalPlace};
+use super::header::{FileHeader, Previous};
+use super::lsn::Lsn;
+use super::prepare::{PrepareOrder, PrepareOutcome};
+use super::record::{
+    MARK_SIZE, PAYLOAD_LENGTH_MAX, RecordHeader, RecordKind, capacity_for, file_tag, record_size,
+};
+use super::sync::{SyncTicket, UnsyncedFile, Watermark};
+
+/// Where an appended record lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub start: Lsn,
+    /// The record is durable when the log is durable up to here.
+    pub end: Lsn,
+}
+
+/// Counts for `stats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalStats {
+    /// Bytes of records appended since open, marks included.
+    pub bytes_appended: u64,
+    /// Bytes of the log that are not released yet.
+    pub live_bytes: u64,
+    /// Files of the log.
+    pub file_count: usize,
+    /// Files kept to be overwritten, and the one that is ready for use.
+    pub spare_count: usize,
+    /// Bytes that all files take on disk.
+    pub disk_bytes: u64,
+    /// Syncs since open.
+    pub sync_count: u64,
+}
+
+/// Whether a file's header is known to be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeaderState {
+    /// It was synced when the file was made.
+    Durable,
+    /// It is durable when the log is durable past the file's start.
+    WithRecords,
+}
+
+/// A file of the log.
+#[derive(Debug)]
+pub(super) struct LiveFile {
+    pub header: FileHeader,
+    pub header_state: HeaderState,
+    pub file: Arc<dyn StorageFile>,
+    pub path: Arc<Path>,
+    pub tag: u64,
+}
+
+impl LiveFile {
+    pub(super) fn new(header: FileHeader, prepared: PreparedFile, state: HeaderState) -> LiveFile {
+        LiveFile {
+            header,
+            header_state: state,
+            file: prepared.file,
+            path: prepared.path.into(),
+            tag: file_tag(header.database_id, header.number),
+        }
+    }
+
+    fn header_is_durable(&self, durable_up_to: Lsn) -> bool {
+        self.header_state == HeaderState::Durable || durable_up_to > self.header.start
+    }
+}
+
+/// The log, open for appending. One thread at a time, under the caller's lock; only
+/// [`SyncTicket::run`] and [`PrepareOrder::run`] work without it.
+#[derive(Debug)]
+pub struct Wal {
+    // Constant after open.
+    pub(super) place: WalPlace,
+    pub(super) watermark: Arc<Watermark>,
+
+    // The log.
+    /// Lowest first; the last one is appended to.
+    pub(super) files: VecDeque<LiveFile>,
+    pub(super) end: Lsn,
+    /// The end of the last record that is not a mark.
+    pub(super) commits_end: Lsn,
+    /// How far the last header or record says that the log was durable.
+    pub(super) last_claim: Lsn,
+    pub(super) released_up_to: Lsn,
+    pub(super) bytes_appended: u64,
+
+    // Files to come.
+    pub(super) next_number: u64,
+    pub(super) next: Option<PreparedFile>,
+    pub(super) order_is_out: bool,
+    pub(super) spares: Vec<Spare>,
+
+    pub(super) record_writer: RecordWriter,
+}
+
+impl Wal {
+    /// Appends a record whose payload is `parts` one after the other. On return it has reached
+    /// the operating system; a [`SyncTicket`] makes it durable. One system call for records up to
+    /// 256 KiB; larger parts are not copied.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], and [`Error::Io`] while a file is made ready: nothing has changed, and
+    /// the same append may be tried again. [`Error::Io`] for the record itself: the log is
+    /// poisoned. [`Error::ReadOnly`] when it was before. [`Error::InvalidArgument`] for more than
+    /// 2^48 bytes.
+    pub fn append(&mut self, parts: &[&[u8]]) -> Result<Appended> {
+        self.watermark.check()?;
+        let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if length > PAYLOAD_LENGTH_MAX {
+            return Err(Error::invalid(format!("a log record of {length} bytes is too long")));
+        }
+        let size = record_size(length);
+        if self.room() < size {
+            self.switch_file(size)?;
+        }
+        let start = self.end;
+        self.write_record(RecordKind::Commit, length, parts)?;
+        self.commits_end = self.end;
+        Ok(Appended { start, end: self.end })
+    }
+
+    /// Up to where the log is durable.
+    pub fn durable_lsn(&self) -> Lsn {
+        self.watermark.durable_lsn()
+    }
+
+    /// Where the next record will start.
+    pub fn end(&self) -> Lsn {
+        self.end
+    }
+
+    /// What to sync to make durable all that has been appended so far. Cheap; the work is done by
+    /// [`SyncTicket::run`].
+    pub fn sync_target(&self) -> SyncTicket {
+        let durable = self.durable_lsn();
+        let nothing_to_do = durable >= self.commits_end;
+        let unsynced = self.files.iter().enumerate().filter(|(index, file)| {
+            let records_unsynced = self.end_of(*index) > durable;
+            !nothing_to_do && (records_unsynced || !file.header_is_durable(durable))
+        });
+        let files = unsynced.map(|(_, file)| UnsyncedFile {
+            file: Arc::clone(&file.file),
+            path: Arc::clone(&file.path),
+        });
+        SyncTicket {
+            watermark: Arc::clone(&self.watermark),
+            files: files.collect(),
+            target: self.commits_end,
+        }
+    }
+
+    /// To be called after [`SyncTicket::run`] returned `synced`. When nothing has been appended
+    /// since, this leaves a mark in the log that says so, not synced itself: it lets damage to
+    /// the last durable record be told from a torn tail.
+    pub fn complete_sync(&mut self, synced: Lsn) {
+        let mark_is_due = synced == self.commits_end && synced > self.last_claim;
+        if mark_is_due && self.watermark.check().is_ok() {
+            // A failure is no failure of the sync. If it poisons the log, the next append says so.
+            let _ = self.write_record(RecordKind::Mark, 0, &[]);
+        }
+        self.release_files();
+    }
+
+    /// Declares that nothing before `up_to` is needed any more: files wholly before it are kept
+    /// for reuse or removed, as soon as the file after them is durable. The caller must have made
+    /// durable that the next [`super::replay`] will start at `up_to` or later.
+    pub fn release(&mut self, up_to: Lsn) {
+        self.released_up_to = self.released_up_to.max(up_to);
+        self.release_files();
+    }
+
+    /// An order to make the next file ready, when there is none and the current file is more than
+    /// half full. [`PrepareOrder::run`] works without the lock; its outcome goes to
+    /// [`Self::finish_order`]. If nobody does this, the append that needs the file makes it.
+    pub fn order_next(&mut self) -> Option<PrepareOrder> {
+        let half = self.place.options.file_capacity / 2;
+        if self.next.is_some() || self.order_is_out || self.room() > half {
+            return None;
+        }
+        self.order_is_out = true;
+        let number = self.take_number();
+        Some(PrepareOrder { place: self.place.clone(), number, spare: self.spares.pop() })
+    }
+
+    /// Takes the file that was made ready.
+    ///
+    /// # Errors
+    /// Why it could not be made. The log is unchanged and not poisoned.
+    pub fn finish_order(&mut self, outcome: PrepareOutcome) -> Result<()> {
+        self.order_is_out = false;
+        let prepared = outcome.prepared?;
+        // W3: numbers rise along the log. The appender may have gone ahead meanwhile.
+        if prepared.number > self.current().header.number {
+            self.next = Some(prepared);
+        } else {
+            self.keep_or_remove(prepared.into());
+        }
+        Ok(())
+    }
+
+    /// Counts.
+    pub fn stats(&self) -> WalStats {
+        let start = self.files[0].header.start.max(self.released_up_to.min(self.end));
+        let live: u64 = self.files.iter().map(|file| file.header.capacity).sum();
+        let spare: u64 = self.spares.iter().map(|spare| spare.capacity).sum();
+        WalStats {
+            bytes_appended: self.bytes_appended,
+            live_bytes: self.end.bytes_since(start),
+            file_count: self.files.len(),
+            spare_count: self.spares.len() + usize::from(self.next.is_some()),
+            disk_bytes: live + spare + self.next.as_ref().map_or(0, |next| next.capacity),
+            sync_count: self.watermark.sync_count(),
+        }
+    }
+
+    fn current(&self) -> &LiveFile {
+        self.files.back().expect("a log has a current file")
+    }
+
+    /// Bytes that a record may take in the current file; room for a mark behind it is kept.
+    fn room(&self) -> u64 {
+        self.current().header.limit().bytes_since(self.end).saturating_sub(MARK_SIZE)
+    }
+
+    /// Where the records of the file at `index` end.
+    fn end_of(&self, index: usize) -> Lsn {
+        self.files.get(index + 1).map_or(self.end, |next| next.header.start)
+    }
+
+    /// Writes a record to the current file, where there is room for it.
+    fn write_record(&mut self, kind: RecordKind, length: u64, parts: &[&[u8]]) -> Result<()> {
+        let durable_up_to = self.durable_lsn();
+        let header = RecordHeader { lsn: self.end, durable_up_to, length, kind };
+        let current = self.files.back().expect("a log has a current file");
+        let offset = current.header.offset_of(self.end);
+        let written = self.record_writer.write(&*current.file, current.tag, offset, &header, parts);
+        if let Err(source) = written {
+            let error = Error::io("write", &current.path, source);
+            // Without room, the same place is written again later. Until then nothing valid may
+            // be there, also if only padding was missing.
+            let no_room = matches!(error, Error::DiskFull { .. });
+            if no_room && self.record_writer.erase(&*current.file, offset).is_ok() {
+                return Err(error);
+            }
+            self.watermark.poison(error.to_string());
+            // `DiskFull` would say that nothing has changed.
+            return if no_room { self.watermark.check() } else { Err(error) };
+        }
+        self.end = header.end();
+        self.last_claim = durable_up_to;
+        self.bytes_appended += header.size();
+        Ok(())
+    }
+
+    /// Goes on in a new file that has room for a record of `size` bytes. Nothing is synced: the
+    /// next ticket covers the old file and the new one, in this order.
+    fn switch_file(&mut self, size: u64) -> Result<()> {
+        let capacity = capacity_for(size, self.place.options.file_capacity);
+        let prepared = self.take_prepared(capacity)?;
+        let from = self.current().header;
+        let header = FileHeader {
+            database_id: self.place.database_id,
+            number: prepared.number,
+            start: self.end,
+            capacity,
+            previous: Some(Previous { number: from.number, start: from.start }),
+            durable_up_to: self.durable_lsn(),
+        };
+        if let Err(source) = write_header(&header, &*prepared.file) {
+            let error = Error::io("write", &prepared.path, source);
+            // Whatever is left of it is an empty file that says nothing new.
+            let _ = self.place.remove(&prepared.path);
+            return Err(error);
+        }
+        self.last_claim = header.durable_up_to;
+        self.files.push_back(LiveFile::new(header, prepared, HeaderState::WithRecords));
+        Ok(())
+    }
+
+    fn take_prepared(&mut self, capacity: u64) -> Result<PreparedFile> {
+        match self.next.take() {
+            Some(next) if next.capacity == capacity => return Ok(next),
+            // W3: a file of its own size overtakes it, so its number cannot be used any more.
+            Some(next) => self.keep_or_remove(next.into()),
+            None => {}
+        }
+        let number = self.take_number();
+        let fits = self.spares.iter().position(|spare| spare.capacity == capacity);
+        let spare = fits.map(|index| self.spares.swap_remove(index));
+        self.place.prepare(number, capacity, spare)
+    }
+
+    fn take_number(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        number
+    }
+
+    fn release_files(&mut self) {
+        if self.watermark.check().is_err() {
+            return; // W7: a log that has failed is left as it is.
+        }
+        let durable = self.durable_lsn();
+        while let Some(second) = self.files.get(1) {
+            // W7: there is always a file with a durable header at or before what is required.
+            let not_needed = second.header.start <= self.released_up_to;
+            if !not_needed || !second.header_is_durable(durable) {
+                return;
+            }
+            let first = self.files.pop_front().expect("there are two");
+            let capacity = first.header.capacity;
+            self.keep_or_remove(Spare {
+                path: first.path.to_path_buf(),
+                file: first.file,
+                capacity,
+            });
+        }
+    }
+
+    /// Keeps a file that nothing needs for reuse, if it has the usual size and few are kept.
+    pub(super) fn keep_or_remove(&mut self, spare: Spare) {
+        let usual = spare.capacity == self.place.options.file_capacity;
+        if usual && self.spares.len() < self.place.options.spare_files_max {
+            self.spares.push(spare);
+        } else {
+            // One that stays is taken up by the next recovery.
+            let _ = self.place.remove(&spare.path);
+        }
+    }
+}
+
+/// Writes the header block.
+pub(super) fn write_header(header: &FileHeader, file: &dyn StorageFile) -> io::Result<()> {
+    file.write_all_at(&header.encode(), 0)
+}
+
+impl From<PreparedFile> for Spare {
+    fn from(prepared: PreparedFile) -> Spare {
+        Spare { path: prepared.path, file: prepared.file, capacity: prepared.capacity }
+    }
+}
