@@ -1,1 +1,137 @@
-//! memtable (to be written).
+//! Memtable: the sorted recent writes of a keyspace, all versions.
+//!
+//! A B+-tree with wide nodes over an append-only arena. One writer at a time, any number of
+//! readers, which are wait-free: a search is one descent over nodes that are whole at any instant,
+//! whatever the writer does or however long it is not running. Nothing that was inserted is freed
+//! before the memtable is dropped. Must not know the log, flushes or structures.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `arena.rs` | bytes of entries |
+//! | `order.rs` | the order, heads and prefixes, search in sorted heads |
+//! | `node.rs` | memory and publication of nodes |
+//! | `readers.rs` | when a replaced node may be reused |
+//! | `run.rs` | merging, splitting and re-prefixing of nodes |
+//! | `tree.rs` | descent and search |
+//! | `writer.rs` | insertion |
+//! | `cursor.rs` | walking in order |
+//!
+//! Invariants
+//! - M1  Entries are ordered by key ascending, then seqno descending; of two with the same key and
+//!   seqno, the one inserted later comes first.
+//! - M2  An insert is visible to every reader that begins after it returned.
+#![allow(dead_code, unused_imports, reason = "used from the next layer up")]
+
+#[cfg(test)]
+mod tests;
+
+mod arena;
+mod cursor;
+mod node;
+mod order;
+mod readers;
+mod run;
+mod tree;
+mod writer;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) use self::cursor::MemtableCursor;
+pub(crate) use self::writer::Writer;
+
+use self::arena::Entries;
+use self::node::{Nodes, Root};
+use self::order::Bound;
+use self::readers::Readers;
+use self::writer::WriterState;
+use crate::base::EntryRef;
+use crate::base::SeqNo;
+
+/// What a memtable is made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemtableConfig {
+    /// Bytes of keys and values after which the owner will seal it.
+    pub(crate) expected_bytes: usize,
+}
+
+/// The sorted recent writes of a keyspace.
+pub(crate) struct Memtable {
+    // Constant; what they lead to grows.
+    entries: Arc<Entries>,
+    config: MemtableConfig,
+    // Atomic.
+    root: Root,
+    readers: Readers,
+    totals: Totals,
+    // Guarded by the lock that a `Writer` holds.
+    writer: Mutex<WriterState>,
+}
+
+/// Changed by the writer only; on a line of their own, away from what searches read.
+#[repr(align(64))]
+struct Totals {
+    entry_count: AtomicUsize,
+    data_size: AtomicUsize,
+    node_memory: AtomicUsize,
+    seqno_min: AtomicU64,
+    seqno_max: AtomicU64,
+}
+
+impl Memtable {
+    /// An empty memtable. It takes memory as it grows, from about 1 KiB.
+    pub(crate) fn new(config: MemtableConfig) -> Memtable {
+        let (entries, appender) = arena::arena();
+        let (nodes, root) = Nodes::with_root();
+        let totals = Totals {
+            entry_count: AtomicUsize::new(0),
+            data_size: AtomicUsize::new(0),
+            node_memory: AtomicUsize::new(nodes.allocated()),
+            seqno_min: AtomicU64::new(u64::MAX),
+            seqno_max: AtomicU64::new(0),
+        };
+        let writer = Mutex::new(WriterState::new(appender, nodes));
+        Memtable { entries, config, root, readers: Readers::default(), totals, writer }
+    }
+
+    /// The right to write, until it is dropped. Waits while another thread has it.
+    pub(crate) fn writer(&self) -> Writer<'_> {
+        // A panic of a caller's iterator leaves the tree whole: entries are linked one by one.
+        let state = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        Writer { memtable: self, state }
+    }
+
+    /// The newest version of `key` with a seqno of at most `at`; it may be a tombstone.
+    pub(crate) fn get(&self, key: &[u8], at: SeqNo) -> Option<EntryRef<'_>> {
+        let pin = self.readers.pin();
+        let bound = Bound::Before(key, at);
+        let landing = tree::descend(&self.root, &pin, &self.entries, &bound, |_, _| ());
+        tree::find(&self.entries, &landing, key, at)
+    }
+
+    /// Bytes of memory taken for entries and nodes.
+    pub(crate) fn memory_used(&self) -> usize {
+        self.entries.allocated() + self.totals.node_memory.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all keys and values.
+    pub(crate) fn data_size(&self) -> usize {
+        self.totals.data_size.load(Ordering::Relaxed)
+    }
+
+    /// Count of versions of keys.
+    pub(crate) fn entry_count(&self) -> usize {
+        self.totals.entry_count.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing was inserted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entry_count() == 0
+    }
+
+    /// The smallest and the largest seqno; none while it is empty.
+    pub(crate) fn seqno_range(&self) -> Option<(SeqNo, SeqNo)> {
+        let load = |total: &AtomicU64| SeqNo::from_u64(total.load(Ordering::Relaxed));
+        (!self.is_empty()).then(|| (load(&self.totals.seqno_min), load(&self.totals.seqno_max)))
+    }
+}

@@ -1,0 +1,243 @@
+//! A cursor over a memtable: for each key its newest version up to a seqno.
+//!
+//! The cursor copies the ids of a whole leaf at once and walks the copy; between leaves it
+//! descends again from the key where it stands. So it holds no node while it rests, and nothing
+//! that the writer does can make it loop or miss an entry. Must not know how leaves are linked.
+//!
+//! Invariants
+//! - K1  The copy has all entries from its first one to its fence that were inserted before it was
+//!   taken, in order.
+//! - K2  The place is a rank in the copy; the rank behind the last means the fence.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Memtable;
+use super::arena::EntryId;
+use super::order::Bound;
+use super::run::Run;
+use super::tree;
+use crate::base::Cursor;
+use crate::base::EntryRef;
+use crate::base::Result;
+use crate::base::SeqNo;
+
+/// Walks the newest versions up to a seqno, tombstones included. It sees every entry up to the
+/// seqno that was inserted before the cursor was made, and none above the seqno. Never fails.
+pub(crate) struct MemtableCursor {
+    memtable: Arc<Memtable>,
+    at: SeqNo,
+    leaf: Box<LeafCopy>,
+    place: Place,
+}
+
+/// The entries of a leaf, sorted, and the first entry behind it.
+struct LeafCopy {
+    run: Run,
+    fence: Option<EntryId>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    BeforeFirst,
+    On { id: EntryId, rank: usize },
+    BehindLast,
+}
+
+impl LeafCopy {
+    /// Copies the leaf where `bound` lies and returns the bound's rank.
+    fn load(&mut self, memtable: &Memtable, bound: &Bound<'_>) -> usize {
+        let Memtable { root, entries, readers, .. } = memtable;
+        let pin = readers.pin();
+        let landing = tree::descend(root, &pin, entries, bound, |_, _| ());
+        self.run.merge_from(entries, &landing.leaf.view());
+        self.fence = landing.fence;
+        self.run.keys().rank(entries, bound, landing.known)
+    }
+
+    /// The entry at a rank; the fence behind the last.
+    #[inline]
+    fn entry_at(&self, rank: usize) -> Option<EntryId> {
+        self.run.keys().ids.get(rank).copied().or(self.fence)
+    }
+
+    /// The rank of the next entry with another key than the one at `rank`, or the rank behind the
+    /// last if the copy has no more of them.
+    #[inline]
+    fn rank_of_next_key(&self, memtable: &Memtable, rank: usize) -> usize {
+        let keys = self.run.keys();
+        let mut next = rank + 1;
+        while next < keys.len() {
+            let same_key = keys.heads[next] == keys.heads[rank]
+                && memtable.entries.key(keys.ids[next]) == memtable.entries.key(keys.ids[rank]);
+            if !same_key {
+                break;
+            }
+            next += 1;
+        }
+        next
+    }
+}
+
+impl MemtableCursor {
+    /// A cursor that shows the memtable as of `at`.
+    pub(crate) fn new(memtable: Arc<Memtable>, at: SeqNo) -> MemtableCursor {
+        let leaf = Box::new(LeafCopy { run: Run::empty(), fence: None });
+        MemtableCursor { memtable, at, leaf, place: Place::BeforeFirst }
+    }
+
+    /// Goes to the first visible entry that is not before `bound`.
+    fn seek_forward(&mut self, bound: &Bound<'_>) {
+        let rank = self.leaf.load(&self.memtable, bound);
+        self.settle_forward(rank);
+    }
+
+    /// Goes to the first visible entry from `rank` on. No key before `rank` has versions at or
+    /// behind it that would be visible.
+    fn settle_forward(&mut self, rank: usize) {
+        let MemtableCursor { memtable, at, leaf, .. } = self;
+        let mut rank = rank;
+        self.place = loop {
+            let Some(id) = leaf.entry_at(rank) else {
+                break Place::BehindLast;
+            };
+            let seqno = memtable.entries.seqno(id);
+            if seqno <= *at {
+                break Place::On { id, rank };
+            }
+            // Too new. In a copy the next one is near; thousands of versions are jumped over.
+            rank += 1;
+            if rank >= leaf.run.len() {
+                rank = leaf.load(memtable, &Bound::Before(memtable.entries.key(id), *at));
+            }
+        };
+    }
+
+    /// Goes to the newest visible version of the last key that has one, of the keys that end
+    /// before `rank`.
+    fn settle_backward(&mut self, rank: usize) {
+        let MemtableCursor { memtable, at, leaf, .. } = self;
+        let entries = &memtable.entries;
+        let mut rank = rank;
+        self.place = loop {
+            if rank == 0 {
+                let Some(first) = leaf.entry_at(0) else {
+                    break Place::BeforeFirst; // An empty memtable.
+                };
+                rank = leaf.load(memtable, &Bound::Before(entries.key(first), SeqNo::MAX));
+                if rank == 0 {
+                    break Place::BeforeFirst;
+                }
+            }
+            let key = entries.key(leaf.run.keys().ids[rank - 1]);
+            // From the oldest version of the key to the newest visible one.
+            let mut visible = None;
+            while rank > 0 {
+                let id = leaf.run.keys().ids[rank - 1];
+                let entry = entries.entry(id);
+                if entry.key != key || entry.seqno > *at {
+                    break;
+                }
+                rank -= 1;
+                visible = Some(Place::On { id, rank });
+            }
+            match visible {
+                Some(place) if rank > 0 => break place,
+                Some(_) => {
+                    // Newer versions may be in the leaf before.
+                    let rank = leaf.load(memtable, &Bound::Before(key, *at));
+                    let id = leaf.entry_at(rank).expect("a visible version was just seen");
+                    break Place::On { id, rank };
+                }
+                None => {
+                    rank = leaf.load(memtable, &Bound::Before(key, SeqNo::MAX));
+                    if rank == 0 {
+                        break Place::BeforeFirst;
+                    }
+                }
+            }
+        };
+    }
+}
+
+impl Cursor for MemtableCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        self.seek_forward(&Bound::Before(&[], SeqNo::MAX));
+        Ok(())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        let rank = self.leaf.load(&self.memtable, &Bound::End);
+        self.settle_backward(rank);
+        Ok(())
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.seek_forward(&Bound::Before(key, self.at));
+        Ok(())
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        let rank = self.leaf.load(&self.memtable, &Bound::Before(key, self.at));
+        match self.leaf.entry_at(rank) {
+            Some(id) if self.memtable.entries.key(id) == key => {
+                self.place = Place::On { id, rank };
+            }
+            _ => self.settle_backward(rank),
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<()> {
+        match self.place {
+            Place::BeforeFirst => return self.seek_first(),
+            Place::BehindLast => {}
+            Place::On { id, rank } => {
+                let key = self.memtable.entries.key(id);
+                let mut next = self.leaf.rank_of_next_key(&self.memtable, rank);
+                let copy_len = self.leaf.run.len();
+                if next >= copy_len {
+                    // The fence may be where the cursor stands, or a further version of the key.
+                    let of_key = |id: EntryId| self.memtable.entries.key(id) == key;
+                    if rank == copy_len || self.leaf.fence.is_some_and(of_key) {
+                        next = self.leaf.load(&self.memtable, &Bound::After(key));
+                    }
+                }
+                self.settle_forward(next);
+            }
+        }
+        Ok(())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        match self.place {
+            Place::BeforeFirst => {}
+            Place::BehindLast => return self.seek_last(),
+            Place::On { id, rank } => {
+                let key = self.memtable.entries.key(id);
+                let mut rank = rank;
+                // Newer versions of this key are before it.
+                while rank > 0
+                    && self.memtable.entries.key(self.leaf.run.keys().ids[rank - 1]) == key
+                {
+                    rank -= 1;
+                }
+                self.settle_backward(rank);
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        match self.place {
+            Place::On { id, .. } => Some(self.memtable.entries.entry(id)),
+            Place::BeforeFirst | Place::BehindLast => None,
+        }
+    }
+}
+
+impl fmt::Debug for MemtableCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemtableCursor").field("at", &self.at).field("on", &self.entry()).finish()
+    }
+}

@@ -1,0 +1,340 @@
+//! The one writer: puts entries into leaves and keeps the tree in shape.
+//!
+//! Owns what only the writer changes. Readers see each change through one store: the counts of a
+//! leaf, a pointer in an inner node, or the root.
+//!
+//! Invariants
+//! - W1  An entry is whole in the arena before a leaf names it.
+//! - W2  New nodes are whole before the one store that leads to them; nodes are retired after the
+//!   store that unlinks them.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::Memtable;
+use super::arena::{EntryAppender, EntryId};
+use super::node::{Append, NodePtr, Nodes, WIDTH};
+use super::order::{Bound, Fit};
+use super::run::{Run, TailPlace};
+use super::tree;
+use crate::base::EntryKind;
+use crate::base::EntryRef;
+use crate::base::SeqNo;
+
+/// A leaf's tail is merged when it has so many entries. A search looks at half of them on average.
+const TAIL_LEN_MAX: usize = 16;
+/// A merged leaf has at least so much room, or is split.
+const ROOM_AFTER_MERGE_MIN: usize = 8;
+/// When entries come in order, a split leaves the part where none are expected this full.
+const FULL_SIDE_LEN: usize = WIDTH - ROOM_AFTER_MERGE_MIN;
+/// Inserts whose cache misses overlap.
+const GROUP_LEN: usize = 8;
+
+/// What only the writer uses.
+pub(super) struct WriterState {
+    appender: EntryAppender,
+    nodes: Nodes,
+    /// Changes of inner nodes: what was found before one may be out of date.
+    splits: u64,
+    path: Vec<(NodePtr, usize)>,
+    run: Box<Run>,
+}
+
+impl WriterState {
+    pub(super) fn new(appender: EntryAppender, nodes: Nodes) -> WriterState {
+        let run = Box::new(Run::empty());
+        WriterState { appender, nodes, splits: 0, path: Vec::new(), run }
+    }
+}
+
+/// The right to write to a memtable, of one thread at a time.
+pub(crate) struct Writer<'m> {
+    pub(super) memtable: &'m Memtable,
+    pub(super) state: MutexGuard<'m, WriterState>,
+}
+
+/// An entry in the arena that is about to be linked.
+#[derive(Clone, Copy)]
+struct Pending<'e> {
+    key: &'e [u8],
+    seqno: SeqNo,
+    id: EntryId,
+}
+
+/// Where an entry goes, while `splits` stays the same.
+#[derive(Clone, Copy)]
+struct Place {
+    leaf: NodePtr,
+    /// The inner node above and the index in it; none if the leaf is the root.
+    above: Option<(NodePtr, usize)>,
+    known: usize,
+}
+
+/// Why an entry could not be appended to a leaf.
+enum Obstacle {
+    /// Its key does not have the leaf's prefix.
+    Prefix,
+    /// The tail is as long as it may be.
+    Tail,
+    /// The leaf is full, and the entry belongs behind all others.
+    FullInOrder,
+}
+
+impl Writer<'_> {
+    /// Adds a version of `key`. Visible to every reader that begins after the call.
+    ///
+    /// # Panics
+    /// When the key has 16 MiB, the value 4 GiB, or all entries together 4 GiB: the caller seals
+    /// memtables far below, and refuses larger entries.
+    pub(crate) fn insert(&mut self, key: &[u8], seqno: SeqNo, kind: EntryKind, value: &[u8]) {
+        let pending = self.append(&EntryRef { key, seqno, kind, value });
+        self.link(&pending);
+        self.publish_memory();
+    }
+
+    /// Adds the entries of one commit, in their order: of two with one key, the later wins.
+    /// Faster than single inserts, because cache misses of neighbours overlap. The entries become
+    /// visible one by one.
+    ///
+    /// # Panics
+    /// As [`Writer::insert`].
+    pub(crate) fn insert_batch<'e>(
+        &mut self,
+        seqno: SeqNo,
+        batch: impl IntoIterator<Item = (&'e [u8], EntryKind, &'e [u8])>,
+    ) {
+        let mut batch = batch.into_iter();
+        loop {
+            let mut group = [None; GROUP_LEN];
+            for (slot, (key, kind, value)) in group.iter_mut().zip(batch.by_ref()) {
+                *slot = Some(self.append(&EntryRef { key, seqno, kind, value }));
+            }
+            let full = group[GROUP_LEN - 1].is_some();
+            self.link_group(&group);
+            if !full {
+                break;
+            }
+        }
+        self.publish_memory();
+    }
+
+    /// Copies an entry into the arena and counts it.
+    fn append<'e>(&mut self, entry: &EntryRef<'e>) -> Pending<'e> {
+        let id = self.state.appender.append(entry); // W1
+        let totals = &self.memtable.totals;
+        // The one writer changes the totals, so load and store need not be one step.
+        let seqno = entry.seqno.as_u64();
+        totals.seqno_min.store(totals.seqno_min.load(Relaxed).min(seqno), Relaxed);
+        totals.seqno_max.store(totals.seqno_max.load(Relaxed).max(seqno), Relaxed);
+        let data_size = totals.data_size.load(Relaxed) + entry.key.len() + entry.value.len();
+        totals.data_size.store(data_size, Relaxed);
+        // Last, and `Release`: who sees that there are entries sees a range of seqnos.
+        totals.entry_count.store(totals.entry_count.load(Relaxed) + 1, Release);
+        Pending { key: entry.key, seqno: entry.seqno, id }
+    }
+
+    fn publish_memory(&self) {
+        self.memtable.totals.node_memory.store(self.state.nodes.allocated(), Relaxed);
+    }
+
+    /// Links the entries of a group, each step for all of them before the next, so that the
+    /// processor fetches their leaves at the same time.
+    fn link_group(&mut self, group: &[Option<Pending<'_>>; GROUP_LEN]) {
+        let places = group.map(|pending| pending.map(|pending| self.place_of(&pending)));
+        for place in places.iter().flatten() {
+            self.state.nodes.leaf(place.leaf).prefetch_slot();
+        }
+        let splits = self.state.splits;
+        for (pending, place) in group.iter().flatten().zip(places.iter().flatten()) {
+            let mut place = *place;
+            if self.state.splits != splits {
+                self.link(pending);
+                continue;
+            }
+            if let Some((inner, index)) = place.above {
+                // An entry of this group may have made the leaf be merged.
+                place.leaf = self.state.nodes.inner(inner).child_ptr(index);
+            }
+            if self.append_to_leaf(&place, pending).is_err() {
+                self.link(pending);
+            }
+        }
+    }
+
+    /// Links one entry, making room as often as it takes: at most for a shorter prefix, a merge
+    /// and a split.
+    fn link(&mut self, pending: &Pending<'_>) {
+        loop {
+            let place = self.place_of(pending);
+            match self.append_to_leaf(&place, pending) {
+                Ok(()) => return,
+                Err(obstacle) => {
+                    if self.make_way(&obstacle, pending) == Way::Linked {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn place_of(&self, pending: &Pending<'_>) -> Place {
+        let mut above = None;
+        let bound = Bound::Before(pending.key, pending.seqno);
+        let Memtable { root, entries, .. } = self.memtable;
+        let landing = tree::descend(root, &self.state.nodes, entries, &bound, |inner, index| {
+            above = Some((inner.name(), index));
+        });
+        Place { leaf: landing.leaf.name(), above, known: landing.known }
+    }
+
+    fn append_to_leaf(&mut self, place: &Place, pending: &Pending<'_>) -> Result<(), Obstacle> {
+        let entries = &self.memtable.entries;
+        let view = self.state.nodes.leaf(place.leaf).view();
+        let Fit::Head(head) = view.sorted.fit(entries, pending.key, place.known) else {
+            return Err(Obstacle::Prefix);
+        };
+        let sorted_len = view.sorted.len();
+        let tail_len = view.tail_ids.len();
+        let in_order = tail_len == 0
+            && match view.sorted.heads.last() {
+                Some(&last) if last == head => {
+                    let bound = Bound::Before(pending.key, pending.seqno);
+                    view.sorted.rank_of_head(entries, &bound, head) == sorted_len
+                }
+                Some(&last) => last < head,
+                None => true,
+            };
+        if sorted_len + tail_len == WIDTH {
+            return Err(if in_order { Obstacle::FullInOrder } else { Obstacle::Tail });
+        }
+        if tail_len == TAIL_LEN_MAX {
+            return Err(Obstacle::Tail);
+        }
+        let how = if in_order { Append::InOrder } else { Append::Unordered };
+        self.state.nodes.append(place.leaf, head, pending.id, how);
+        Ok(())
+    }
+
+    /// Rebuilds the leaf where the entry belongs so that it can take it, or one more obstacle is
+    /// out of the way.
+    fn make_way(&mut self, obstacle: &Obstacle, pending: &Pending<'_>) -> Way {
+        let Memtable { root, entries, readers, .. } = self.memtable;
+        let WriterState { nodes, path, run, .. } = &mut *self.state;
+        path.clear();
+        let bound = Bound::Before(pending.key, pending.seqno);
+        let landing = tree::descend(root, nodes, entries, &bound, |inner, index| {
+            path.push((inner.name(), index));
+        });
+        let old = landing.leaf.name();
+        let tail_place = run.merge_from(entries, &landing.leaf.view());
+        let mut way = Way::Cleared;
+        match obstacle {
+            Obstacle::Prefix => {
+                run.admit(entries, pending.key);
+                let merged = nodes.new_leaf(run.keys());
+                self.replace(merged);
+            }
+            Obstacle::Tail if run.len() + ROOM_AFTER_MERGE_MIN <= WIDTH => {
+                run.sharpen(entries);
+                let merged = nodes.new_leaf(run.keys());
+                self.replace(merged);
+            }
+            Obstacle::Tail => {
+                let mut right = run.split_off(split_index(run.len(), tail_place));
+                run.sharpen(entries);
+                right.sharpen(entries);
+                let left = nodes.new_leaf(run.keys());
+                let separator = right.first();
+                let right = nodes.new_leaf(right.keys());
+                self.insert_separator(left, separator, right);
+            }
+            Obstacle::FullInOrder => {
+                // The full leaf stays full; the next one begins with the new entry.
+                run.sharpen(entries);
+                let right = Run::beside(run, entries, pending.id);
+                let left = nodes.new_leaf(run.keys());
+                let right = nodes.new_leaf(right.keys());
+                self.insert_separator(left, pending.id, right);
+                way = Way::Linked;
+            }
+        }
+        self.state.nodes.retire_leaf(old); // W2
+        self.state.nodes.collect(readers);
+        way
+    }
+
+    /// Puts `new` where the last node of the path leads.
+    fn replace(&mut self, new: NodePtr) {
+        match self.state.path.last() {
+            Some(&(above, index)) => self.state.nodes.replace_child(above, index, new),
+            None => self.memtable.root.store(new),
+        }
+    }
+
+    /// Puts two nodes where the path leads to one. Inner nodes on the way up are copied; the
+    /// topmost new one is linked when all below it are whole (W2).
+    fn insert_separator(&mut self, left: NodePtr, separator: EntryId, right: NodePtr) {
+        let entries = &self.memtable.entries;
+        let (mut left, mut separator, mut right) = (left, separator, right);
+        let mut level = 1;
+        let mut replaced = Vec::new();
+        self.state.splits += 1;
+        loop {
+            let Some((above, index)) = self.state.path.pop() else {
+                let mut top = Run::empty();
+                top.insert(0, entries.key(separator), separator);
+                let top = self.state.nodes.new_inner(level, top.keys(), &[left, right]);
+                self.memtable.root.store(top);
+                break;
+            };
+            replaced.push(above);
+            let WriterState { nodes, run, .. } = &mut *self.state;
+            let inner = nodes.inner(above);
+            run.copy_from(&inner.keys());
+            let mut children: Vec<NodePtr> =
+                (0..=run.len()).map(|index| inner.child_ptr(index)).collect();
+            let key = entries.key(separator);
+            run.admit(entries, key);
+            run.insert(index, key, separator);
+            children[index] = left;
+            children.insert(index + 1, right);
+            if run.len() <= WIDTH {
+                run.sharpen(entries);
+                let copy = nodes.new_inner(level, run.keys(), &children);
+                self.replace(copy);
+                break;
+            }
+            let at_end = index + 1 == run.len();
+            let middle = if at_end { FULL_SIDE_LEN } else { run.len() / 2 };
+            let mut right_run = run.split_off(middle);
+            let right_children = children.split_off(middle + 1);
+            separator = right_run.pop_first();
+            run.sharpen(entries);
+            right_run.sharpen(entries);
+            left = nodes.new_inner(level, run.keys(), &children);
+            right = nodes.new_inner(level, right_run.keys(), &right_children);
+            level += 1;
+        }
+        for inner in replaced {
+            self.state.nodes.retire_inner(inner);
+        }
+    }
+}
+
+/// What came of making way for an entry.
+#[derive(PartialEq, Eq)]
+enum Way {
+    /// An obstacle is gone.
+    Cleared,
+    /// The entry is in the tree already.
+    Linked,
+}
+
+/// Where a full leaf is split: in the middle, or near the end where the new entries come.
+fn split_index(len: usize, tail: TailPlace) -> usize {
+    match tail {
+        TailPlace::Front => len - FULL_SIDE_LEN.min(len - 1),
+        TailPlace::Back => FULL_SIDE_LEN.min(len - 1),
+        TailPlace::Spread => len / 2,
+    }
+}
