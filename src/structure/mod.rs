@@ -1,1 +1,155 @@
-//! structure (to be written).
+//! The storage structures: what sealed memtables are flushed into. Everything above this layer
+//! does not know which of them it talks to.
+//!
+//! A structure keeps the newest flushed entry of each key. Older ones that a snapshot still needs
+//! are in the memtables and versions that the snapshot holds, so no structure keeps them.
+//!
+//! Invariants
+//! - S1  A version never changes. A flush makes the next one, which shares what it did not touch.
+//! - S2  A version is handed out only when everything that it points to is durable.
+//! - S3  A file is removed only when no version, and no durable index, refers to it.
+
+pub mod flex;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::{Cursor, EntryKind, Result, SeqNo, Slice};
+
+/// An entry found by key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The commit that wrote it.
+    pub seqno: SeqNo,
+    /// Value or tombstone.
+    pub kind: EntryKind,
+    /// The value.
+    pub value: Slice,
+}
+
+/// Why entries are read, which tells what is worth keeping in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// By key, or a short scan: likely to be wanted again.
+    Point,
+    /// In passing.
+    Scan,
+}
+
+/// An immutable state of a structure (S1).
+pub trait Version: Send + Sync + fmt::Debug {
+    /// The entry of `key`, if there is one; may be a tombstone.
+    ///
+    /// # Errors
+    /// `Io` or `Corruption` when what should hold it cannot be read.
+    fn find(&self, key: &[u8]) -> Result<Option<Found>>;
+
+    /// A cursor over all entries, tombstones among them.
+    fn cursor(&self, access: Access) -> Box<dyn StructureCursor>;
+
+    /// Upper bound of the number of entries.
+    fn entry_count_max(&self) -> u64;
+}
+
+/// A cursor whose entries can be taken as slices that share the block they lie in.
+pub trait StructureCursor: Cursor + Send + fmt::Debug {
+    /// The value at the position, as a slice of its own.
+    fn value_slice(&self) -> Option<Slice>;
+    /// The key at the position, as a slice of its own.
+    fn key_slice(&self) -> Option<Slice>;
+}
+
+/// What a flush is to do next, and how far it may go.
+#[derive(Clone, Copy, Debug)]
+pub struct FlushOrder {
+    /// Key and value bytes in the memtable that is flushed: what maintenance is paced by.
+    pub memtable_bytes: u64,
+    /// The log position that a complete flush of this memtable makes unnecessary.
+    pub log_end: u64,
+    /// The newest stamp in it.
+    pub last_seqno: SeqNo,
+    /// Bytes to write before the state is made durable and handed out.
+    pub slice_bytes: u64,
+}
+
+/// What a slice of a flush came to.
+#[derive(Debug)]
+pub struct FlushOutcome {
+    /// The next version.
+    pub version: Arc<dyn Version>,
+    /// Whether the memtable is in the structure whole.
+    pub progress: FlushProgress,
+}
+
+/// Whether a flush is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushProgress {
+    /// Call again with the same memtable.
+    Partial,
+    /// The memtable, and the log up to the order's `log_end`, are not needed any more.
+    Complete,
+}
+
+/// What [`flex::FlexStore::check`] and the like found. Counts what was looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// Files.
+    pub files: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Intervals, or blocks in other structures.
+    pub intervals: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Entries, overwritten ones included.
+    pub entries: u64,
+    /// What is wrong, a sentence each.
+    pub problems: Vec<String>,
+}
+
+/// Problems listed at most: a store that is damaged all over need not fill the memory.
+const PROBLEM_COUNT_MAX: usize = 1000;
+
+impl Findings {
+    /// Notes something wrong.
+    pub fn note(&mut self, problem: impl Into<String>) {
+        if self.problems.len() < PROBLEM_COUNT_MAX {
+            self.problems.push(problem.into());
+        }
+    }
+}
+
+/// Figures of one structure.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StructureStats {
+    /// Upper bound of the number of entries.
+    pub entry_count_max: u64,
+    /// Intervals.
+    pub intervals: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Segment files, those that only old versions need included.
+    pub segments: u64,
+    /// Bytes of segment and index files.
+    pub bytes_on_disk: u64,
+    /// Bytes of runs that the newest version points to.
+    pub bytes_live: u64,
+    /// Bytes in segments that the newest version does not point to.
+    pub bytes_dead: u64,
+    /// Key and value bytes flushed, since the keyspace was created.
+    pub logical_bytes: u64,
+    /// Bytes written to segments, since the keyspace was created.
+    pub segment_bytes_written: u64,
+    /// Bytes written to the index, since the keyspace was created.
+    pub index_bytes_written: u64,
+    /// Memtables flushed, since the keyspace was created.
+    pub flushes: u64,
+    /// Intervals consolidated since opening.
+    pub consolidations: u64,
+    /// Frames read since opening.
+    pub blocks_read: u64,
+    /// Bytes of frames read since opening.
+    pub block_bytes_read: u64,
+    /// Bytes of memory that the index takes, roughly.
+    pub index_memory: u64,
+}

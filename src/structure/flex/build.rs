@@ -1,0 +1,221 @@
+//! Writing runs: blocks of entries into frames, frames into the open segments.
+
+use std::sync::Arc;
+
+use super::interval::separator;
+use super::record::RunRecord;
+use super::segment::{SegmentPlace, SegmentWriter};
+use crate::base::{Codec, EntryRef, Result, Slice};
+use crate::block::{BlockBuilder, FrameKind, FramePlace, RestartPolicy, frame};
+
+/// Which of the open segments a run goes to. Runs that die together lie together: deltas die when
+/// their interval is consolidated, bases when the sweep comes round again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Delta,
+    Base,
+}
+
+/// What is constant about a keyspace's runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunOptions {
+    pub codec: Codec,
+    pub segment_size: u64,
+    /// Bytes of a base run, about.
+    pub interval_size: usize,
+}
+
+/// Writes runs of one keyspace, each stream into its own segment.
+#[derive(Debug)]
+pub(super) struct RunWriter {
+    place: Arc<SegmentPlace>,
+    options: RunOptions,
+    delta: Option<SegmentWriter>,
+    base: Option<SegmentWriter>,
+    /// Full segments that were written to since the last [`Self::take_written`].
+    sealed: Vec<SegmentWriter>,
+    next_segment: u64,
+    /// Whether a file was created since the directory was synced.
+    directory: Directory,
+    payload: Vec<u8>,
+    bytes_written: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Directory {
+    Synced,
+    Changed,
+}
+
+impl RunWriter {
+    pub(super) fn new(
+        place: Arc<SegmentPlace>,
+        options: RunOptions,
+        next_segment: u64,
+    ) -> RunWriter {
+        RunWriter {
+            place,
+            options,
+            delta: None,
+            base: None,
+            sealed: Vec::new(),
+            next_segment,
+            directory: Directory::Synced,
+            payload: Vec::new(),
+            bytes_written: 0,
+        }
+    }
+
+    pub(super) fn options(&self) -> RunOptions {
+        self.options
+    }
+
+    pub(super) fn next_segment(&self) -> u64 {
+        self.next_segment
+    }
+
+    /// Bytes of frames written since opening.
+    pub(super) fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    /// Writes the builder's entries as one run and clears the builder.
+    pub(super) fn write(
+        &mut self,
+        stream: Stream,
+        builder: &mut BlockBuilder,
+        level: u8,
+    ) -> Result<RunRecord> {
+        let entry_count = u32::try_from(builder.entry_count()).expect("a payload is below 4 GiB");
+        self.payload.clear();
+        builder.finish(&mut self.payload);
+        self.make_room(stream)?;
+        let slot = match stream {
+            Stream::Delta => &mut self.delta,
+            Stream::Base => &mut self.base,
+        };
+        let writer = slot.as_mut().expect("room was made");
+        let (payload, codec) = (&self.payload, self.options.codec);
+        let start = writer.position();
+        let sum = writer.append(|segment, offset, out| {
+            let place = FramePlace { file: &segment.path, file_tag: segment.file_tag, offset };
+            frame::seal(payload, codec, FrameKind::Entries, place, out)
+        })?;
+        let len = u32::try_from(writer.position() - start).expect("a frame is below 4 GiB");
+        self.bytes_written += u64::from(len);
+        Ok(RunRecord {
+            segment: writer.segment.number,
+            offset: start,
+            len,
+            checksum: sum as u32,
+            entry_count,
+            level,
+        })
+    }
+
+    /// Sees to it that the stream has a segment with room.
+    fn make_room(&mut self, stream: Stream) -> Result<()> {
+        let slot = match stream {
+            Stream::Delta => &mut self.delta,
+            Stream::Base => &mut self.base,
+        };
+        if slot.as_ref().is_some_and(|writer| writer.position() < self.options.segment_size) {
+            return Ok(());
+        }
+        self.sealed.extend(slot.take());
+        let number = self.next_segment;
+        self.next_segment += 1; // Never used twice, even when the creation fails.
+        self.directory = Directory::Changed;
+        *slot = Some(SegmentWriter::create(&self.place, number)?);
+        Ok(())
+    }
+
+    /// Makes all runs durable (X4). Returns the segments written to and where they end.
+    pub(super) fn sync(&mut self) -> Result<Vec<(u64, u64)>> {
+        let writers = self.sealed.iter_mut().chain(self.delta.as_mut()).chain(self.base.as_mut());
+        let mut ends = Vec::new();
+        for writer in writers {
+            writer.sync()?;
+            ends.push((writer.segment.number, writer.position()));
+        }
+        if self.directory == Directory::Changed {
+            let dir = &self.place.dir;
+            let synced = self.place.storage.sync_dir(dir);
+            synced.map_err(|error| crate::base::Error::io("sync", dir, error))?;
+            self.directory = Directory::Synced;
+        }
+        self.sealed.clear();
+        Ok(ends)
+    }
+
+    /// The segments that later runs may still go to.
+    pub(super) fn open_segments(&self) -> Vec<u64> {
+        let open = self.delta.iter().chain(&self.base);
+        open.map(|writer| writer.segment.number).collect()
+    }
+
+    /// After a failure: gives up the open segments. What was written to them since the last sync
+    /// is not referred to.
+    pub(super) fn abandon(&mut self) {
+        self.sealed.clear();
+        self.delta = None;
+        self.base = None;
+    }
+}
+
+/// Cuts a stream of entries, ascending over any number of neighbouring intervals, into base runs
+/// of the target size.
+#[derive(Debug)]
+pub(super) struct BaseCutter {
+    builder: BlockBuilder,
+    /// Anchor of the run that is being built.
+    anchor: Slice,
+    target: usize,
+    done: Vec<(Slice, Option<RunRecord>)>,
+    last_key: Vec<u8>,
+}
+
+impl BaseCutter {
+    /// Starts at an interval with this anchor.
+    pub(super) fn new(anchor: Slice, target: usize) -> BaseCutter {
+        BaseCutter {
+            builder: BlockBuilder::new(RestartPolicy::Adaptive),
+            anchor,
+            target,
+            done: Vec::new(),
+            last_key: Vec::new(),
+        }
+    }
+
+    /// Adds an entry, which must not be a tombstone (X3).
+    pub(super) fn add(&mut self, entry: EntryRef<'_>, writer: &mut RunWriter) -> Result<()> {
+        if !self.builder.is_empty() {
+            let with_entry = self.builder.estimated_size() + entry.key.len() + entry.value.len();
+            if with_entry > self.target {
+                self.cut(writer, entry.key)?;
+            }
+        }
+        self.builder.add(entry)
+    }
+
+    fn cut(&mut self, writer: &mut RunWriter, next_key: &[u8]) -> Result<()> {
+        self.last_key.clear();
+        self.last_key.extend_from_slice(self.builder.last_key());
+        let run = writer.write(Stream::Base, &mut self.builder, 0)?;
+        let next_anchor = separator(&self.last_key, next_key);
+        self.done.push((std::mem::replace(&mut self.anchor, next_anchor), Some(run)));
+        Ok(())
+    }
+
+    /// Writes what is left. Without any entries, the result is empty: the interval is gone.
+    pub(super) fn finish(
+        mut self,
+        writer: &mut RunWriter,
+    ) -> Result<Vec<(Slice, Option<RunRecord>)>> {
+        if !self.builder.is_empty() {
+            let run = writer.write(Stream::Base, &mut self.builder, 0)?;
+            self.done.push((self.anchor, Some(run)));
+        }
+        Ok(self.done)
+    }
+}

@@ -1,0 +1,311 @@
+//! A flush slice: part of a memtable goes into the structure, beside some maintenance.
+//!
+//! Walks the memtable and the tree side by side. Each interval that has new entries, or that the
+//! sweep has come to, is left, given a delta run, or consolidated (`sweep.rs` decides). Nothing of
+//! the store changes here: the result is an edit record, to be made durable and then applied.
+
+use std::sync::Arc;
+
+use super::build::{BaseCutter, RunWriter, Stream};
+use super::index::Index;
+use super::interval::Interval;
+use super::load::Loader;
+use super::record::ChangeRecord;
+use super::sweep::{Candidate, Choice, Sweep, Swept, choose, deltas_to_merge};
+use super::tree::Item;
+use crate::base::{Cursor, EntryKind, EntryRef, Result, Slice};
+use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
+use crate::merge::MergeCursor;
+
+/// Walks the memtable that is flushed, and counts.
+pub(super) struct Source<'a> {
+    cursor: &'a mut dyn Cursor,
+    /// Key and value bytes that went past.
+    pub logical_bytes: u64,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(cursor: &'a mut dyn Cursor) -> Source<'a> {
+        Source { cursor, logical_bytes: 0 }
+    }
+
+    /// The entry at hand, if its key is below `limit`.
+    fn below(&self, limit: Option<&[u8]>) -> Option<EntryRef<'_>> {
+        let entry = self.cursor.entry()?;
+        limit.is_none_or(|limit| entry.key < limit).then_some(entry)
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        if let Some(entry) = self.cursor.entry() {
+            self.logical_bytes += (entry.key.len() + entry.value.len()) as u64;
+        }
+        self.cursor.next()
+    }
+}
+
+/// One slice at work.
+pub(super) struct Slicer<'a> {
+    pub index: &'a Index,
+    pub loader: &'a Loader,
+    pub writer: &'a mut RunWriter,
+    pub sweep: &'a mut Sweep,
+    pub fan_in: u8,
+    pub changes: Vec<ChangeRecord>,
+    pub consolidations: u64,
+    /// Neighbouring intervals that are consolidated in one stream.
+    range: Option<(std::ops::Range<usize>, BaseCutter)>,
+    delta: BlockBuilder,
+}
+
+/// How a slice ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SliceEnd {
+    /// Nothing is left to do for this memtable.
+    Complete,
+    /// The next slice starts with the interval that holds this key.
+    At(Slice),
+}
+
+/// What was gathered of an interval's new entries.
+struct Gathered {
+    first_key: Slice,
+    /// Bytes of the entries; when there are too many for a delta, some of them.
+    bytes: u64,
+    tombstones: u64,
+}
+
+impl<'a> Slicer<'a> {
+    pub(super) fn new(
+        index: &'a Index,
+        loader: &'a Loader,
+        writer: &'a mut RunWriter,
+        sweep: &'a mut Sweep,
+        fan_in: u8,
+    ) -> Slicer<'a> {
+        Slicer {
+            index,
+            loader,
+            writer,
+            sweep,
+            fan_in,
+            changes: Vec::new(),
+            consolidations: 0,
+            range: None,
+            delta: BlockBuilder::new(RestartPolicy::Adaptive),
+        }
+    }
+
+    /// Goes on from interval `position` until nothing is left or `slice_bytes` are written.
+    pub(super) fn run(
+        &mut self,
+        source: &mut Source<'_>,
+        position: usize,
+        slice_bytes: u64,
+    ) -> Result<SliceEnd> {
+        let tree = &self.index.tree;
+        let started = self.writer.bytes_written();
+        let mut position = position;
+        while let Some(next) = self.next_interval(source, position) {
+            let interval = tree.get(next).expect("the search stays within the tree");
+            if self.writer.bytes_written() - started >= slice_bytes {
+                self.finish_range()?;
+                return Ok(SliceEnd::At(interval.anchor.clone()));
+            }
+            let limit = tree.get(next + 1).map(|interval| interval.anchor.clone());
+            self.visit(next, interval, source, limit.as_deref())?;
+            position = next + 1;
+        }
+        self.finish_range()?;
+        Ok(SliceEnd::Complete)
+    }
+
+    /// The next interval, at `position` or behind, that has new entries or is swept.
+    fn next_interval(&mut self, source: &Source<'_>, position: usize) -> Option<usize> {
+        let tree = &self.index.tree;
+        let find = |key: &[u8]| tree.find_key(key).map_or(0, |(index, _)| index);
+        let with_entries = source.below(None).map(|entry| find(entry.key).max(position));
+        if self.sweep.credit == 0 {
+            return with_entries;
+        }
+        let swept = find(&self.sweep.from).max(position);
+        if swept >= tree.len() {
+            // Round the end: the next flush goes on from the start.
+            if position >= tree.len() {
+                self.sweep.from.clear();
+            }
+            return with_entries;
+        }
+        Some(with_entries.map_or(swept, |index| index.min(swept)))
+    }
+
+    fn visit(
+        &mut self,
+        index: usize,
+        interval: &Arc<Interval>,
+        source: &mut Source<'_>,
+        limit: Option<&[u8]>,
+    ) -> Result<()> {
+        let swept = self.sweep_over(interval, limit);
+        let gathered = self.gather(interval, source, limit)?;
+        let choice = choose(Candidate {
+            base_bytes: interval.base_bytes(),
+            delta_bytes: interval.delta_bytes(),
+            delta_count: interval.deltas.len(),
+            // An empty key with an empty value counts as well.
+            new_bytes: gathered.as_ref().map_or(0, |gathered| gathered.bytes.max(1)),
+            new_tombstones: gathered.as_ref().map_or(0, |gathered| gathered.tombstones),
+            entry_count: interval.size().entries,
+            swept,
+        });
+        match choice {
+            Choice::Leave => self.finish_range(),
+            Choice::Append => {
+                self.finish_range()?;
+                self.append_delta(index, interval)
+            }
+            Choice::Consolidate => {
+                if let Some(gathered) = &gathered {
+                    // The entries are taken again, in one stream with the older ones.
+                    source.cursor.seek(&gathered.first_key)?;
+                    source.logical_bytes -= gathered.bytes;
+                    self.delta.clear();
+                }
+                self.consolidate(index, interval, source, limit)
+            }
+        }
+    }
+
+    /// Whether the sweep takes this interval along; it then moves past it.
+    fn sweep_over(&mut self, interval: &Interval, limit: Option<&[u8]>) -> Swept {
+        let is_reached = limit.is_none_or(|limit| self.sweep.from.as_slice() < limit);
+        if self.sweep.credit == 0 || !is_reached {
+            return Swept::No;
+        }
+        self.sweep.pay(interval.base_bytes());
+        self.sweep.from.clear();
+        self.sweep.from.extend_from_slice(limit.unwrap_or_default());
+        if limit.is_none() {
+            self.sweep.credit = 0; // Round the end: the rest of the way is the next flush's.
+        }
+        Swept::Yes
+    }
+
+    /// Gathers the interval's new entries as a delta, up to as many as are kept as one.
+    fn gather(
+        &mut self,
+        interval: &Interval,
+        source: &mut Source<'_>,
+        limit: Option<&[u8]>,
+    ) -> Result<Option<Gathered>> {
+        let Some(first) = source.below(limit) else { return Ok(None) };
+        let first_key = Slice::from(first.key);
+        // Beyond this the choice is to consolidate, whatever else there is.
+        let enough = 2 * interval.base_bytes();
+        let before = source.logical_bytes;
+        let mut tombstones = 0;
+        while let Some(entry) = source.below(limit) {
+            tombstones += u64::from(entry.kind == EntryKind::Tombstone);
+            self.delta.add(entry)?;
+            source.advance()?;
+            if source.logical_bytes - before >= enough {
+                break;
+            }
+        }
+        Ok(Some(Gathered { first_key, bytes: source.logical_bytes - before, tombstones }))
+    }
+
+    /// Writes the gathered entries as a delta, merged with older ones when a level is full.
+    fn append_delta(&mut self, index: usize, interval: &Interval) -> Result<()> {
+        let levels: Vec<u8> = interval.deltas.iter().map(|run| run.level).collect();
+        let (replaced, level) = deltas_to_merge(&levels, self.fan_in);
+        if replaced > 0 {
+            self.merge_into_delta(&interval.deltas[interval.deltas.len() - replaced..])?;
+        }
+        let run = self.writer.write(Stream::Delta, &mut self.delta, level)?;
+        self.changes.push(ChangeRecord::Delta { index, replaced, run });
+        Ok(())
+    }
+
+    /// Merges runs, oldest first, below what was gathered. Tombstones stay: the base is older.
+    fn merge_into_delta(&mut self, runs: &[super::interval::Run]) -> Result<()> {
+        let mut cursors = vec![BlockCursor::new(Arc::new(self.delta.finish_block()))];
+        for run in runs.iter().rev() {
+            cursors.push(BlockCursor::new(self.loader.read_run(run)?));
+        }
+        let mut merged = MergeCursor::new(cursors);
+        merged.seek_first()?;
+        while let Some(entry) = merged.entry() {
+            self.delta.add(entry)?;
+            merged.next()?;
+        }
+        Ok(())
+    }
+
+    /// Streams the interval's old and new entries into base runs.
+    fn consolidate(
+        &mut self,
+        index: usize,
+        interval: &Interval,
+        source: &mut Source<'_>,
+        limit: Option<&[u8]>,
+    ) -> Result<()> {
+        if self.range.as_ref().is_none_or(|(range, _)| range.end != index) {
+            self.finish_range()?;
+            let target = self.writer.options().interval_size;
+            self.range = Some((index..index, BaseCutter::new(interval.anchor.clone(), target)));
+        }
+        let (range, cutter) = self.range.as_mut().expect("there is one now");
+        range.end = index + 1;
+        self.consolidations += 1;
+        let mut old = match interval.run_count() {
+            0 => None,
+            _ => Some(BlockCursor::new(self.loader.block_in_passing(interval)?)),
+        };
+        if let Some(old) = &mut old {
+            old.seek_first()?;
+        }
+        loop {
+            let old_entry = old.as_ref().and_then(BlockCursor::entry);
+            let new_entry = source.below(limit);
+            let (entry, from) = match (old_entry, new_entry) {
+                (None, None) => return Ok(()),
+                (Some(old), None) => (old, From::Old),
+                (None, Some(new)) => (new, From::New),
+                (Some(old), Some(new)) => match old.key.cmp(new.key) {
+                    std::cmp::Ordering::Less => (old, From::Old),
+                    std::cmp::Ordering::Equal => (new, From::Both), // X2: the memtable is newer
+                    std::cmp::Ordering::Greater => (new, From::New),
+                },
+            };
+            if entry.kind != EntryKind::Tombstone {
+                cutter.add(entry, self.writer)?;
+            }
+            if let (From::Old | From::Both, Some(old)) = (from, &mut old) {
+                old.next()?;
+            }
+            if let From::New | From::Both = from {
+                source.advance()?;
+            }
+        }
+    }
+
+    /// Ends the range of intervals that were consolidated in one stream.
+    fn finish_range(&mut self) -> Result<()> {
+        let Some((range, cutter)) = self.range.take() else { return Ok(()) };
+        let mut intervals = cutter.finish(self.writer)?;
+        if range.start == 0 && intervals.is_empty() {
+            // X1: the first interval stays, if only as a place for keys to come.
+            intervals.push((Slice::default(), None));
+        }
+        self.changes.push(ChangeRecord::Replace { range, intervals });
+        Ok(())
+    }
+}
+
+/// Where the entry at hand came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    Old,
+    New,
+    Both,
+}

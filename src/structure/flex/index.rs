@@ -1,0 +1,368 @@
+//! The index: the tree of intervals and the segments it refers to, and their durable form.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::interval::{Interval, Run};
+use super::record::{
+    ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
+};
+use super::segment::{Segment, SegmentPlace};
+use super::tree::FlexTree;
+use crate::base::{Error, Result, Slice};
+use crate::manifest::read_edit_log;
+use crate::manifest::{EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef};
+use crate::storage::Storage;
+
+/// Tells index logs from the other edit logs.
+const LOG_KIND: u32 = 2;
+const LOG_STEM: &str = "index";
+/// Intervals in one part of a snapshot.
+const PART_INTERVAL_COUNT: usize = 1024;
+/// Room for edits behind a snapshot, at least.
+const EDIT_ROOM_MIN: u64 = 32 << 10;
+
+/// What is known about a segment that the index refers to.
+#[derive(Clone, Debug)]
+pub(super) struct SegmentState {
+    pub segment: Arc<Segment>,
+    /// Where its last frame ends.
+    pub end: u64,
+    /// Bytes of runs that the newest version points to.
+    pub live_bytes: u64,
+}
+
+/// The state of a keyspace's structure, as of the last durable edit.
+#[derive(Clone, Debug)]
+pub(super) struct Index {
+    pub tree: FlexTree<Arc<Interval>>,
+    pub segments: BTreeMap<u64, SegmentState>,
+    pub counters: Counters,
+    pub sweep_from: Vec<u8>,
+}
+
+/// The id of a keyspace's index log.
+pub(super) fn log_id(place: &SegmentPlace) -> EditLogId {
+    EditLogId {
+        stem: LOG_STEM,
+        kind: LOG_KIND,
+        database: place.database,
+        owner: u64::from(place.keyspace),
+    }
+}
+
+impl Index {
+    /// The index of an empty keyspace: one interval without runs.
+    pub(super) fn empty() -> Index {
+        let first = Interval::new(Slice::default(), None, Vec::new());
+        let counters = Counters { next_segment: 1, ..Counters::default() };
+        Index {
+            tree: FlexTree::from_sorted([first]),
+            segments: BTreeMap::new(),
+            counters,
+            sweep_from: Vec::new(),
+        }
+    }
+
+    /// Creates the durable form of an empty index.
+    pub(super) fn create_log(storage: Arc<dyn Storage>, place: &SegmentPlace) -> Result<EditLog> {
+        let index = Index::empty();
+        EditLog::create(storage, &place.dir, log_id(place), 1, EDIT_ROOM_MIN, |sink| {
+            index.snapshot_parts(|part| sink.part(&part))
+        })
+    }
+
+    /// Reads the durable form.
+    pub(super) fn open(
+        place: &Arc<SegmentPlace>,
+        required: Option<LogPosition>,
+    ) -> Result<(Index, EditLog, OpenReport)> {
+        let mut loading = Loading::new(place);
+        let (log, report) = EditLog::open(
+            Arc::clone(&place.storage),
+            &place.dir,
+            log_id(place),
+            required,
+            |record| loading.take(&record),
+        )?;
+        let index = loading.finish(&report.file)?;
+        Ok((index, log, report))
+    }
+
+    /// The index as its durable form says, without opening it for writing.
+    pub(super) fn read(place: &Arc<SegmentPlace>) -> Result<Index> {
+        let mut loading = Loading::new(place);
+        let (id, storage) = (log_id(place), &*place.storage);
+        let report = read_edit_log(storage, &place.dir, &id, None, |record| loading.take(&record))?;
+        loading.finish(&report.file)
+    }
+
+    /// Writes the next file of the log, with room for an edit of `edit_len` bytes at least.
+    pub(super) fn rotate(&self, log: &mut EditLog, edit_len: usize) -> Result<()> {
+        let mut parts = Vec::new();
+        self.snapshot_parts(|part| {
+            parts.push(part);
+            Ok(())
+        })?;
+        let snapshot_bytes: usize = parts.iter().map(Vec::len).sum();
+        // As much room as the snapshot takes: then snapshots at most double what edits write.
+        let room = EditLog::edit_size(edit_len) + (snapshot_bytes as u64).max(EDIT_ROOM_MIN);
+        log.rotate(room, |sink| parts.iter().try_for_each(|part| sink.part(part)))
+    }
+
+    fn snapshot_parts(&self, mut put: impl FnMut(Vec<u8>) -> Result<()>) -> Result<()> {
+        let segments: Vec<(u64, u64)> =
+            self.segments.iter().map(|(&number, state)| (number, state.end)).collect();
+        put(Encoder::header(&self.counters, &self.sweep_from, &segments))?;
+        let mut part = Vec::with_capacity(PART_INTERVAL_COUNT);
+        for interval in self.tree.iter() {
+            part.push(record_of(interval));
+            if part.len() == PART_INTERVAL_COUNT {
+                put(Encoder::intervals(&part))?;
+                part.clear();
+            }
+        }
+        put(Encoder::intervals(&part))
+    }
+
+    /// Bytes of live runs.
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.segments.values().map(|state| state.live_bytes).sum()
+    }
+
+    /// Applies an edit that is durable. Returns the segments in which nothing is live any more.
+    ///
+    /// # Errors
+    /// A sentence about what in the edit contradicts the index, which is then half changed.
+    pub(super) fn apply(
+        &mut self,
+        edit: &EditRecord,
+        place: &Arc<SegmentPlace>,
+        keep: &[u64],
+    ) -> std::result::Result<Vec<Arc<Segment>>, String> {
+        for &(number, end) in &edit.segments {
+            self.note_segment(place, number, end);
+        }
+        let mut replaced = Vec::with_capacity(edit.changes.len());
+        let mut done = 0;
+        for change in &edit.changes {
+            let range = change.range();
+            if range.start < done || range.end > self.tree.len() {
+                let len = self.tree.len();
+                return Err(format!("a change of intervals {range:?} in a tree of {len}"));
+            }
+            done = range.end;
+            replaced.push((range, self.changed(change)?));
+        }
+        self.tree.rewrite(replaced);
+        self.counters = edit.counters;
+        self.sweep_from.clone_from(&edit.sweep_from);
+        Ok(self.remove_dead(keep))
+    }
+
+    fn note_segment(&mut self, place: &Arc<SegmentPlace>, number: u64, end: u64) {
+        let state = self.segments.entry(number).or_insert_with(|| SegmentState {
+            segment: Segment::existing(place, number, end),
+            end,
+            live_bytes: 0,
+        });
+        state.end = state.end.max(end);
+    }
+
+    /// The intervals that a change makes, with live bytes moved from old runs to new.
+    fn changed(
+        &mut self,
+        change: &ChangeRecord,
+    ) -> std::result::Result<Vec<Arc<Interval>>, String> {
+        match change {
+            ChangeRecord::Delta { index, replaced, run } => {
+                let old = Arc::clone(self.tree.get(*index).expect("within the tree"));
+                let kept = old.deltas.len().checked_sub(*replaced);
+                let kept =
+                    kept.ok_or_else(|| format!("{replaced} deltas to replace are too many"))?;
+                old.deltas[kept..].iter().try_for_each(|old| self.lose(old))?;
+                let mut deltas = Vec::with_capacity(kept + 1);
+                deltas.extend_from_slice(&old.deltas[..kept]);
+                deltas.push(self.gain(run)?);
+                Ok(vec![Interval::new(old.anchor.clone(), old.base.clone(), deltas)])
+            }
+            ChangeRecord::Replace { range, intervals } => {
+                let removed: Vec<Arc<Interval>> =
+                    self.tree.range(range.clone()).map(Arc::clone).collect();
+                for run in removed.iter().flat_map(|interval| interval.runs()) {
+                    self.lose(run)?;
+                }
+                self.check_anchors(range, intervals)?;
+                intervals
+                    .iter()
+                    .map(|(anchor, base)| {
+                        let base = base.as_ref().map(|run| self.gain(run)).transpose()?;
+                        Ok(Interval::new(anchor.clone(), base, Vec::new()))
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// X1, for intervals that are about to take the place of `range`.
+    fn check_anchors(
+        &self,
+        range: &std::ops::Range<usize>,
+        intervals: &[(Slice, Option<RunRecord>)],
+    ) -> std::result::Result<(), String> {
+        let anchors = intervals.iter().map(|(anchor, _)| anchor);
+        let behind = self.tree.get(range.end).map(|interval| &interval.anchor);
+        let in_order = anchors.clone().chain(behind).is_sorted_by(|a, b| a < b);
+        let start = match range.start.checked_sub(1) {
+            // Without new intervals the interval in front takes over the keys.
+            Some(before) => {
+                let before = self.tree.get(before).map(|interval| &interval.anchor);
+                anchors.clone().next().is_none_or(|first| Some(first) > before)
+            }
+            None => anchors.clone().next().is_some_and(|first| first.is_empty()),
+        };
+        if in_order && start {
+            return Ok(());
+        }
+        Err(format!("anchors out of order in place of intervals {range:?}"))
+    }
+
+    fn lose(&mut self, run: &Run) -> std::result::Result<(), String> {
+        let number = run.segment.number;
+        let state = self.segments.get_mut(&number);
+        let left = state.and_then(|state| {
+            state.live_bytes = state.live_bytes.checked_sub(u64::from(run.len))?;
+            Some(())
+        });
+        left.ok_or_else(|| format!("segment {number} has fewer live bytes than its runs"))
+    }
+
+    fn gain(&mut self, record: &RunRecord) -> std::result::Result<Run, String> {
+        let state = self.segments.get_mut(&record.segment);
+        let state = state.ok_or_else(|| format!("segment {} is not listed", record.segment))?;
+        if record.offset.saturating_add(u64::from(record.len)) > state.end {
+            return Err(format!(
+                "a run of {} bytes at {} of segment {}, which ends at {}",
+                record.len, record.offset, record.segment, state.end
+            ));
+        }
+        state.live_bytes += u64::from(record.len);
+        Ok(Run {
+            segment: Arc::clone(&state.segment),
+            offset: record.offset,
+            len: record.len,
+            checksum: record.checksum,
+            entry_count: record.entry_count,
+            level: record.level,
+        })
+    }
+
+    /// Takes out the segments in which nothing is live, but for those in `keep`, which are still
+    /// written to.
+    fn remove_dead(&mut self, keep: &[u64]) -> Vec<Arc<Segment>> {
+        let dead: Vec<u64> = self
+            .segments
+            .iter()
+            .filter(|(number, state)| state.live_bytes == 0 && !keep.contains(number))
+            .map(|(&number, _)| number)
+            .collect();
+        let removed = dead.iter().filter_map(|number| self.segments.remove(number));
+        removed.map(|state| state.segment).collect()
+    }
+}
+
+fn record_of(interval: &Arc<Interval>) -> IntervalRecord {
+    IntervalRecord {
+        anchor: interval.anchor.clone(),
+        base: interval.base.as_ref().map(RunRecord::from),
+        deltas: interval.deltas.iter().map(RunRecord::from).collect(),
+    }
+}
+
+/// An index that is being read back.
+struct Loading<'a> {
+    place: &'a Arc<SegmentPlace>,
+    index: Index,
+    intervals: Vec<Arc<Interval>>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Header,
+    Intervals,
+    Edits,
+}
+
+impl<'a> Loading<'a> {
+    fn new(place: &'a Arc<SegmentPlace>) -> Loading<'a> {
+        let index = Index { tree: FlexTree::new(), ..Index::empty() };
+        Loading { place, index, intervals: Vec::new(), phase: Phase::Header }
+    }
+
+    fn take(&mut self, record: &RecordRef<'_>) -> Result<()> {
+        let refuse = |what: String| Error::corruption(record.file, record.offset, what);
+        let malformed = || refuse("the index record is malformed".to_owned());
+        match record.record {
+            Record::SnapshotPart(bytes) if self.phase == Phase::Header => {
+                let header = Decoder::header(bytes).ok_or_else(malformed)?;
+                for &(number, end) in &header.segments {
+                    self.index.note_segment(self.place, number, end);
+                }
+                self.index.counters = header.counters;
+                self.index.sweep_from = header.sweep_from;
+                self.phase = Phase::Intervals;
+                Ok(())
+            }
+            Record::SnapshotPart(bytes) => {
+                let records = Decoder::intervals(bytes).ok_or_else(malformed)?;
+                records.into_iter().try_for_each(|record| self.add(record)).map_err(refuse)
+            }
+            Record::SnapshotEnd => self.build_tree().map_err(refuse),
+            Record::Edit(bytes) => {
+                self.build_tree().map_err(refuse)?;
+                let edit = Decoder::edit(bytes).ok_or_else(malformed)?;
+                // Dead segments leave the index; their files are orphans, removed after opening.
+                self.index.apply(&edit, self.place, &[]).map_err(refuse)?;
+                Ok(())
+            }
+        }
+    }
+
+    fn add(&mut self, record: IntervalRecord) -> std::result::Result<(), String> {
+        let ascends = match self.intervals.last() {
+            Some(before) => before.anchor < record.anchor,
+            None => record.anchor.is_empty(),
+        };
+        if !ascends {
+            return Err("anchors out of order in the snapshot".to_owned());
+        }
+        let base = record.base.map(|run| self.index.gain(&run)).transpose()?;
+        let deltas = record
+            .deltas
+            .iter()
+            .map(|run| self.index.gain(run))
+            .collect::<std::result::Result<_, String>>()?;
+        self.intervals.push(Interval::new(record.anchor, base, deltas));
+        Ok(())
+    }
+
+    fn build_tree(&mut self) -> std::result::Result<(), String> {
+        if self.phase == Phase::Edits {
+            return Ok(());
+        }
+        if self.intervals.is_empty() {
+            return Err("the snapshot holds no intervals".to_owned());
+        }
+        self.index.tree = FlexTree::from_sorted(std::mem::take(&mut self.intervals));
+        self.phase = Phase::Edits;
+        Ok(())
+    }
+
+    fn finish(mut self, file: &Path) -> Result<Index> {
+        self.build_tree().map_err(|what| Error::corruption(file, 0, what))?;
+        self.index.remove_dead(&[]);
+        Ok(self.index)
+    }
+}

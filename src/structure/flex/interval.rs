@@ -1,0 +1,145 @@
+//! Intervals: what the tree holds. Immutable; a change makes a new one.
+
+use std::sync::Arc;
+
+use super::segment::Segment;
+use super::tree::{Item, KeyGuide, Keyed};
+use crate::base::Slice;
+use crate::block::Block;
+use crate::cache::Slot;
+
+/// Entries written at once: one frame in a segment.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub segment: Arc<Segment>,
+    /// Where the frame starts in the segment.
+    pub offset: u64,
+    /// Bytes of the frame.
+    pub len: u32,
+    /// Low 32 bits of the frame's checksum: a lost or misdirected write does not match it.
+    pub checksum: u32,
+    pub entry_count: u32,
+    /// 0 for a run that a flush wrote; one more each time runs are merged into a larger delta.
+    pub level: u8,
+}
+
+impl Run {
+    pub(super) fn is_same_place(&self, other: &Run) -> bool {
+        self.segment.number == other.segment.number && self.offset == other.offset
+    }
+}
+
+/// The keys from `anchor` up to the next interval's anchor.
+#[derive(Debug)]
+pub(super) struct Interval {
+    pub anchor: Slice,
+    pub base: Option<Run>,
+    /// Oldest first (X2).
+    pub deltas: Vec<Run>,
+    /// The merged block, when it is in memory.
+    pub slot: Arc<Slot<Block>>,
+}
+
+impl Interval {
+    pub(super) fn new(anchor: Slice, base: Option<Run>, deltas: Vec<Run>) -> Arc<Interval> {
+        Arc::new(Interval { anchor, base, deltas, slot: Slot::new() })
+    }
+
+    /// All runs, oldest first.
+    pub(super) fn runs(&self) -> impl DoubleEndedIterator<Item = &Run> {
+        self.base.iter().chain(&self.deltas)
+    }
+
+    pub(super) fn run_count(&self) -> usize {
+        usize::from(self.base.is_some()) + self.deltas.len()
+    }
+
+    pub(super) fn base_bytes(&self) -> u64 {
+        self.base.as_ref().map_or(0, |run| u64::from(run.len))
+    }
+
+    pub(super) fn delta_bytes(&self) -> u64 {
+        self.deltas.iter().map(|run| u64::from(run.len)).sum()
+    }
+}
+
+/// Sums below a node of the tree: bytes of all runs, bytes of base runs, entries (an upper bound:
+/// overwritten ones count), and runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct IntervalSize {
+    pub bytes: u64,
+    pub base_bytes: u64,
+    pub entries: u64,
+    pub runs: u64,
+}
+
+impl super::tree::Size for IntervalSize {
+    fn add(self, other: IntervalSize) -> IntervalSize {
+        IntervalSize {
+            bytes: self.bytes + other.bytes,
+            base_bytes: self.base_bytes + other.base_bytes,
+            entries: self.entries + other.entries,
+            runs: self.runs + other.runs,
+        }
+    }
+
+    fn sub(self, other: IntervalSize) -> IntervalSize {
+        IntervalSize {
+            bytes: self.bytes - other.bytes,
+            base_bytes: self.base_bytes - other.base_bytes,
+            entries: self.entries - other.entries,
+            runs: self.runs - other.runs,
+        }
+    }
+}
+
+impl Item for Arc<Interval> {
+    type Size = IntervalSize;
+    type Guide = KeyGuide;
+
+    fn size(&self) -> IntervalSize {
+        let base_bytes = self.base_bytes();
+        IntervalSize {
+            bytes: base_bytes + self.delta_bytes(),
+            base_bytes,
+            entries: self.runs().map(|run| u64::from(run.entry_count)).sum(),
+            runs: self.run_count() as u64,
+        }
+    }
+}
+
+impl Keyed for Arc<Interval> {
+    fn key(&self) -> &[u8] {
+        &self.anchor
+    }
+}
+
+/// The shortest key that is above `before` and not above `first`: the anchor that parts two
+/// neighbouring runs. `before` must be below `first`.
+///
+/// For instance `separator(b"apple", b"apricot")` is `apr`.
+pub(super) fn separator(before: &[u8], first: &[u8]) -> Slice {
+    debug_assert!(before < first);
+    let shared = before.iter().zip(first).take_while(|(a, b)| a == b).count();
+    Slice::from(&first[..=shared])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_separator_lies_between_and_is_short() {
+        for (before, first, expected) in [
+            (&b"apple"[..], &b"apricot"[..], &b"apr"[..]),
+            (b"", b"a", b"a"),
+            (b"a", b"ab", b"ab"),
+            (b"a\xFF", b"b", b"b"),
+            (b"", b"\0", b"\0"),
+        ] {
+            let between = separator(before, first);
+            assert_eq!(&*between, expected);
+            assert!(before < &*between && &*between <= first);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Flex: the key space cut into intervals, each with its runs, in a copy-on-write tree.
+//!
+//! An interval holds the keys from its anchor up to the next interval's. Its entries lie in runs:
+//! at most one *base* run, and *delta* runs written by later flushes, newest last. A flush appends
+//! one delta run to each interval that it has entries for, without reading anything; at a pace it
+//! also *consolidates* intervals, reading all their runs and writing base runs of the target size.
+//! Runs lie in segments, which are only appended to and are deleted whole when nothing in them is
+//! live. The index (anchors, runs, counts) is in memory, and durable as an edit log.
+//!
+//! After FlexTree / FlexSpace / FlexDB (Chen et al., EuroSys 2022), with one tree in place of its
+//! two. The policy of consolidating contiguous ranges at a pace is from simulation; see
+//! `docs/decisions/`.
+//!
+//! Invariants
+//! - X1  Anchors ascend strictly; the first is the empty key. Every key of an interval's runs is
+//!   at least its anchor and below the next one's.
+//! - X2  Of two runs of an interval the later one is newer, entry by entry, for the same key.
+//! - X3  The base run is the oldest and holds no tombstones.
+//! - X4  Segments are synced before the index edit that refers to them is written; the edit is
+//!   durable before the version is handed out (S2).
+//! - X5  A segment whose live bytes reach zero is removed only after the edit that made them zero
+//!   is durable, and when the last version that refers to it is gone (S3).
+
+mod build;
+mod check;
+mod cursor;
+mod flush;
+mod index;
+mod interval;
+mod load;
+mod record;
+mod segment;
+mod store;
+mod sweep;
+#[cfg(test)]
+mod tests;
+pub mod tree;
+
+pub use store::{FlexStore, StorePlace};

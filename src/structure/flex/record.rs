@@ -1,0 +1,416 @@
+//! Index records: what the edit log of a keyspace's index holds.
+//!
+//! A snapshot is one header part and any number of interval parts; an edit is one flush slice.
+//! All numbers are varints (`base::varint`), signed ones zigzag-coded first.
+//!
+//! | part | fields |
+//! |---|---|
+//! | header | counters; sweep key (length, bytes); segment count; for each: number, end |
+//! | intervals | interval count; for each: anchor (length, bytes); run count * 2 + has base; runs |
+//! | edit | counters; sweep key; segment count; for each: number, end; changes to the end |
+//!
+//! | piece | fields |
+//! |---|---|
+//! | counters | flushes, log end, last stamp, next segment, logical bytes, segment bytes |
+//! | run | segment - the one before, offset - end of the run before, length, checksum (4 bytes), entries, level |
+//! | change: delta | 0, intervals skipped, newest deltas replaced, run |
+//! | change: replace | 1, intervals skipped, intervals removed, intervals added; for each: anchor, has base, run |
+
+use std::ops::Range;
+
+use super::interval::Run;
+use crate::base::{SeqNo, Slice, varint};
+
+/// Counters that the index carries, each since the keyspace was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub flush_count: u64,
+    /// The log in front of this position is in the structure.
+    pub log_end: u64,
+    pub last_seqno: SeqNo,
+    /// The number of the next segment. Numbers are never used twice.
+    pub next_segment: u64,
+    /// Key and value bytes flushed.
+    pub logical_bytes: u64,
+    /// Bytes written to segments.
+    pub segment_bytes: u64,
+}
+
+/// Where a run lies, with the segment by its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RunRecord {
+    pub segment: u64,
+    pub offset: u64,
+    pub len: u32,
+    pub checksum: u32,
+    pub entry_count: u32,
+    pub level: u8,
+}
+
+impl From<&Run> for RunRecord {
+    fn from(run: &Run) -> RunRecord {
+        RunRecord {
+            segment: run.segment.number,
+            offset: run.offset,
+            len: run.len,
+            checksum: run.checksum,
+            entry_count: run.entry_count,
+            level: run.level,
+        }
+    }
+}
+
+/// An interval without its delta runs' history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct IntervalRecord {
+    pub anchor: Slice,
+    pub base: Option<RunRecord>,
+    pub deltas: Vec<RunRecord>,
+}
+
+/// A change to the tree; indices are those before the edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ChangeRecord {
+    /// `run` takes the place of the `replaced` newest deltas of the interval at `index`.
+    Delta { index: usize, replaced: usize, run: RunRecord },
+    /// Consolidated intervals take the place of others.
+    Replace { range: Range<usize>, intervals: Vec<(Slice, Option<RunRecord>)> },
+}
+
+impl ChangeRecord {
+    pub(super) fn range(&self) -> Range<usize> {
+        match self {
+            ChangeRecord::Delta { index, .. } => *index..index + 1,
+            ChangeRecord::Replace { range, .. } => range.clone(),
+        }
+    }
+}
+
+/// One flush slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct EditRecord {
+    pub counters: Counters,
+    /// Where the next sweep goes on.
+    pub sweep_from: Vec<u8>,
+    /// Segments written to, and where they end now.
+    pub segments: Vec<(u64, u64)>,
+    pub changes: Vec<ChangeRecord>,
+}
+
+const CHANGE_DELTA: u64 = 0;
+const CHANGE_REPLACE: u64 = 1;
+
+/// Encodes records; the runs in one record are relative to each other.
+#[derive(Debug, Default)]
+pub(super) struct Encoder {
+    out: Vec<u8>,
+    segment: u64,
+    end: u64,
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+impl Encoder {
+    fn number(&mut self, value: u64) {
+        varint::put(&mut self.out, value);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+    }
+
+    fn run(&mut self, run: &RunRecord) {
+        self.number(zigzag(run.segment.wrapping_sub(self.segment) as i64));
+        self.number(zigzag(run.offset.wrapping_sub(self.end) as i64));
+        self.number(u64::from(run.len));
+        self.out.extend_from_slice(&run.checksum.to_le_bytes());
+        self.number(u64::from(run.entry_count));
+        self.out.push(run.level);
+        self.segment = run.segment;
+        self.end = run.offset.wrapping_add(u64::from(run.len));
+    }
+
+    fn state(&mut self, counters: &Counters, sweep_from: &[u8], segments: &[(u64, u64)]) {
+        for value in [
+            counters.flush_count,
+            counters.log_end,
+            counters.last_seqno.as_u64(),
+            counters.next_segment,
+            counters.logical_bytes,
+            counters.segment_bytes,
+        ] {
+            self.number(value);
+        }
+        self.bytes(sweep_from);
+        self.number(segments.len() as u64);
+        for &(number, end) in segments {
+            self.number(number);
+            self.number(end);
+        }
+    }
+
+    /// The header part of a snapshot.
+    pub(super) fn header(
+        counters: &Counters,
+        sweep_from: &[u8],
+        segments: &[(u64, u64)],
+    ) -> Vec<u8> {
+        let mut encoder = Encoder::default();
+        encoder.state(counters, sweep_from, segments);
+        encoder.out
+    }
+
+    /// An interval part of a snapshot.
+    pub(super) fn intervals(intervals: &[IntervalRecord]) -> Vec<u8> {
+        let mut encoder = Encoder::default();
+        encoder.number(intervals.len() as u64);
+        for interval in intervals {
+            encoder.bytes(&interval.anchor);
+            let has_base = u64::from(interval.base.is_some());
+            let run_count = interval.deltas.len() as u64 + has_base;
+            encoder.number(run_count * 2 + has_base);
+            for run in interval.base.iter().chain(&interval.deltas) {
+                encoder.run(run);
+            }
+        }
+        encoder.out
+    }
+
+    /// An edit.
+    pub(super) fn edit(edit: &EditRecord) -> Vec<u8> {
+        let mut encoder = Encoder::default();
+        encoder.state(&edit.counters, &edit.sweep_from, &edit.segments);
+        let mut done = 0;
+        for change in &edit.changes {
+            let range = change.range();
+            match change {
+                ChangeRecord::Delta { replaced, run, .. } => {
+                    encoder.number(CHANGE_DELTA);
+                    encoder.number((range.start - done) as u64);
+                    encoder.number(*replaced as u64);
+                    encoder.run(run);
+                }
+                ChangeRecord::Replace { intervals, .. } => {
+                    encoder.number(CHANGE_REPLACE);
+                    encoder.number((range.start - done) as u64);
+                    encoder.number(range.len() as u64);
+                    encoder.number(intervals.len() as u64);
+                    for (anchor, base) in intervals {
+                        encoder.bytes(anchor);
+                        encoder.number(u64::from(base.is_some()));
+                        base.iter().for_each(|run| encoder.run(run));
+                    }
+                }
+            }
+            done = range.end;
+        }
+        encoder.out
+    }
+}
+
+/// Decodes records. Every method answers `None` when the bytes are not what they should be; no
+/// length is believed beyond the bytes that are there.
+#[derive(Debug)]
+pub(super) struct Decoder<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    segment: u64,
+    end: u64,
+}
+
+impl<'a> Decoder<'a> {
+    fn new(bytes: &'a [u8]) -> Decoder<'a> {
+        Decoder { bytes, position: 0, segment: 0, end: 0 }
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        varint::take(self.bytes, &mut self.position)
+    }
+
+    /// A count of things that take at least one byte each.
+    fn count(&mut self) -> Option<usize> {
+        let count = varint::take_usize(self.bytes, &mut self.position)?;
+        (count <= self.bytes.len() - self.position).then_some(count)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.count()?;
+        let bytes = &self.bytes[self.position..self.position + len];
+        self.position += len;
+        Some(bytes)
+    }
+
+    fn run(&mut self) -> Option<RunRecord> {
+        let segment = self.segment.wrapping_add(unzigzag(self.number()?) as u64);
+        let offset = self.end.wrapping_add(unzigzag(self.number()?) as u64);
+        let len = u32::try_from(self.number()?).ok()?;
+        let sum = self.bytes.get(self.position..self.position + 4)?;
+        self.position += 4;
+        let checksum = u32::from_le_bytes(sum.try_into().expect("four bytes"));
+        let entry_count = u32::try_from(self.number()?).ok()?;
+        let level = *self.bytes.get(self.position)?;
+        self.position += 1;
+        self.segment = segment;
+        self.end = offset.checked_add(u64::from(len))?;
+        Some(RunRecord { segment, offset, len, checksum, entry_count, level })
+    }
+
+    fn state(&mut self) -> Option<EditRecord> {
+        let counters = Counters {
+            flush_count: self.number()?,
+            log_end: self.number()?,
+            last_seqno: SeqNo::from_u64(self.number()?),
+            next_segment: self.number()?,
+            logical_bytes: self.number()?,
+            segment_bytes: self.number()?,
+        };
+        let sweep_from = self.bytes()?.to_vec();
+        let segments = (0..self.count()?)
+            .map(|_| Some((self.number()?, self.number()?)))
+            .collect::<Option<_>>()?;
+        Some(EditRecord { counters, sweep_from, segments, changes: Vec::new() })
+    }
+
+    fn at_end(&self) -> Option<()> {
+        (self.position == self.bytes.len()).then_some(())
+    }
+
+    /// The header part of a snapshot, as an edit without changes.
+    pub(super) fn header(bytes: &'a [u8]) -> Option<EditRecord> {
+        let mut decoder = Decoder::new(bytes);
+        let state = decoder.state()?;
+        decoder.at_end()?;
+        Some(state)
+    }
+
+    /// An interval part of a snapshot.
+    pub(super) fn intervals(bytes: &'a [u8]) -> Option<Vec<IntervalRecord>> {
+        let mut decoder = Decoder::new(bytes);
+        let count = decoder.count()?;
+        let mut intervals = Vec::with_capacity(count);
+        for _ in 0..count {
+            let anchor = Slice::from(decoder.bytes()?);
+            let packed = decoder.count()?;
+            let (run_count, has_base) = (packed / 2, packed % 2 == 1);
+            let mut runs =
+                (0..run_count).map(|_| decoder.run()).collect::<Option<Vec<_>>>()?.into_iter();
+            let base = if has_base { Some(runs.next()?) } else { None };
+            intervals.push(IntervalRecord { anchor, base, deltas: runs.collect() });
+        }
+        decoder.at_end()?;
+        Some(intervals)
+    }
+
+    /// An edit.
+    pub(super) fn edit(bytes: &'a [u8]) -> Option<EditRecord> {
+        let mut decoder = Decoder::new(bytes);
+        let mut edit = decoder.state()?;
+        let mut done = 0usize;
+        while decoder.position < bytes.len() {
+            let kind = decoder.number()?;
+            let start = done.checked_add(usize::try_from(decoder.number()?).ok()?)?;
+            let change = match kind {
+                CHANGE_DELTA => {
+                    let replaced = usize::try_from(decoder.number()?).ok()?;
+                    start.checked_add(1)?;
+                    ChangeRecord::Delta { index: start, replaced, run: decoder.run()? }
+                }
+                CHANGE_REPLACE => {
+                    let end = start.checked_add(usize::try_from(decoder.number()?).ok()?)?;
+                    let intervals = (0..decoder.count()?)
+                        .map(|_| decoder.new_interval())
+                        .collect::<Option<_>>()?;
+                    ChangeRecord::Replace { range: start..end, intervals }
+                }
+                _ => return None,
+            };
+            done = change.range().end;
+            edit.changes.push(change);
+        }
+        Some(edit)
+    }
+
+    fn new_interval(&mut self) -> Option<(Slice, Option<RunRecord>)> {
+        let anchor = Slice::from(self.bytes()?);
+        let base = match self.number()? {
+            0 => None,
+            1 => Some(self.run()?),
+            _ => return None,
+        };
+        Some((anchor, base))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(segment: u64, offset: u64, level: u8) -> RunRecord {
+        let entry_count = 130 + u32::from(level);
+        RunRecord { segment, offset, len: 16_400, checksum: 0xDEAD_BEEF, entry_count, level }
+    }
+
+    fn sample() -> EditRecord {
+        EditRecord {
+            counters: Counters {
+                flush_count: 3,
+                log_end: 1 << 40,
+                last_seqno: SeqNo::from_parts(1_700_000_000_000, 7),
+                next_segment: 12,
+                logical_bytes: 5_000_000,
+                segment_bytes: 9_000_000,
+            },
+            sweep_from: b"key\xFF".to_vec(),
+            segments: vec![(10, 4 << 20), (11, 70_000)],
+            changes: vec![
+                ChangeRecord::Delta { index: 0, replaced: 0, run: run(10, 40, 0) },
+                ChangeRecord::Replace {
+                    range: 3..5,
+                    intervals: vec![
+                        (Slice::from(&b"a"[..]), Some(run(11, 40, 0))),
+                        (Slice::from(&b"b"[..]), None),
+                    ],
+                },
+                ChangeRecord::Delta { index: 5, replaced: 8, run: run(10, 16_440, 1) },
+            ],
+        }
+    }
+
+    #[test]
+    fn an_edit_round_trips_and_no_cut_of_it_is_taken_for_another() {
+        let edit = sample();
+        let bytes = Encoder::edit(&edit);
+        assert_eq!(Decoder::edit(&bytes), Some(edit.clone()));
+        for cut in 0..bytes.len() {
+            assert_ne!(Decoder::edit(&bytes[..cut]), Some(edit.clone()), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_round_trips() {
+        let edit = sample();
+        let header = Encoder::header(&edit.counters, &edit.sweep_from, &edit.segments);
+        let expected = EditRecord { changes: Vec::new(), ..edit };
+        assert_eq!(Decoder::header(&header), Some(expected));
+        let intervals = vec![
+            IntervalRecord { anchor: Slice::default(), base: None, deltas: vec![run(4, 99, 2)] },
+            IntervalRecord {
+                anchor: Slice::from(&b"m"[..]),
+                base: Some(run(2, 40, 0)),
+                deltas: vec![run(3, 40, 0), run(9, 1 << 33, 0)],
+            },
+        ];
+        let bytes = Encoder::intervals(&intervals);
+        assert_eq!(Decoder::intervals(&bytes), Some(intervals));
+        for cut in 0..bytes.len() {
+            assert_eq!(Decoder::intervals(&bytes[..cut]), None, "cut at {cut}");
+        }
+    }
+}

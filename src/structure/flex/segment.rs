@@ -1,0 +1,318 @@
+//! Segments: the files that hold runs. Appended to, never overwritten.
+//!
+//! Layout of a segment file (little-endian):
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `LITHESEG` |
+//! | 8 | 4 | format version |
+//! | 12 | 4 | keyspace |
+//! | 16 | 8 | database |
+//! | 24 | 8 | segment number |
+//! | 32 | 8 | checksum of bytes 0..32 |
+//! | 40 | | frames, one a run |
+//!
+//! Invariants
+//! - G1  A number is used once; so the number is also the generation of what lies in the file.
+//! - G2  The checksum of every frame is seeded with database, keyspace, number and offset.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arc_swap::ArcSwapOption;
+
+use crate::base::{Error, Result, checksum, checksum_seeded};
+use crate::storage::{OpenMode, Storage, StorageFile};
+
+/// Bytes in front of the first frame.
+pub(super) const HEADER_LEN: u64 = 40;
+const MAGIC: [u8; 8] = *b"LITHESEG";
+const VERSION: u32 = 1;
+const HEADER_SUMMED: usize = 32;
+const NAME_PREFIX: &str = "seg-";
+
+/// Files of one keyspace that are kept open at most; the rest are opened when read.
+const OPEN_FILE_COUNT_MAX: usize = 256;
+
+/// Where the segments of one keyspace are, and what they have in common.
+#[derive(Debug)]
+pub(super) struct SegmentPlace {
+    pub storage: Arc<dyn Storage>,
+    pub dir: PathBuf,
+    pub database: u64,
+    pub keyspace: u32,
+    /// Segments whose files are open, in the order in which they were opened.
+    open: Mutex<VecDeque<Weak<Segment>>>,
+    /// Files that nothing refers to any more and that are still to be removed.
+    doomed: Mutex<Vec<PathBuf>>,
+    /// Bytes in files that only old versions refer to.
+    pinned_bytes: AtomicU64,
+}
+
+impl SegmentPlace {
+    pub(super) fn new(
+        storage: Arc<dyn Storage>,
+        dir: PathBuf,
+        database: u64,
+        keyspace: u32,
+    ) -> Arc<SegmentPlace> {
+        Arc::new(SegmentPlace {
+            storage,
+            dir,
+            database,
+            keyspace,
+            open: Mutex::default(),
+            doomed: Mutex::default(),
+            pinned_bytes: AtomicU64::new(0),
+        })
+    }
+
+    fn path_of(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{NAME_PREFIX}{number:08}"))
+    }
+
+    /// Bytes in files that only old versions refer to.
+    pub(super) fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Removes the files of dropped segments. A file that cannot be removed now is an orphan,
+    /// which opening removes.
+    pub(super) fn remove_doomed(&self) {
+        let doomed = std::mem::take(&mut *lock(&self.doomed));
+        for path in doomed {
+            let _orphan_if_it_fails = self.storage.remove_file(&path);
+        }
+    }
+
+    /// The numbers of the segment files that are there.
+    pub(super) fn numbers(&self) -> Result<Vec<u64>> {
+        let entries = self.storage.list_dir(&self.dir);
+        let entries = entries.map_err(|error| Error::io("list", &self.dir, error))?;
+        Ok(entries.iter().filter_map(|entry| number_of(&entry.name)).collect())
+    }
+
+    /// Removes the file of a segment that nothing refers to.
+    pub(super) fn remove_orphan(&self, number: u64) -> Result<()> {
+        let path = self.path_of(number);
+        self.storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))
+    }
+
+    /// Seeds the checksums of one segment's frames (G2).
+    fn tag_of(&self, number: u64) -> u64 {
+        let mut bytes = [0; 20];
+        bytes[..8].copy_from_slice(&self.database.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.keyspace.to_le_bytes());
+        bytes[12..].copy_from_slice(&number.to_le_bytes());
+        checksum_seeded(&bytes, 0)
+    }
+}
+
+/// The number in a segment's file name; `None` for other files, which are left alone.
+fn number_of(name: &str) -> Option<u64> {
+    let number: u64 = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
+    (name == format!("{NAME_PREFIX}{number:08}")).then_some(number)
+}
+
+/// A segment, as versions refer to it. The last reference to a retired one dooms its file.
+#[derive(Debug)]
+pub(super) struct Segment {
+    // Constant.
+    pub number: u64,
+    pub file_tag: u64,
+    pub path: PathBuf,
+    place: Arc<SegmentPlace>,
+    // Atomic.
+    file: ArcSwapOption<OpenFile>,
+    /// Whether the newest durable index does not refer to it (X5).
+    retired: AtomicBool,
+    /// Bytes written to the file.
+    size: AtomicU64,
+}
+
+#[derive(Debug)]
+struct OpenFile(Arc<dyn StorageFile>);
+
+impl Segment {
+    /// A segment that exists, by the index. It is looked at when it is first read.
+    pub(super) fn existing(place: &Arc<SegmentPlace>, number: u64, size: u64) -> Arc<Segment> {
+        Arc::new(Segment {
+            number,
+            file_tag: place.tag_of(number),
+            path: place.path_of(number),
+            place: Arc::clone(place),
+            file: ArcSwapOption::empty(),
+            retired: AtomicBool::new(false),
+            size: AtomicU64::new(size),
+        })
+    }
+
+    /// The file, opened and its header checked if need be.
+    pub(super) fn file(self: &Arc<Segment>) -> Result<Arc<dyn StorageFile>> {
+        if let Some(open) = &*self.file.load() {
+            return Ok(Arc::clone(&open.0));
+        }
+        let opened = self.place.storage.open(&self.path, OpenMode::ReadOnly);
+        let file = opened.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::corruption(&self.path, 0, "the segment file is missing")
+            }
+            _ => Error::io("open", &self.path, error),
+        })?;
+        self.check_header(&*file)?;
+        self.keep_open(&file);
+        Ok(file)
+    }
+
+    fn keep_open(self: &Arc<Segment>, file: &Arc<dyn StorageFile>) {
+        self.file.store(Some(Arc::new(OpenFile(Arc::clone(file)))));
+        let mut open = lock(&self.place.open);
+        open.push_back(Arc::downgrade(self));
+        while open.len() > OPEN_FILE_COUNT_MAX {
+            if let Some(oldest) = open.pop_front().and_then(|oldest| oldest.upgrade()) {
+                oldest.file.store(None);
+            }
+        }
+    }
+
+    /// Checks the header against what the file must be.
+    pub(super) fn check_header(&self, file: &dyn StorageFile) -> Result<()> {
+        let mut found = [0; HEADER_LEN as usize];
+        file.read_exact_at(&mut found, 0).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                Error::corruption(&self.path, 0, "the file ends within its header")
+            }
+            _ => Error::io("read", &self.path, error),
+        })?;
+        if found == encode_header(&self.place, self.number) {
+            return Ok(());
+        }
+        let version = u32::from_le_bytes(found[8..12].try_into().expect("four bytes"));
+        let sum = u64::from_le_bytes(found[HEADER_SUMMED..].try_into().expect("eight bytes"));
+        let is_whole = sum == checksum(&found[..HEADER_SUMMED], 0, 0);
+        if is_whole && found[..8] == MAGIC && version != VERSION {
+            return Err(Error::FormatVersion {
+                file: self.path.clone(),
+                found: version,
+                known: VERSION,
+            });
+        }
+        let what = match is_whole {
+            true => "the header is that of another database, keyspace or segment",
+            false => "the header does not verify",
+        };
+        Err(Error::corruption(&self.path, 0, what))
+    }
+
+    /// Says that the newest durable index does not refer to the segment any more.
+    pub(super) fn retire(&self) {
+        if !self.retired.swap(true, Ordering::AcqRel) {
+            self.place.pinned_bytes.fetch_add(self.size(), Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes in the file.
+    pub(super) fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if self.retired.load(Ordering::Acquire) {
+            self.place.pinned_bytes.fetch_sub(self.size(), Ordering::Relaxed);
+            lock(&self.place.doomed).push(std::mem::take(&mut self.path));
+        }
+    }
+}
+
+fn encode_header(place: &SegmentPlace, number: u64) -> [u8; HEADER_LEN as usize] {
+    let mut bytes = [0; HEADER_LEN as usize];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&place.keyspace.to_le_bytes());
+    bytes[16..24].copy_from_slice(&place.database.to_le_bytes());
+    bytes[24..32].copy_from_slice(&number.to_le_bytes());
+    let sum = checksum(&bytes[..HEADER_SUMMED], 0, 0);
+    bytes[HEADER_SUMMED..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// Appends frames to one segment.
+#[derive(Debug)]
+pub(super) struct SegmentWriter {
+    pub segment: Arc<Segment>,
+    file: Arc<dyn StorageFile>,
+    /// Bytes that are still to be written; they belong at `written`.
+    buffer: Vec<u8>,
+    written: u64,
+    synced: u64,
+}
+
+/// Bytes gathered before they are written.
+const WRITE_SIZE: usize = 256 << 10;
+
+impl SegmentWriter {
+    /// Creates the file. Its name is durable once the directory is synced.
+    pub(super) fn create(place: &Arc<SegmentPlace>, number: u64) -> Result<SegmentWriter> {
+        let segment = Segment::existing(place, number, 0);
+        let opened = place.storage.open(&segment.path, OpenMode::CreateNew);
+        let file = opened.map_err(|error| Error::io("create", &segment.path, error))?;
+        segment.keep_open(&file);
+        let buffer = encode_header(place, number).to_vec();
+        Ok(SegmentWriter { segment, file, buffer, written: 0, synced: 0 })
+    }
+
+    /// Where the next frame will lie.
+    pub(super) fn position(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Appends what `seal` puts at the end of the buffer: one frame, for [`Self::position`].
+    pub(super) fn append<T>(
+        &mut self,
+        seal: impl FnOnce(&Segment, u64, &mut Vec<u8>) -> Result<T>,
+    ) -> Result<T> {
+        let position = self.position();
+        let sealed = seal(&self.segment, position, &mut self.buffer)?;
+        if self.buffer.len() >= WRITE_SIZE {
+            self.write_out()?;
+        }
+        Ok(sealed)
+    }
+
+    /// Writes what was gathered.
+    fn write_out(&mut self) -> Result<()> {
+        let wrote = self.file.write_all_at(&self.buffer, self.written);
+        wrote.map_err(|error| Error::io("write", &self.segment.path, error))?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.segment.size.store(self.written, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes everything appended so far durable (the name needs the directory synced).
+    pub(super) fn sync(&mut self) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.write_out()?;
+        }
+        if self.synced < self.written {
+            self.file.sync().map_err(|error| Error::io("sync", &self.segment.path, error))?;
+            self.synced = self.written;
+        }
+        Ok(())
+    }
+}
+
+/// Locks a mutex whose data stays consistent whatever panicked while it was held.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The path of a segment, for errors about files that are not there.
+pub(super) fn missing(dir: &Path, number: u64) -> Error {
+    let path = dir.join(format!("{NAME_PREFIX}{number:08}"));
+    Error::corruption(&path, 0, "the segment file is missing")
+}

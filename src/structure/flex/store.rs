@@ -1,0 +1,364 @@
+//! The store of one Flex keyspace: its current version, and the one place that changes it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use super::build::{RunOptions, RunWriter};
+use super::cursor::FlexCursor;
+use super::flush::{SliceEnd, Slicer, Source};
+use super::index::Index;
+use super::interval::Interval;
+use super::load::Loader;
+use super::record::{Counters, EditRecord, Encoder};
+use super::segment::{Segment, SegmentPlace, missing};
+use super::sweep::Sweep;
+use super::tree::FlexTree;
+use crate::base::{Cursor, EntryRef, Error, Result, SeqNo, Slice};
+use crate::block::Block;
+use crate::cache::{Cache, Charge, MemoryBudget, Part};
+use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
+use crate::storage::Storage;
+use crate::structure::{
+    Access, Findings, FlushOrder, FlushOutcome, FlushProgress, Found, StructureCursor,
+    StructureStats, Version,
+};
+
+/// Where a store is and what it shares with others.
+#[derive(Clone, Debug)]
+pub struct StorePlace {
+    /// Where its files are.
+    pub storage: Arc<dyn Storage>,
+    /// The keyspace's directory.
+    pub dir: PathBuf,
+    /// The database.
+    pub database: u64,
+    /// The keyspace.
+    pub keyspace: u32,
+    /// The cache for its blocks.
+    pub cache: Arc<Cache<Block>>,
+    /// Options of the keyspace.
+    pub options: KeyspaceOptions,
+}
+
+/// A Flex keyspace's structure. Reads go to versions and lock nothing; one flush at a time.
+#[derive(Debug)]
+pub struct FlexStore {
+    // Constant after opening.
+    segments: Arc<SegmentPlace>,
+    loader: Arc<Loader>,
+    options: KeyspaceOptions,
+    // Replaced whole.
+    current: ArcSwap<FlexVersion>,
+    // Guarded by the lock.
+    writer: Mutex<Writer>,
+}
+
+/// What a flush changes.
+#[derive(Debug)]
+struct Writer {
+    index: Index,
+    log: EditLog,
+    runs: RunWriter,
+    sweep: Sweep,
+    /// Where the flush at hand goes on; `None` between flushes.
+    resume: Option<Slice>,
+    consolidations: u64,
+    index_bytes_written: u64,
+    /// The index's share of the memory budget.
+    charge: Charge,
+}
+
+/// An immutable state of the store.
+#[derive(Clone, Debug)]
+pub(super) struct FlexVersion {
+    tree: FlexTree<Arc<Interval>>,
+    loader: Arc<Loader>,
+}
+
+impl FlexStore {
+    /// Makes the durable form of an empty store in an existing, empty directory.
+    ///
+    /// # Errors
+    /// `Io`, `DiskFull`.
+    pub fn create(place: &StorePlace) -> Result<()> {
+        let storage = Arc::clone(&place.storage);
+        Index::create_log(storage, &segment_place(place)).map(drop)
+    }
+
+    /// Opens a store. Reads the index, never the data; removes files that nothing refers to.
+    /// `required` is how far its index log is known to be durable.
+    ///
+    /// # Errors
+    /// `Corruption` when the index is damaged or a segment is missing, `FormatVersion`, `Io`.
+    pub fn open(place: &StorePlace, required: Option<LogPosition>) -> Result<FlexStore> {
+        let segments = segment_place(place);
+        let (index, log, _) = Index::open(&segments, required)?;
+        let orphans = orphans_of(&segments, &index)?;
+        log.remove_older()?;
+        for &number in &orphans {
+            segments.remove_orphan(number)?;
+        }
+        let loader = Arc::new(Loader::new(Arc::clone(&place.cache)));
+        // A file that was created and never referred to has used its number up.
+        let newest_orphan = orphans.last().copied().unwrap_or(0);
+        let next_segment = index.counters.next_segment.max(newest_orphan + 1);
+        let options = RunOptions {
+            codec: place.options.codec,
+            segment_size: u64::from(place.options.segment_size),
+            interval_size: place.options.interval_size as usize,
+        };
+        let version = FlexVersion { tree: index.tree.clone(), loader: Arc::clone(&loader) };
+        let sweep = Sweep { from: index.sweep_from.clone(), credit: 0 };
+        let budget: &Arc<MemoryBudget> = place.cache.budget();
+        let charge = budget.charge(Part::Index, index_memory(&index));
+        let runs = RunWriter::new(Arc::clone(&segments), options, next_segment);
+        Ok(FlexStore {
+            segments,
+            loader,
+            options: place.options.clone(),
+            current: ArcSwap::from_pointee(version),
+            writer: Mutex::new(Writer {
+                index,
+                log,
+                runs,
+                sweep,
+                resume: None,
+                consolidations: 0,
+                index_bytes_written: 0,
+                charge,
+            }),
+        })
+    }
+
+    /// The newest version.
+    #[must_use]
+    pub fn version(&self) -> Arc<dyn Version> {
+        self.current.load_full()
+    }
+
+    /// The log in front of this position is in the structure, durably.
+    #[must_use]
+    pub fn log_end(&self) -> u64 {
+        self.lock_writer().index.counters.log_end
+    }
+
+    /// The newest stamp in the structure.
+    #[must_use]
+    pub fn last_seqno(&self) -> SeqNo {
+        self.lock_writer().index.counters.last_seqno
+    }
+
+    /// Up to where the index log is durable.
+    #[must_use]
+    pub fn log_position(&self) -> LogPosition {
+        self.lock_writer().log.position()
+    }
+
+    /// Does one slice of a flush: takes entries from `memtable` (a cursor over the newest entry
+    /// of each key, tombstones included), from where the last slice ended. On return the slice is
+    /// durable. To be called with the same memtable until it is complete.
+    ///
+    /// Costs about the bytes written: those of the entries, and of the intervals consolidated.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`, `Corruption`: nothing changed, unless it was a sync that failed: then the
+    /// index accepts no more edits.
+    pub fn flush(&self, memtable: &mut dyn Cursor, order: FlushOrder) -> Result<FlushOutcome> {
+        let mut guard = self.lock_writer();
+        let writer = &mut *guard;
+        let result = self.flush_slice(writer, memtable, order);
+        if result.is_err() {
+            writer.runs.abandon();
+        }
+        let progress = result?;
+        writer.charge.resize(index_memory(&writer.index));
+        let tree = writer.index.tree.clone();
+        let version = Arc::new(FlexVersion { tree, loader: Arc::clone(&self.loader) });
+        self.current.store(Arc::clone(&version));
+        drop(guard);
+        self.segments.remove_doomed();
+        Ok(FlushOutcome { version, progress })
+    }
+
+    fn flush_slice(
+        &self,
+        writer: &mut Writer,
+        memtable: &mut dyn Cursor,
+        order: FlushOrder,
+    ) -> Result<FlushProgress> {
+        let mut sweep = writer.sweep.clone();
+        let position = match &writer.resume {
+            Some(key) => {
+                memtable.seek(key)?;
+                writer.index.tree.find_key(key).map_or(0, |(index, _)| index)
+            }
+            None => {
+                memtable.seek_first()?;
+                sweep.begin_flush(order.memtable_bytes, self.options.consolidation_pace);
+                0
+            }
+        };
+        let bytes_before = writer.runs.bytes_written();
+        let mut source = Source::new(memtable);
+        let mut slicer = Slicer::new(
+            &writer.index,
+            &self.loader,
+            &mut writer.runs,
+            &mut sweep,
+            self.options.delta_fan_in,
+        );
+        let end = slicer.run(&mut source, position, order.slice_bytes)?;
+        let (changes, consolidations) = (slicer.changes, slicer.consolidations);
+        let segments = writer.runs.sync()?; // X4
+        let counters = writer.index.counters;
+        let mut edit = EditRecord {
+            counters: Counters {
+                logical_bytes: counters.logical_bytes + source.logical_bytes,
+                segment_bytes: counters.segment_bytes + writer.runs.bytes_written() - bytes_before,
+                next_segment: writer.runs.next_segment(),
+                ..counters
+            },
+            sweep_from: sweep.from.clone(),
+            segments,
+            changes,
+        };
+        if end == SliceEnd::Complete {
+            edit.counters.flush_count += 1;
+            edit.counters.log_end = order.log_end;
+            edit.counters.last_seqno = counters.last_seqno.max(order.last_seqno);
+        }
+        self.commit(writer, &edit)?;
+        writer.sweep = sweep;
+        writer.consolidations += consolidations;
+        Ok(match end {
+            SliceEnd::Complete => {
+                writer.resume = None;
+                FlushProgress::Complete
+            }
+            SliceEnd::At(key) => {
+                writer.resume = Some(key);
+                FlushProgress::Partial
+            }
+        })
+    }
+
+    /// Makes an edit durable and applies it.
+    fn commit(&self, writer: &mut Writer, edit: &EditRecord) -> Result<()> {
+        let bytes = Encoder::edit(edit);
+        if !writer.log.fits(bytes.len()) {
+            writer.index.rotate(&mut writer.log, bytes.len())?;
+            writer.index_bytes_written += writer.log.position().offset;
+            writer.log.remove_older()?;
+        }
+        writer.log.append(&bytes)?;
+        writer.index_bytes_written += EditLog::edit_size(bytes.len());
+        let keep = writer.runs.open_segments();
+        let retired = writer.index.apply(edit, &self.segments, &keep);
+        let retired = retired.expect("the edit was made from this very index");
+        retired.iter().for_each(|segment: &Arc<Segment>| segment.retire()); // X5
+        Ok(())
+    }
+
+    /// Removes the files of segments that no version refers to any more.
+    pub fn remove_unreferenced(&self) {
+        self.segments.remove_doomed();
+    }
+
+    /// Checks everything: see `check.rs`.
+    pub fn check(&self, findings: &mut Findings) {
+        let (index, place) = (self.lock_writer().index.clone(), &self.segments);
+        super::check::check(&index, place, &self.loader, findings);
+    }
+
+    /// Figures, at the cost of a walk over the segments' counts.
+    #[must_use]
+    pub fn stats(&self) -> StructureStats {
+        let writer = self.lock_writer();
+        let size = writer.index.tree.size();
+        let live = writer.index.live_bytes();
+        let ends: u64 = writer.index.segments.values().map(|state| state.end).sum();
+        let pinned = self.segments.pinned_bytes();
+        let (blocks_read, block_bytes_read) = self.loader.reads();
+        let counters = writer.index.counters;
+        StructureStats {
+            entry_count_max: size.entries,
+            intervals: writer.index.tree.len() as u64,
+            runs: size.runs,
+            segments: writer.index.segments.len() as u64,
+            bytes_on_disk: ends + pinned + writer.log.capacity(),
+            bytes_live: live,
+            bytes_dead: ends + pinned - live,
+            logical_bytes: counters.logical_bytes,
+            segment_bytes_written: counters.segment_bytes,
+            index_bytes_written: writer.index_bytes_written,
+            flushes: counters.flush_count,
+            consolidations: writer.consolidations,
+            blocks_read,
+            block_bytes_read,
+            index_memory: writer.charge.bytes() as u64,
+        }
+    }
+
+    fn lock_writer(&self) -> MutexGuard<'_, Writer> {
+        // A panic in a flush leaves the index as it was: changes are applied last, at once.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Segment files that the index does not refer to, ascending.
+///
+/// # Errors
+/// `Corruption` when a segment that it refers to is not there; `Io`.
+fn orphans_of(segments: &SegmentPlace, index: &Index) -> Result<Vec<u64>> {
+    let present: BTreeSet<u64> = segments.numbers()?.into_iter().collect();
+    let absent = index.segments.keys().find(|number| !present.contains(number));
+    if let Some(&number) = absent {
+        return Err(missing(&segments.dir, number));
+    }
+    Ok(present.into_iter().filter(|number| !index.segments.contains_key(number)).collect())
+}
+
+fn segment_place(place: &StorePlace) -> Arc<SegmentPlace> {
+    let storage = Arc::clone(&place.storage);
+    SegmentPlace::new(storage, place.dir.clone(), place.database, place.keyspace)
+}
+
+/// Bytes of memory of an index, about: an interval with its share of nodes, and its runs.
+fn index_memory(index: &Index) -> usize {
+    const INTERVAL_BYTES: usize = 280;
+    let runs = index.tree.size().runs as usize;
+    index.tree.len() * INTERVAL_BYTES + runs * std::mem::size_of::<super::interval::Run>()
+}
+
+impl Version for FlexVersion {
+    fn find(&self, key: &[u8]) -> Result<Option<Found>> {
+        let interval = self.tree.get_key(key).ok_or_else(no_first_interval)?;
+        if interval.run_count() == 0 {
+            return Ok(None);
+        }
+        self.loader.with_block(interval, |block| {
+            block.get(key).map(|EntryRef { seqno, kind, value, .. }| Found {
+                seqno,
+                kind,
+                value: block.share(value),
+            })
+        })
+    }
+
+    fn cursor(&self, access: Access) -> Box<dyn StructureCursor> {
+        Box::new(FlexCursor::new(Arc::clone(&self.loader), self.tree.clone(), access))
+    }
+
+    fn entry_count_max(&self) -> u64 {
+        self.tree.size().entries
+    }
+}
+
+/// X1 says that the first anchor is the empty key, so every key has an interval.
+#[cold]
+fn no_first_interval() -> Error {
+    Error::invalid("the index has no interval for the key")
+}

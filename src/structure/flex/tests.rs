@@ -1,0 +1,281 @@
+//! Flex against a map: flushes of every shape, reopening, cursors, damage.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{FlexStore, StorePlace};
+use crate::base::{
+    Codec, Cursor, Entropy, EntryKind, EntryRef, Error, Result, SeededEntropy, SeqNo,
+};
+use crate::cache::{Cache, MemoryBudget};
+use crate::manifest::KeyspaceOptions;
+use crate::storage::{MemoryStorage, Storage};
+use crate::structure::{Access, Findings, FlushOrder, FlushProgress};
+
+/// A memtable for tests: the newest entry of each key.
+type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+struct ChangeCursor {
+    entries: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    place: usize,
+    seqno: SeqNo,
+}
+
+impl Cursor for ChangeCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        self.place = 0;
+        Ok(())
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        unreachable!("a flush only goes forward")
+    }
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.place = self.entries.partition_point(|entry| entry.0.as_slice() < key);
+        Ok(())
+    }
+    fn seek_for_prev(&mut self, _: &[u8]) -> Result<()> {
+        unreachable!("a flush only goes forward")
+    }
+    fn next(&mut self) -> Result<()> {
+        self.place += 1;
+        Ok(())
+    }
+    fn prev(&mut self) -> Result<()> {
+        unreachable!("a flush only goes forward")
+    }
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        let (key, value) = self.entries.get(self.place)?;
+        let kind = if value.is_some() { EntryKind::Value } else { EntryKind::Tombstone };
+        let value = value.as_deref().unwrap_or_default();
+        Some(EntryRef { key, seqno: self.seqno, kind, value })
+    }
+}
+
+struct Bench {
+    place: StorePlace,
+    store: FlexStore,
+    model: BTreeMap<Vec<u8>, Vec<u8>>,
+    flush_count: u64,
+}
+
+fn small_options() -> KeyspaceOptions {
+    KeyspaceOptions::flex().interval_size(512).segment_size(4096)
+}
+
+impl Bench {
+    fn new(options: KeyspaceOptions) -> Bench {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let dir = PathBuf::from("/keyspace");
+        storage.create_dir_all(&dir).unwrap();
+        let cache = Arc::new(Cache::new(MemoryBudget::new(64 << 10)));
+        let place = StorePlace { storage, dir, database: 7, keyspace: 1, cache, options };
+        FlexStore::create(&place).unwrap();
+        let store = FlexStore::open(&place, None).unwrap();
+        Bench { place, store, model: BTreeMap::new(), flush_count: 0 }
+    }
+
+    fn flush(&mut self, changes: Changes) {
+        self.flush_count += 1;
+        let bytes = changes
+            .iter()
+            .map(|(key, value)| (key.len() + value.as_ref().map_or(0, Vec::len)) as u64)
+            .sum();
+        for (key, value) in &changes {
+            match value {
+                Some(value) => self.model.insert(key.clone(), value.clone()),
+                None => self.model.remove(key),
+            };
+        }
+        let seqno = SeqNo::from_u64(self.flush_count);
+        let mut cursor = ChangeCursor { entries: changes.into_iter().collect(), place: 0, seqno };
+        let order = FlushOrder {
+            memtable_bytes: bytes,
+            log_end: self.flush_count * 100,
+            last_seqno: seqno,
+            slice_bytes: 6000,
+        };
+        while self.store.flush(&mut cursor, order).unwrap().progress == FlushProgress::Partial {
+            cursor.place = 0;
+        }
+        assert_eq!(self.store.log_end(), self.flush_count * 100);
+    }
+
+    fn reopen(&mut self) {
+        let position = self.store.log_position();
+        self.store = FlexStore::open(&self.place, Some(position)).unwrap();
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut findings = Findings::default();
+        self.store.check(&mut findings);
+        findings.problems
+    }
+
+    fn assert_equals_model(&self) {
+        assert_eq!(self.problems(), Vec::<String>::new());
+        let version = self.store.version();
+        let mut cursor = version.cursor(Access::Scan);
+        let mut seen = Vec::new();
+        cursor.seek_first().unwrap();
+        while let Some(entry) = cursor.entry() {
+            if entry.kind == EntryKind::Value {
+                seen.push((entry.key.to_vec(), entry.value.to_vec()));
+            }
+            cursor.next().unwrap();
+        }
+        let expected: Vec<_> = self.model.clone().into_iter().collect();
+        assert!(seen == expected, "{} entries, expected {}", seen.len(), expected.len());
+        let mut backward = Vec::new();
+        cursor.seek_last().unwrap();
+        while let Some(entry) = cursor.entry() {
+            if entry.kind == EntryKind::Value {
+                backward.push(entry.key.to_vec());
+            }
+            cursor.prev().unwrap();
+        }
+        assert!(backward.iter().eq(self.model.keys().rev()));
+        for (key, value) in self.model.iter().step_by(3) {
+            let found = version.find(key).unwrap().expect("in the model");
+            assert_eq!((found.kind, &*found.value), (EntryKind::Value, value.as_slice()));
+        }
+    }
+}
+
+fn random_changes(random: &SeededEntropy, count: u64, key_space: u64) -> Changes {
+    let mut changes = Changes::new();
+    for _ in 0..count {
+        let key = format!("key-{:06}", random.next_u64() % key_space).into_bytes();
+        let len = match random.next_u64() % 50 {
+            0 => 3000,
+            1 => 0,
+            _ => random.next_u64() % 60,
+        };
+        let value = vec![random.next_u64() as u8; len as usize];
+        let value = (!random.next_u64().is_multiple_of(4)).then_some(value);
+        changes.insert(key, value);
+    }
+    changes
+}
+
+#[test]
+fn random_flushes_equal_a_map_also_after_reopening() {
+    for (seed, options) in [
+        (1, small_options()),
+        (2, small_options().consolidation_pace(8.0).delta_fan_in(2)),
+        (3, small_options().consolidation_pace(0.1).delta_fan_in(0)),
+        (4, small_options().codec(Codec::Lz4).delta_fan_in(3)),
+    ] {
+        let mut bench = Bench::new(options);
+        let random = SeededEntropy::new(seed);
+        for round in 0..60 {
+            let (count, key_space) = (1 + random.next_u64() % 300, 4000);
+            bench.flush(random_changes(&random, count, key_space));
+            if round % 7 == 0 {
+                bench.reopen();
+            }
+            if round % 3 == 0 {
+                bench.assert_equals_model();
+            }
+        }
+        assert!(bench.store.stats().consolidations > 0);
+        bench.reopen();
+        bench.assert_equals_model();
+    }
+}
+
+#[test]
+fn deleting_everything_gives_everything_back() {
+    let mut bench = Bench::new(small_options());
+    let random = SeededEntropy::new(5);
+    for _ in 0..10 {
+        bench.flush(random_changes(&random, 300, 3000));
+    }
+    bench.assert_equals_model();
+    let live_before = bench.store.stats().bytes_live;
+    let all: Changes = bench.model.keys().map(|key| (key.clone(), None)).collect();
+    bench.flush(all);
+    // The sweep comes round.
+    for _ in 0..20 {
+        bench.flush(Changes::from([(b"a".to_vec(), None)]));
+    }
+    bench.assert_equals_model();
+    let stats = bench.store.stats();
+    // What is left are large overwritten values, where the sweep has not come yet.
+    assert!(stats.bytes_live < live_before / 5, "{live_before} before: {stats:?}");
+    assert!(stats.entry_count_max < 50, "{stats:?}");
+    let files = bench.place.storage.list_dir(&bench.place.dir).unwrap();
+    assert_eq!(files.len() as u64, stats.segments + 1, "{files:?}");
+}
+
+#[test]
+fn ascending_loads_write_each_entry_once() {
+    let mut bench = Bench::new(KeyspaceOptions::flex().interval_size(4096).segment_size(64 << 10));
+    for round in 0..20u64 {
+        let key = |index: u64| format!("{:012}", round * 1000 + index).into_bytes();
+        bench.flush((0..1000).map(|index| (key(index), Some(vec![7; 100]))).collect());
+    }
+    bench.assert_equals_model();
+    let stats = bench.store.stats();
+    let amplification = stats.segment_bytes_written as f64 / stats.logical_bytes as f64;
+    assert!(amplification < 1.15, "{amplification}");
+}
+
+#[test]
+fn old_versions_stay_as_they_are_and_hold_their_files() {
+    let mut bench = Bench::new(small_options());
+    let random = SeededEntropy::new(9);
+    for _ in 0..5 {
+        bench.flush(random_changes(&random, 200, 1000));
+    }
+    let (old_version, old_model) = (bench.store.version(), bench.model.clone());
+    for _ in 0..30 {
+        bench.flush(random_changes(&random, 200, 1000));
+    }
+    let mut cursor = old_version.cursor(Access::Point);
+    cursor.seek_first().unwrap();
+    let mut seen = BTreeMap::new();
+    while let Some(entry) = cursor.entry() {
+        if entry.kind == EntryKind::Value {
+            seen.insert(entry.key.to_vec(), entry.value.to_vec());
+        }
+        cursor.next().unwrap();
+    }
+    assert!(seen == old_model);
+    let pinned = bench.store.stats().bytes_dead;
+    drop((cursor, old_version));
+    bench.store.remove_unreferenced();
+    assert!(bench.store.stats().bytes_dead < pinned);
+    bench.assert_equals_model();
+}
+
+#[test]
+fn a_missing_or_damaged_segment_is_an_error_that_names_it() {
+    let mut bench = Bench::new(small_options());
+    let random = SeededEntropy::new(11);
+    bench.flush(random_changes(&random, 300, 3000));
+    let segments: Vec<PathBuf> = bench
+        .place
+        .storage
+        .list_dir(&bench.place.dir)
+        .unwrap()
+        .into_iter()
+        .filter(|entry| entry.name.starts_with("seg-"))
+        .map(|entry| bench.place.dir.join(entry.name))
+        .collect();
+    let storage = Arc::clone(&bench.place.storage);
+    let file = storage.open(&segments[0], crate::storage::OpenMode::ReadWrite).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 100).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], 100).unwrap();
+    bench.reopen();
+    let problems = bench.problems();
+    let name = segments[0].display().to_string();
+    assert!(problems.iter().any(|problem| problem.contains(&name)), "{problems:?}");
+    let mut cursor = bench.store.version().cursor(Access::Scan);
+    let refused = cursor.seek_first().unwrap_err();
+    assert!(matches!(refused, Error::Corruption { file, .. } if file == segments[0]));
+    storage.remove_file(&segments[1]).unwrap();
+    let refused = FlexStore::open(&bench.place, None).unwrap_err();
+    assert!(matches!(refused, Error::Corruption { file, .. } if file == segments[1]));
+}

@@ -1,0 +1,265 @@
+//! `ExtentMap`: an address space whose bytes can be inserted and removed in the middle.
+//!
+//! Logical offsets run from 0 to `len` without gaps; each lies in one extent, which says where
+//! its bytes are physically. Insert-range and collapse-range shift all that is behind them, at
+//! O(log n). What an address means is the caller's business.
+//!
+//! Invariants
+//! - X1  No extent is empty.
+//! - X2  Neighbours are never contiguous in both spaces: they would be one extent.
+//!
+//! So a map has one form only, however it came about.
+
+use std::ops::Range;
+
+use super::FlexTree;
+use super::item::{Item, NoGuide};
+
+/// `len` bytes from physical address `address`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where the first byte is.
+    pub address: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Item for Extent {
+    type Size = u64;
+    type Guide = NoGuide;
+
+    #[inline]
+    fn size(&self) -> u64 {
+        self.len
+    }
+}
+
+impl Extent {
+    /// The first `len` bytes.
+    fn head(self, len: u64) -> Extent {
+        Extent { address: self.address, len }
+    }
+
+    /// All but the first `len` bytes.
+    fn tail(self, len: u64) -> Extent {
+        Extent { address: self.address + len, len: self.len - len }
+    }
+
+    fn is_followed_by(self, next: Extent) -> bool {
+        self.address.checked_add(self.len) == Some(next.address)
+    }
+}
+
+/// Extents that take the place of others: at most the part before the edit, the inserted extent,
+/// and the part behind it; contiguous ones merged (X2).
+#[derive(Default)]
+struct Pieces {
+    extents: [Option<Extent>; 3],
+    count: usize,
+}
+
+impl Pieces {
+    fn push(&mut self, extent: Extent) {
+        if extent.len == 0 {
+            return; // X1
+        }
+        if let Some(last) = self.count.checked_sub(1).and_then(|at| self.extents[at].as_mut())
+            && last.is_followed_by(extent)
+        {
+            last.len += extent.len;
+            return;
+        }
+        self.extents[self.count] = Some(extent);
+        self.count += 1;
+    }
+}
+
+impl IntoIterator for Pieces {
+    type Item = Extent;
+    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<Extent>, 3>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.extents.into_iter().flatten()
+    }
+}
+
+/// A map from logical offsets to extents; see the module.
+#[derive(Clone, Debug, Default)]
+pub struct ExtentMap {
+    tree: FlexTree<Extent>,
+}
+
+impl ExtentMap {
+    /// An empty address space.
+    #[must_use]
+    pub fn new() -> ExtentMap {
+        ExtentMap::default()
+    }
+
+    /// Logical bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.tree.size()
+    }
+
+    /// Whether there is no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tree.is_empty()
+    }
+
+    /// The extents, in logical order.
+    #[must_use]
+    pub fn extents(&self) -> &FlexTree<Extent> {
+        &self.tree
+    }
+
+    /// The physical run that starts at logical `offset`, to the end of its extent.
+    #[must_use]
+    pub fn lookup(&self, offset: u64) -> Option<Extent> {
+        let (_, within, extent) = self.tree.find_by(|&len| len, offset)?;
+        Some(extent.tail(within))
+    }
+
+    /// Inserts `extent` at logical `offset`; what was there and behind moves up by its length.
+    ///
+    /// # Panics
+    /// When `offset` is beyond the end, or a sum of lengths or the extent's end beyond 64 bits.
+    pub fn insert(&mut self, offset: u64, extent: Extent) {
+        assert!(extent.address.checked_add(extent.len).is_some(), "{extent:?} ends beyond 64 bits");
+        assert!(self.len().checked_add(extent.len).is_some(), "the map ends beyond 64 bits");
+        let done = self.tree.edit_around(
+            |&len| len,
+            offset,
+            |near, position, within| {
+                // Contiguity at either end of the leaf is decided with the leaf beside it.
+                if within == 0 && position == 0 && !near.is_empty() {
+                    return None;
+                }
+                Some(insertion(near, position, within, extent))
+            },
+        );
+        if !done {
+            let (index, _, _) = self.tree.find_by(|&len| len, offset).expect("a leaf had items");
+            let start = index.saturating_sub(1);
+            let near: Vec<Extent> = self.tree.range(start..=index).copied().collect();
+            let (range, pieces) = insertion(&near, index - start, 0, extent);
+            self.tree.splice(range.start + start..range.end + start, pieces);
+        }
+    }
+
+    /// Removes `len` bytes from logical `offset` on; what is behind moves down.
+    ///
+    /// # Panics
+    /// When the bytes are not all within the map.
+    pub fn collapse(&mut self, offset: u64, len: u64) {
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= self.len()),
+            "{len} bytes from {offset} on are not within {}",
+            self.len()
+        );
+        if len == 0 {
+            return;
+        }
+        let done = self.tree.edit_around(
+            |&len| len,
+            offset,
+            |near, position, within| {
+                // What remains at either side must be in this leaf: it may have become contiguous.
+                let mut behind = position;
+                let mut left = within + len;
+                while behind < near.len() && left >= near[behind].len {
+                    left -= near[behind].len;
+                    behind += 1;
+                }
+                if behind == near.len() || (within == 0 && position == 0) {
+                    return None;
+                }
+                Some(removal(near, position..behind, within, left))
+            },
+        );
+        if !done {
+            self.collapse_across(offset, len);
+        }
+    }
+
+    /// As `collapse`, when the leaf at `offset` does not show all that matters.
+    fn collapse_across(&mut self, offset: u64, len: u64) {
+        let (first, within, &extent) =
+            self.tree.find_by(|&len| len, offset).expect("the bytes are within the map");
+        let before = if within > 0 {
+            Some(extent.head(within))
+        } else {
+            first.checked_sub(1).and_then(|index| self.tree.get(index)).copied()
+        };
+        let start = if within > 0 { first } else { first.saturating_sub(1) };
+        let found = self.tree.find_by(|&len| len, offset + len);
+        let end = found.map_or(self.tree.len(), |(index, _, _)| index + 1);
+        let behind = found.map(|(_, left, extent)| extent.tail(left));
+        let mut pieces = Pieces::default();
+        before.into_iter().chain(behind).for_each(|piece| pieces.push(piece));
+        self.tree.splice(start..end, pieces);
+    }
+
+    /// Verifies the tree, X1 and X2.
+    ///
+    /// # Errors
+    /// A sentence about the first thing that is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        self.tree.check()?;
+        let mut before: Option<Extent> = None;
+        for (index, &extent) in self.tree.iter().enumerate() {
+            if extent.len == 0 {
+                return Err(format!("X1: the extent {index} is empty"));
+            }
+            if before.is_some_and(|before| before.is_followed_by(extent)) {
+                return Err(format!("X2: the extent {index} continues the one before"));
+            }
+            before = Some(extent);
+        }
+        Ok(())
+    }
+}
+
+/// Which of the extents in `near` an insertion replaces, and by what. It comes `within` bytes into
+/// the one at `position`, or behind the last.
+fn insertion(
+    near: &[Extent],
+    position: usize,
+    within: u64,
+    extent: Extent,
+) -> (Range<usize>, Pieces) {
+    let mut pieces = Pieces::default();
+    if within > 0 {
+        pieces.push(near[position].head(within));
+        pieces.push(extent);
+        pieces.push(near[position].tail(within));
+        return (position..position + 1, pieces);
+    }
+    let start = position.saturating_sub(1);
+    let end = near.len().min(position + 1);
+    near[start..position].iter().for_each(|&before| pieces.push(before));
+    pieces.push(extent);
+    near[position..end].iter().for_each(|&behind| pieces.push(behind));
+    (start..end, pieces)
+}
+
+/// Which of the extents in `near` a removal replaces, and by what. It goes from `within` bytes into
+/// the first of `removed` to `left` bytes into the one behind them.
+fn removal(
+    near: &[Extent],
+    removed: Range<usize>,
+    within: u64,
+    left: u64,
+) -> (Range<usize>, Pieces) {
+    let mut pieces = Pieces::default();
+    let mut start = removed.start;
+    if within > 0 {
+        pieces.push(near[start].head(within));
+    } else {
+        start -= 1;
+        pieces.push(near[start]);
+    }
+    pieces.push(near[removed.end].tail(left));
+    (start..removed.end + 1, pieces)
+}
