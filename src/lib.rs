@@ -2,14 +2,24 @@
 //!
 //! Keys and values are byte strings. A database is one directory that holds any number of named
 //! keyspaces; all of them share one commit log, one snapshot and one API, and each chooses its
-//! storage structure.
+//! storage structure. [`Db`] is where to start.
 
 pub mod base;
 mod block;
 mod cache;
+mod db;
+mod jobs;
 mod manifest;
 mod memtable;
 mod merge;
 pub mod storage;
 mod structure;
 mod wal;
+
+pub use base::{Codec, Error, KeyRange, Result, SeqNo, Slice};
+pub use db::{
+    BATCH_SIZE_MAX, Background, Builder, CheckReport, Cursor, Db, Durability, Entry, Iter,
+    KEY_LEN_MAX, Keyspace, KeyspaceInfo, KeyspaceStats, OpenExisting, RecoveryReport, Snapshot,
+    Stats, VALUE_LEN_MAX, WriteBatch,
+};
+pub use manifest::{KeyspaceOptions, Structure};

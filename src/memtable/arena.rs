@@ -26,12 +26,12 @@
 
 #![expect(unsafe_code, reason = "entries are written while readers use their neighbours")]
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::slice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use super::chunk::{self, Chunk, HUGE_PAGE_SIZE};
 use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::SeqNo;
@@ -45,15 +45,15 @@ const HEADER_SIZE: usize = 16;
 /// Entries start at multiples of this.
 const UNIT: usize = 4;
 const OFFSET_BITS: u32 = 19;
-/// 2^19 units of 4 bytes = 2 MiB.
-const CHUNK_SIZE_MAX: usize = UNIT << OFFSET_BITS;
-const CHUNK_SIZE_MIN: usize = 4 << 10;
-const CHUNK_ALIGN: usize = 64;
-/// A new chunk is at most this fraction of what is allocated already, so that little is unused.
-const GROWTH_DIVISOR: usize = 8;
+const _: () = assert!(UNIT << OFFSET_BITS == HUGE_PAGE_SIZE, "every offset in a chunk fits");
+/// Chunks are huge pages once so much is allocated: half of it may be unused then, later less.
+const HUGE_FROM: usize = 2 * HUGE_PAGE_SIZE;
 /// An entry above this fraction of a chunk gets a chunk of its own: what a chunk leaves unused at
 /// its end is less than that.
 const OWN_CHUNK_DIVISOR: usize = 4;
+
+/// Lines of an entry that are worth to be brought in before it is known how long it is.
+const PREFETCHED_LINES: usize = 2;
 
 /// Chunk slots of the first directory segment; each further segment has twice as many.
 const SEGMENT_SLOTS_FIRST: usize = 8;
@@ -79,9 +79,11 @@ pub(super) struct Entries {
     allocated: AtomicUsize,
 }
 
+/// Where a chunk lies: its first byte, for readers, and the chunk.
+#[derive(Default)]
 struct ChunkSlot {
     base: AtomicPtr<u8>,
-    size: AtomicUsize,
+    chunk: OnceLock<Chunk>,
 }
 
 /// The writer's side of the arena.
@@ -125,15 +127,6 @@ fn slot_place(chunk_index: usize) -> (usize, usize) {
     (segment, shifted - (SEGMENT_SLOTS_FIRST << segment))
 }
 
-/// Size of the next chunk that is filled with many entries, given what is allocated.
-fn shared_chunk_size(allocated: usize) -> usize {
-    (allocated / GROWTH_DIVISOR).clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX) & !(CHUNK_SIZE_MIN - 1)
-}
-
-fn chunk_layout(size: usize) -> Layout {
-    Layout::from_size_align(size, CHUNK_ALIGN).expect("a chunk is far smaller than isize::MAX")
-}
-
 impl Entries {
     /// Bytes of memory that the arena has taken.
     pub(super) fn allocated(&self) -> usize {
@@ -159,6 +152,15 @@ impl Entries {
     #[inline]
     pub(super) fn seqno(&self, id: EntryId) -> SeqNo {
         self.header_and_bytes(id).0.seqno
+    }
+
+    /// Brings in the first lines of the entry named `id`.
+    #[inline]
+    pub(super) fn prefetch(&self, id: EntryId) {
+        let start = self.start_of(id);
+        for line in 0..PREFETCHED_LINES {
+            chunk::prefetch(start.wrapping_add(line * chunk::LINE_SIZE));
+        }
     }
 
     #[inline]
@@ -204,24 +206,16 @@ impl Entries {
         let (segment, _) = slot_place(chunk_index);
         let mut taken = size;
         if self.directory[segment].load(Ordering::Relaxed).is_null() {
-            let slots: Box<[ChunkSlot]> = (0..SEGMENT_SLOTS_FIRST << segment)
-                .map(|_| ChunkSlot {
-                    base: AtomicPtr::new(ptr::null_mut()),
-                    size: AtomicUsize::new(0),
-                })
-                .collect();
+            let slots: Box<[ChunkSlot]> =
+                (0..SEGMENT_SLOTS_FIRST << segment).map(|_| ChunkSlot::default()).collect();
             taken += size_of_val(&*slots);
             self.directory[segment].store(Box::into_raw(slots).cast(), Ordering::Release); // A5
         }
-        let layout = chunk_layout(size);
-        // SAFETY: the size is not zero: it holds at least the header of an entry.
-        let base = unsafe { alloc(layout) };
-        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
         let slot = self.slot(chunk_index);
-        slot.size.store(size, Ordering::Relaxed);
-        slot.base.store(base.as_ptr(), Ordering::Release);
+        let base = slot.chunk.get_or_init(|| Chunk::allocate(size)).start().as_ptr();
+        slot.base.store(base, Ordering::Release);
         self.allocated.fetch_add(taken, Ordering::Relaxed);
-        base.as_ptr()
+        base
     }
 }
 
@@ -233,17 +227,9 @@ impl Drop for Entries {
                 continue;
             }
             let count = SEGMENT_SLOTS_FIRST << segment;
-            // SAFETY: `add_chunk` made this segment from a boxed slice of that many slots, and it
-            // is taken back only here.
-            let slots = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(slots, count)) };
-            for slot in slots {
-                let base = slot.base.into_inner();
-                if !base.is_null() {
-                    // SAFETY: `add_chunk` allocated `base` with the layout of this size, and no
-                    // borrow of an entry outlives `self`.
-                    unsafe { dealloc(base, chunk_layout(slot.size.into_inner())) };
-                }
-            }
+            // SAFETY: `add_chunk` made this segment from a boxed slice of that many slots, it is
+            // taken back only here, and no borrow of an entry outlives `self`.
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(slots, count)) });
         }
     }
 }
@@ -309,7 +295,7 @@ impl EntryAppender {
     #[inline]
     fn make_room(&mut self, size: usize) -> (EntryId, *mut u8) {
         if self.size - self.used < size {
-            let shared_size = shared_chunk_size(self.entries.allocated());
+            let shared_size = chunk::next_size(self.entries.allocated(), HUGE_FROM);
             if size > shared_size / OWN_CHUNK_DIVISOR {
                 let index = self.chunk_count;
                 let base = self.entries.add_chunk(index, size);
@@ -354,7 +340,7 @@ mod tests {
         for (id, key, value, seqno, kind) in &ids {
             assert_eq!(entries.entry(*id), EntryRef { key, seqno: *seqno, kind: *kind, value });
         }
-        assert!(entries.allocated() < payload * 3 / 2 + CHUNK_SIZE_MIN, "{payload}");
+        assert!(entries.allocated() < payload * 3 / 2 + chunk::CHUNK_SIZE_MIN, "{payload}");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! - K2  The place is a rank in the copy; the rank behind the last means the fence.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Memtable;
@@ -21,6 +22,10 @@ use crate::base::Cursor;
 use crate::base::EntryRef;
 use crate::base::Result;
 use crate::base::SeqNo;
+
+/// Entries that are brought in before the cursor comes to them: in order of keys they lie
+/// anywhere, and the processor does not guess where.
+const AHEAD: usize = 8;
 
 /// Walks the newest versions up to a seqno, tombstones included. It sees every entry up to the
 /// seqno that was inserted before the cursor was made, and none above the seqno. Never fails.
@@ -53,6 +58,14 @@ impl LeafCopy {
         self.run.merge_from(entries, &landing.leaf.view());
         self.fence = landing.fence;
         self.run.keys().rank(entries, bound, landing.known)
+    }
+
+    /// Brings in the entries at these ranks, as far as there are so many.
+    fn prefetch(&self, memtable: &Memtable, ranks: Range<usize>) {
+        let ids = self.run.keys().ids;
+        for &id in &ids[ranks.start.min(ids.len())..ranks.end.min(ids.len())] {
+            memtable.entries.prefetch(id);
+        }
     }
 
     /// The entry at a rank; the fence behind the last.
@@ -89,6 +102,7 @@ impl MemtableCursor {
     /// Goes to the first visible entry that is not before `bound`.
     fn seek_forward(&mut self, bound: &Bound<'_>) {
         let rank = self.leaf.load(&self.memtable, bound);
+        self.leaf.prefetch(&self.memtable, rank..rank + AHEAD);
         self.settle_forward(rank);
     }
 
@@ -101,6 +115,9 @@ impl MemtableCursor {
             let Some(id) = leaf.entry_at(rank) else {
                 break Place::BehindLast;
             };
+            if let Some(&ahead) = leaf.run.keys().ids.get(rank + AHEAD) {
+                memtable.entries.prefetch(ahead);
+            }
             let seqno = memtable.entries.seqno(id);
             if seqno <= *at {
                 break Place::On { id, rank };
@@ -201,6 +218,7 @@ impl Cursor for MemtableCursor {
                     let of_key = |id: EntryId| self.memtable.entries.key(id) == key;
                     if rank == copy_len || self.leaf.fence.is_some_and(of_key) {
                         next = self.leaf.load(&self.memtable, &Bound::After(key));
+                        self.leaf.prefetch(&self.memtable, next..next + AHEAD);
                     }
                 }
                 self.settle_forward(next);

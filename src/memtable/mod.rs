@@ -7,6 +7,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `chunk.rs` | memory |
 //! | `arena.rs` | bytes of entries |
 //! | `order.rs` | the order, heads and prefixes, search in sorted heads |
 //! | `node.rs` | memory and publication of nodes |
@@ -26,6 +27,7 @@
 mod tests;
 
 mod arena;
+mod chunk;
 mod cursor;
 mod node;
 mod order;
@@ -76,6 +78,12 @@ struct Totals {
     node_memory: AtomicUsize,
     seqno_min: AtomicU64,
     seqno_max: AtomicU64,
+}
+
+impl std::fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memtable").field("entry_count", &self.entry_count()).finish_non_exhaustive()
+    }
 }
 
 impl Memtable {

@@ -22,13 +22,13 @@
 
 #![expect(unsafe_code, reason = "a leaf grows while readers search it")]
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::arena::EntryId;
+use super::chunk::{self, Chunk, HUGE_PAGE_SIZE, LINE_SIZE, prefetch};
 use super::order::{Keys, Prefix};
 use super::readers::{Grace, Pin, Readers};
 
@@ -36,10 +36,8 @@ use super::readers::{Grace, Pin, Readers};
 pub(super) const WIDTH: usize = 64;
 const CHILD_COUNT_MAX: usize = WIDTH + 1;
 
-const LINE_SIZE: usize = 64;
-/// A slab of nodes is at most this large, and at most an eighth of what is allocated.
-const SLAB_SIZE_MAX: usize = 256 << 10;
-const SLAB_GROWTH_DIVISOR: usize = 8;
+/// Nodes are cut from huge pages once they take so much; the entries take several times that.
+const HUGE_FROM: usize = HUGE_PAGE_SIZE / 2;
 
 const COUNT_BITS: u32 = 16;
 
@@ -269,8 +267,9 @@ impl Root {
 
 /// The writer's side: makes nodes, takes them back, owns their memory.
 pub(super) struct Nodes {
-    slabs: Vec<(NonNull<u8>, Layout)>,
-    slab_used: usize,
+    chunks: Vec<Chunk>,
+    /// Bytes given away of the last chunk.
+    chunk_used: usize,
     allocated: usize,
     leaves: Stock,
     inners: Stock,
@@ -288,15 +287,12 @@ struct Stock {
     unlinked: Vec<NodePtr>,
 }
 
-// SAFETY: the slabs are owned; nothing about them is bound to a thread.
-unsafe impl Send for Nodes {}
-
 impl Nodes {
     /// The nodes of one tree, and its root: an empty leaf.
     pub(super) fn with_root() -> (Nodes, Root) {
         let mut nodes = Nodes {
-            slabs: Vec::new(),
-            slab_used: 0,
+            chunks: Vec::new(),
+            chunk_used: 0,
             allocated: 0,
             leaves: Stock::default(),
             inners: Stock::default(),
@@ -416,34 +412,22 @@ impl Nodes {
     /// Fresh memory for a node, aligned to lines.
     fn allocate(&mut self, size: usize) -> NonNull<u8> {
         let size = size.next_multiple_of(LINE_SIZE);
-        let room = self.slabs.last().map_or(0, |(_, layout)| layout.size() - self.slab_used);
+        let room = self.chunks.last().map_or(0, |chunk| chunk.size() - self.chunk_used);
         if room < size {
-            let goal = (self.allocated / SLAB_GROWTH_DIVISOR).min(SLAB_SIZE_MAX);
-            let layout = Layout::from_size_align(size.max(goal), LINE_SIZE)
-                .expect("a slab is far smaller than isize::MAX");
-            // SAFETY: the size is not zero.
-            let Some(slab) = NonNull::new(unsafe { alloc(layout) }) else {
-                handle_alloc_error(layout)
+            // The first leaf of a small memtable does not take a page.
+            let chunk_size = match self.allocated {
+                0 => size,
+                allocated => chunk::next_size(allocated, HUGE_FROM).max(size),
             };
-            self.slabs.push((slab, layout));
-            self.slab_used = 0;
-            self.allocated += layout.size();
+            self.chunks.push(Chunk::allocate(chunk_size));
+            self.chunk_used = 0;
+            self.allocated += chunk_size;
         }
-        let (slab, _) = self.slabs.last().expect("a slab with room was pushed if none was there");
-        // SAFETY: `slab_used + size` is at most the size of the slab.
-        let node = unsafe { slab.add(self.slab_used) };
-        self.slab_used += size;
+        let chunk = self.chunks.last().expect("a chunk with room was pushed if none was there");
+        // SAFETY: `chunk_used + size` is at most the size of the chunk.
+        let node = unsafe { chunk.start().add(self.chunk_used) };
+        self.chunk_used += size;
         node
-    }
-}
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for (slab, layout) in self.slabs.drain(..) {
-            // SAFETY: allocated with this layout; who holds nodes borrows the memtable, which is
-            // being dropped.
-            unsafe { dealloc(slab.as_ptr(), layout) };
-        }
     }
 }
 
@@ -465,17 +449,4 @@ unsafe fn write_block(block: NonNull<Block>, level: u8, counts: u32, keys: Keys<
     let ids = unsafe { &raw mut (*block).ids }.cast::<EntryId>();
     // SAFETY: as for the heads.
     unsafe { ids.copy_from_nonoverlapping(keys.ids.as_ptr(), keys.ids.len()) };
-}
-
-/// Tells the processor that the line is wanted soon. Harmless at any address.
-#[inline]
-fn prefetch(line: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: prefetching reads nothing that the program could notice.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = line;
 }

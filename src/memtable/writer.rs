@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use super::Memtable;
 use super::arena::{EntryAppender, EntryId};
 use super::node::{Append, NodePtr, Nodes, WIDTH};
-use super::order::{Bound, Fit};
+use super::order::{self, Bound, Fit};
 use super::run::{Run, TailPlace};
 use super::tree;
 use crate::base::EntryKind;
@@ -27,6 +27,8 @@ const TAIL_LEN_MAX: usize = 16;
 const ROOM_AFTER_MERGE_MIN: usize = 8;
 /// When entries come in order, a split leaves the part where none are expected this full.
 const FULL_SIDE_LEN: usize = WIDTH - ROOM_AFTER_MERGE_MIN;
+/// So much of a batch is sorted before it is inserted: enough for the gain, little memory.
+const SORTED_LEN_MAX: usize = 1024;
 /// Inserts whose cache misses overlap.
 const GROUP_LEN: usize = 8;
 
@@ -104,15 +106,21 @@ impl Writer<'_> {
         batch: impl IntoIterator<Item = (&'e [u8], EntryKind, &'e [u8])>,
     ) {
         let mut batch = batch.into_iter();
+        let mut part: Vec<EntryRef<'e>> = Vec::new();
         loop {
-            let mut group = [None; GROUP_LEN];
-            for (slot, (key, kind, value)) in group.iter_mut().zip(batch.by_ref()) {
-                *slot = Some(self.append(&EntryRef { key, seqno, kind, value }));
-            }
-            let full = group[GROUP_LEN - 1].is_some();
-            self.link_group(&group);
-            if !full {
+            part.clear();
+            let next = batch.by_ref().take(SORTED_LEN_MAX);
+            part.extend(next.map(|(key, kind, value)| EntryRef { key, seqno, kind, value }));
+            if part.is_empty() {
                 break;
+            }
+            let order = insertion_order(&part);
+            for indexes in order.chunks(GROUP_LEN) {
+                let mut group = [None; GROUP_LEN];
+                for (slot, &(_, index)) in group.iter_mut().zip(indexes) {
+                    *slot = Some(self.append(&part[index as usize]));
+                }
+                self.link_group(&group);
             }
         }
         self.publish_memory();
@@ -319,6 +327,20 @@ impl Writer<'_> {
             self.state.nodes.retire_inner(inner);
         }
     }
+}
+
+/// In which order to insert a part of a batch: roughly by key, so that entries that a scan meets
+/// together lie together. Of one key, in the order given: the later must be inserted later.
+fn insertion_order(part: &[EntryRef<'_>]) -> Vec<(u64, u32)> {
+    let first = part[0].key;
+    let skipped = part
+        .iter()
+        .fold(first.len(), |shared, entry| order::shared_bytes(&first[..shared], entry.key));
+    // Equal keys have equal heads, so their indexes decide.
+    let heads = part.iter().map(|entry| order::head_of(entry.key, skipped));
+    let mut order: Vec<(u64, u32)> = heads.zip(0..).collect();
+    order.sort_unstable();
+    order
 }
 
 /// What came of making way for an entry.

@@ -44,6 +44,11 @@ impl<C: Cursor> MergeCursor<C> {
         MergeCursor { sources, current: None, direction: Direction::Backward }
     }
 
+    /// The source whose entry is shown.
+    pub fn current(&self) -> Option<&C> {
+        self.current.map(|index| &self.sources[index])
+    }
+
     /// Picks the source with the smallest key; the newest of those that share it.
     fn pick_smallest(&mut self) {
         self.direction = Direction::Forward;
@@ -233,6 +238,11 @@ impl<C: Cursor> LiveCursor<C> {
     /// Shows the entries of `inner` that are not tombstones.
     pub fn new(inner: C) -> LiveCursor<C> {
         LiveCursor { inner }
+    }
+
+    /// The cursor whose tombstones are hidden.
+    pub fn inner(&self) -> &C {
+        &self.inner
     }
 
     #[inline]

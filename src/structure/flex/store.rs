@@ -262,6 +262,14 @@ impl FlexStore {
         Ok(())
     }
 
+    /// Makes the mark of the last index edit durable: for a clean close.
+    ///
+    /// # Errors
+    /// `Io`, `ReadOnly` after an earlier failure.
+    pub fn settle(&self) -> Result<()> {
+        self.lock_writer().log.settle()
+    }
+
     /// Removes the files of segments that no version refers to any more.
     pub fn remove_unreferenced(&self) {
         self.segments.remove_doomed();

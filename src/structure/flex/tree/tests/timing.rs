@@ -1,21 +1,22 @@
 //! Timings by hand: `cargo test --release --lib tree::tests::timing -- --ignored --nocapture`.
 //!
-//! On one of two cores (EPYC, 1 MiB L2), the other one busy, in ns:
+//! On a machine of two cores (EPYC, 1 MiB L2 each) that others used too, in ns; the least and the
+//! most of several runs. A map insert splits an extent: it adds two.
 //!
 //! | extents | insert by index | find by offset | remove | map insert | map collapse | iterate |
 //! |---|---|---|---|---|---|---|
-//! | 10^5 | 75-120 | 75 | 60-75 | 110 | 160 | 2 |
-//! | 10^6 | 260-300 | 240-330 | 350-430 | 320-390 | 540-650 | 4-8 |
-//! | 10^7 | 640 | 680-800 | 720-800 | 710-800 | 1200 | 12 |
+//! | 10^5 | 100-130 | 75-117 | 60-190 | 110-310 | 145-270 | 2 |
+//! | 10^6 | 260-410 | 240-360 | 350-470 | 320-480 | 540-880 | 4-10 |
+//! | 10^7 | 640-820 | 680-800 | 720-1120 | 710-1080 | 1180-1520 | 12-18 |
 //!
-//! | 16-byte random keys | leaf / fan | find a random key | without its index |
-//! |---|---|---|---|
-//! | 40,000 | 32 / 32 | 97 | 63 |
-//! | 40,000 | 64 / 64 | 65 | 52 |
-//! | 40,000 | 128 / 128 | 63 | 50 |
-//! | 1,000,000 | 64 / 64 | 420 | 310 |
+//! | 16-byte keys | leaf / fan | random key | without index | present key | copy of a path |
+//! |---|---|---|---|---|---|
+//! | 40,000 | 32 / 32 | 80 | 63 | 97 | 2000 |
+//! | 40,000 | 64 / 64 | 54 | 51 | 86 | 2800 |
+//! | 40,000 | 128 / 128 | 54 | 49 | 87 | 5000 |
+//! | 1,000,000 | 64 / 64 | 164 | 144 | 253 | 5200 |
 //!
-//! 128 finds no faster than 64 and copies twice as much per path; a clone takes 4.
+//! 128 finds no faster than 64, and copies twice as much per path. A clone of a tree takes 4.
 
 use super::{Anchor, Dice};
 use crate::base::{Clock, Entropy, SystemClock};

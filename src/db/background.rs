@@ -1,0 +1,148 @@
+//! Threads that do background work, and the one step that they, or the caller, take.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::base::{Error, Result};
+use crate::db::core::{Core, lock};
+use crate::db::options::Background;
+
+/// Two: so that one keyspace's long flush does not hold up another's.
+const THREAD_COUNT: usize = 2;
+/// A thread looks for work by itself this often, should a signal have been missed.
+const IDLE_WAIT: Duration = Duration::from_secs(1);
+/// After a flush that found no room: how long until the next try.
+const RETRY_WAIT: Duration = Duration::from_millis(100);
+
+/// The threads.
+#[derive(Debug, Default)]
+pub(super) struct Workers {
+    /// Counts calls for work.
+    calls: Mutex<u64>,
+    called: Condvar,
+    idle_count: AtomicUsize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Workers {
+    /// Starts the threads, if the database wants any.
+    pub(super) fn start(core: &Arc<Core>) -> Result<()> {
+        if core.background == Background::Stepped {
+            return Ok(());
+        }
+        for index in 0..THREAD_COUNT {
+            let its_core = Arc::clone(core);
+            let name = format!("lithedb-{index}");
+            let spawned = std::thread::Builder::new().name(name).spawn(move || work(&its_core));
+            let thread =
+                spawned.map_err(|error| Error::io("start a thread for", &core.dir, error))?;
+            lock(&core.workers.threads).push(thread);
+        }
+        Ok(())
+    }
+
+    /// Says that there may be work.
+    pub(super) fn wake(&self) {
+        *lock(&self.calls) += 1;
+        self.called.notify_all();
+    }
+
+    /// Whether a thread is waiting for work.
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits until the threads are gone; they end when the database is closed.
+    pub(super) fn join(&self) {
+        self.wake();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            // A worker may be the last to hold the core and so the one that closes.
+            if thread.thread().id() != std::thread::current().id() {
+                let _its_panic_was_noted = thread.join();
+            }
+        }
+    }
+
+    fn calls(&self) -> u64 {
+        *lock(&self.calls)
+    }
+
+    fn wait_for_call(&self, seen: u64, longest: Duration) {
+        self.idle_count.fetch_add(1, Ordering::Relaxed);
+        let guard = lock(&self.calls);
+        let waited =
+            self.called.wait_timeout_while(guard, longest, |calls: &mut u64| *calls == seen);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.idle_count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a thread does until the database is closed.
+fn work(core: &Arc<Core>) {
+    while !core.is_closed() {
+        let seen = core.workers.calls();
+        let stepped =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| core.step_in_background()));
+        match stepped {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => core.workers.wait_for_call(seen, IDLE_WAIT),
+            Ok(Err(Error::DiskFull { .. })) => core.workers.wait_for_call(seen, RETRY_WAIT),
+            // The failure has poisoned the database, which says so on every write.
+            Ok(Err(_)) => core.workers.wait_for_call(seen, IDLE_WAIT),
+            Err(panic) => {
+                core.set_poison(&format!("a background thread panicked: {}", text(&*panic)))
+            }
+        }
+    }
+}
+
+fn text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+impl Core {
+    /// One piece of background work, for the caller's thread.
+    pub(super) fn step(&self) -> Result<bool> {
+        self.check_open()?;
+        self.step_in_background()
+    }
+
+    /// Looks for the most urgent piece of work and does it; `false` when none is due.
+    fn step_in_background(&self) -> Result<bool> {
+        if self.poison().is_some() {
+            return Ok(false);
+        }
+        let done = self.try_step();
+        if let Err(error) = &done {
+            self.note_failure(error);
+        }
+        done
+    }
+
+    fn try_step(&self) -> Result<bool> {
+        if self.log.prepare_file()? {
+            return Ok(true);
+        }
+        if self.flush_slice_of_any()? {
+            return Ok(true);
+        }
+        self.remove_dropped()
+    }
+
+    /// A failure for want of room passes; any other leaves the database read-only, so that it is
+    /// not only seen in the background.
+    pub(super) fn note_failure(&self, error: &Error) {
+        match error {
+            Error::DiskFull { .. } => {
+                self.disk_full_count.fetch_add(1, Ordering::Relaxed);
+                self.signal_flushed();
+            }
+            Error::Closed => {}
+            other => self.set_poison(&format!("background work failed: {other}")),
+        }
+    }
+}

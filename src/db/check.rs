@@ -1,0 +1,100 @@
+//! Checking the whole database.
+
+use crate::base::Result;
+use crate::db::core::Core;
+use crate::manifest::Manifest;
+use crate::structure::Findings;
+use crate::wal::{Lsn, WalOptions, WalPlace, replay};
+
+/// What [`crate::Db::check`] looked at and found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Files looked at.
+    pub files: u64,
+    /// Bytes read and verified.
+    pub bytes: u64,
+    /// Keyspaces.
+    pub keyspaces: u64,
+    /// Intervals of the key space.
+    pub intervals: u64,
+    /// Runs of entries.
+    pub runs: u64,
+    /// Entries in runs, overwritten ones included.
+    pub entries: u64,
+    /// What is wrong, a sentence each, with file and offset where there is one; empty when all is
+    /// well.
+    pub problems: Vec<String>,
+}
+
+impl CheckReport {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+impl Core {
+    /// Checks the manifest, the log, and every keyspace: index against itself and its durable
+    /// form, checksums, order, anchors, sizes, live bytes.
+    pub(super) fn check(&self) -> Result<CheckReport> {
+        self.check_open()?;
+        let mut findings = Findings::default();
+        self.check_manifest(&mut findings);
+        self.check_log(&mut findings);
+        let state = self.published.state();
+        for keyspace in &state.keyspaces {
+            // A flush would change the index between its halves of the check.
+            let turn = crate::db::core::lock(&keyspace.runtime.flushing);
+            keyspace.runtime.store.check(&mut findings);
+            drop(turn);
+        }
+        Ok(CheckReport {
+            files: findings.files,
+            bytes: findings.bytes,
+            keyspaces: state.keyspaces.len() as u64,
+            intervals: findings.intervals,
+            runs: findings.runs,
+            entries: findings.entries,
+            problems: findings.problems,
+        })
+    }
+
+    fn check_manifest(&self, findings: &mut Findings) {
+        findings.files += 1;
+        let manifest = self.lock_manifest();
+        match Manifest::read(&*self.storage, &self.dir) {
+            Ok((durable, _)) if durable == *manifest.state() => {}
+            Ok(_) => {
+                let path = manifest.path().display();
+                findings.note(format!("{path}: the catalogue on disk is not the one in memory"));
+            }
+            Err(error) => findings.note(error.to_string()),
+        }
+    }
+
+    /// Reads the part of the log that is needed. The manifest's lock keeps it from being released.
+    fn check_log(&self, findings: &mut Findings) {
+        let _kept = self.lock_manifest();
+        let place = WalPlace {
+            storage: std::sync::Arc::clone(&self.storage),
+            dir: self.dir.join("wal"),
+            database_id: self.database,
+            options: WalOptions { file_capacity: self.sizes.wal_file, spare_files_max: 0 },
+        };
+        let from = Lsn::from_u64(self.log.released());
+        match self.log.while_still(|| replay(&place, from, &mut |_| Ok(()))) {
+            Ok((log, end)) => {
+                let found = log.recovered();
+                findings.files += found.files.len() as u64;
+                findings.bytes += found.end.bytes_since(from);
+                if found.end.as_u64() < end {
+                    let dir = place.dir.display();
+                    findings.note(format!("{dir}: the log ends at {}, not at {end}", found.end));
+                }
+            }
+            Err(error) => findings.note(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! The commit: append, sync, insert, publish (D1).
+//!
+//! A writer appends its record under the log's lock and queues the commit there, so that the queue
+//! has the order of the log. If it asked for durability, it then syncs, or waits for the thread
+//! that does; one sync covers everything appended before it, and while it runs, others append.
+//! Whoever finds commits at the head of the queue that may be applied, applies them, in order, for
+//! all threads that wait.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::base::{EntryKind, Error, Result, SeqNo, StampClock};
+use crate::cache::Part;
+use crate::db::batch::WriteBatch;
+use crate::db::core::{Core, lock};
+use crate::db::options::{Background, Durability};
+use crate::db::state::{KeyspaceState, State, Table};
+use crate::jobs::{Pressure, SealReason, Stall, seal_due, stall};
+use crate::wal::{Lsn, Wal};
+
+/// The log and the commits on their way.
+#[derive(Debug)]
+pub(super) struct CommitLog {
+    log: Mutex<Log>,
+    /// Commits that are appended and not yet applied, in the order of the log. Only pushed to
+    /// under the log's lock; only popped under the applier's.
+    queue: Mutex<VecDeque<Arc<Pending>>>,
+    applier: Mutex<Applier>,
+    /// Held by the thread that syncs.
+    sync_turn: Mutex<()>,
+    /// Up to where the log is durable.
+    durable: AtomicU64,
+    /// Up to where the log may be released, durably so.
+    released: AtomicU64,
+    log_end: AtomicU64,
+    commit_count: AtomicU64,
+    /// Wakes those who wait for another thread to apply their commit.
+    applied: (Mutex<()>, Condvar),
+}
+
+#[derive(Debug)]
+struct Log {
+    wal: Wal,
+    stamps: StampClock,
+}
+
+/// What applying commits has come to. Guarded by its lock, which also seals.
+#[derive(Debug)]
+pub(super) struct Applier {
+    /// Every commit in front of this position is applied.
+    applied: Lsn,
+}
+
+/// A commit in the queue.
+#[derive(Debug)]
+struct Pending {
+    batch: WriteBatch,
+    seqno: SeqNo,
+    start: Lsn,
+    end: Lsn,
+    durability: Durability,
+    progress: AtomicU8,
+}
+
+const WAITING: u8 = 0;
+const APPLIED: u8 = 1;
+
+impl CommitLog {
+    pub(super) fn new(wal: Wal, stamps: StampClock, released: Lsn) -> CommitLog {
+        let end = wal.end();
+        CommitLog {
+            durable: AtomicU64::new(wal.durable_lsn().as_u64()),
+            released: AtomicU64::new(released.as_u64()),
+            log_end: AtomicU64::new(end.as_u64()),
+            log: Mutex::new(Log { wal, stamps }),
+            queue: Mutex::default(),
+            applier: Mutex::new(Applier { applied: end }),
+            sync_turn: Mutex::new(()),
+            commit_count: AtomicU64::new(0),
+            applied: (Mutex::new(()), Condvar::new()),
+        }
+    }
+
+    pub(super) fn wake_waiting(&self) {
+        let _order = lock(&self.applied.0);
+        self.applied.1.notify_all();
+    }
+
+    pub(super) fn commit_count(&self) -> u64 {
+        self.commit_count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn wal_stats(&self) -> crate::wal::WalStats {
+        lock(&self.log).wal.stats()
+    }
+
+    /// Bytes of the log that are still needed.
+    fn live_bytes(&self) -> u64 {
+        let end = self.log_end.load(Ordering::Relaxed);
+        end.saturating_sub(self.released.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn released(&self) -> u64 {
+        self.released.load(Ordering::Relaxed)
+    }
+
+    /// Gives the log in front of `up_to` back. The manifest must say so durably (D3).
+    pub(super) fn release(&self, up_to: u64) {
+        self.released.fetch_max(up_to, Ordering::Relaxed);
+        lock(&self.log).wal.release(Lsn::from_u64(up_to));
+    }
+
+    /// Makes the next log file ready, if it is time. Whether there was something to do.
+    pub(super) fn prepare_file(&self) -> Result<bool> {
+        let Some(order) = lock(&self.log).wal.order_next() else { return Ok(false) };
+        let outcome = order.run();
+        lock(&self.log).wal.finish_order(outcome)?;
+        Ok(true)
+    }
+
+    /// A stamp for something that is not a commit; above all that were given.
+    pub(super) fn next_stamp(&self, wall_millis: u64) -> SeqNo {
+        lock(&self.log).stamps.next(wall_millis)
+    }
+
+    /// Runs `read` while nothing is appended, and says where the log ends.
+    pub(super) fn while_still<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
+        let log = lock(&self.log);
+        Ok((read()?, log.wal.sync_target().target().as_u64()))
+    }
+
+    /// Makes the log durable to its end, which is returned.
+    pub(super) fn sync_for_close(&self) -> Result<u64> {
+        let ticket = lock(&self.log).wal.sync_target();
+        let synced = ticket.run()?;
+        let mut log = lock(&self.log);
+        log.wal.complete_sync(synced);
+        Ok(synced.as_u64())
+    }
+
+    pub(super) fn last_stamp(&self) -> SeqNo {
+        lock(&self.log).stamps.last()
+    }
+
+    pub(super) fn lock_applier(&self) -> std::sync::MutexGuard<'_, Applier> {
+        // Should a commit's insertion panic, the database is poisoned; see `apply_ready`.
+        lock(&self.applier)
+    }
+
+    fn is_ready(&self, pending: &Pending) -> bool {
+        pending.durability == Durability::Buffered
+            || pending.end.as_u64() <= self.durable.load(Ordering::Acquire)
+    }
+}
+
+impl Applier {
+    /// Everything in front of this position is in memtables or structures.
+    pub(super) fn applied(&self) -> Lsn {
+        self.applied
+    }
+}
+
+impl Core {
+    /// Commits a batch; returns its stamp.
+    pub(super) fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<SeqNo> {
+        self.check_writable()?;
+        batch.validate(self.opening)?;
+        if batch.is_empty() {
+            return Ok(self.visible());
+        }
+        self.check_targets(&batch)?;
+        self.make_room(&batch)?;
+        let pending = self.append(batch, durability)?;
+        if durability == Durability::Sync {
+            self.sync_to(pending.end)?;
+        }
+        self.apply_until(&pending)?;
+        if self.log_needs_file() {
+            self.workers.wake();
+        }
+        Ok(pending.seqno)
+    }
+
+    fn check_targets(&self, batch: &WriteBatch) -> Result<()> {
+        self.published.with(|state, _| {
+            let missing = batch.targets().iter().find(|target| state.find(target.id).is_none());
+            match missing {
+                Some(target) => Err(Error::KeyspaceNotFound { name: target.name.clone() }),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Stage 1: the record reaches the operating system and the commit its place in the order.
+    fn append(&self, batch: WriteBatch, durability: Durability) -> Result<Arc<Pending>> {
+        let mut log = lock(&self.log.log);
+        self.check_writable()?;
+        let seqno = log.stamps.next(self.clock.wall_millis());
+        let head = batch.record_head(seqno);
+        let appended = log.wal.append(&[&head, batch.bytes()]);
+        let appended = appended.map_err(|error| self.judge(error))?;
+        self.log.log_end.store(appended.end.as_u64(), Ordering::Relaxed);
+        let pending = Arc::new(Pending {
+            batch,
+            seqno,
+            start: appended.start,
+            end: appended.end,
+            durability,
+            progress: AtomicU8::new(WAITING),
+        });
+        lock(&self.log.queue).push_back(Arc::clone(&pending));
+        Ok(pending)
+    }
+
+    /// D4: a log that fails otherwise than for want of room leaves doubt.
+    fn judge(&self, error: Error) -> Error {
+        if matches!(error, Error::DiskFull { .. } | Error::InvalidArgument { .. }) {
+            return error;
+        }
+        // A file that could not be made ready leaves none: the log says whether it goes on.
+        if let Error::ReadOnly { why } = &error {
+            self.set_poison(why);
+        } else if matches!(error, Error::Io { action: "write" | "sync", .. }) {
+            self.set_poison(&error.to_string());
+        }
+        error
+    }
+
+    /// Stage 2: waits until the log is durable up to `end`, syncing if nobody else has.
+    fn sync_to(&self, end: Lsn) -> Result<()> {
+        if self.log.durable.load(Ordering::Acquire) >= end.as_u64() {
+            return Ok(());
+        }
+        let _turn = lock(&self.log.sync_turn);
+        if self.log.durable.load(Ordering::Acquire) >= end.as_u64() {
+            return Ok(()); // The thread that had the turn before covered this commit.
+        }
+        self.check_writable()?;
+        let ticket = lock(&self.log.log).wal.sync_target();
+        let synced = ticket.run().inspect_err(|error| self.set_poison(&error.to_string()))?;
+        self.log.durable.fetch_max(synced.as_u64(), Ordering::AcqRel);
+        lock(&self.log.log).wal.complete_sync(synced);
+        Ok(())
+    }
+
+    /// Makes everything appended so far durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.check_writable()?;
+        let end = lock(&self.log.log).wal.sync_target().target();
+        self.sync_to(end)
+    }
+
+    /// Stages 3 and 4: waits until this commit is inserted and published, doing it if it is next.
+    fn apply_until(&self, pending: &Pending) -> Result<()> {
+        while pending.progress.load(Ordering::Acquire) == WAITING {
+            self.apply_ready();
+            if pending.progress.load(Ordering::Acquire) == APPLIED {
+                break;
+            }
+            // An earlier commit waits for its sync: whoever syncs it applies this one as well.
+            let guard = lock(&self.log.applied.0);
+            self.check_writable()?;
+            const WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(10);
+            let waiting = |(): &mut ()| pending.progress.load(Ordering::Acquire) == WAITING;
+            let waited = self.log.applied.1.wait_timeout_while(guard, WAIT_MAX, waiting);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+        Ok(())
+    }
+
+    /// Applies the commits at the head of the queue that may be.
+    fn apply_ready(&self) {
+        let mut applier = self.log.lock_applier();
+        let mut applied_for_others = false;
+        loop {
+            let next = {
+                let mut queue = lock(&self.log.queue);
+                match queue.front() {
+                    Some(front) if self.log.is_ready(front) && self.poison().is_none() => {
+                        queue.pop_front()
+                    }
+                    _ => None,
+                }
+            };
+            let Some(pending) = next else { break };
+            self.insert(&pending);
+            applier.applied = pending.end;
+            self.published.publish(pending.seqno);
+            self.log.commit_count.fetch_add(1, Ordering::Relaxed);
+            pending.progress.store(APPLIED, Ordering::Release);
+            applied_for_others |= Arc::strong_count(&pending) > 1;
+            self.seal_if_due(&pending, &applier);
+        }
+        drop(applier);
+        if applied_for_others {
+            self.log.wake_waiting();
+        }
+    }
+
+    /// Inserts a commit into the memtables of the keyspaces that still exist.
+    fn insert(&self, pending: &Pending) {
+        let place = (pending.start.as_u64(), pending.end.as_u64());
+        let state = self.published.state();
+        let mut operations = pending.batch.operations().peekable();
+        while let Some(first) = operations.peek() {
+            let id = first.keyspace;
+            let of_keyspace = std::iter::from_fn(|| {
+                let operation = operations.next_if(|next| next.keyspace == id)?;
+                Some((operation.key, operation.kind, operation.value))
+            });
+            match state.find(id) {
+                Some(keyspace) => {
+                    insert_commit(&keyspace.active, pending.seqno, place, of_keyspace)
+                }
+                None => of_keyspace.for_each(drop), // dropped after the commit was accepted
+            }
+        }
+    }
+
+    /// Seals what has to be sealed after a commit.
+    fn seal_if_due(&self, pending: &Pending, applier: &Applier) {
+        let state = self.published.state();
+        for target in pending.batch.targets() {
+            let Some(keyspace) = state.find(target.id) else { continue };
+            let sealed = match seal_due(&self.pressure(keyspace)) {
+                None => continue,
+                Some(SealReason::Size) => Some(keyspace),
+                Some(SealReason::Memory) => largest_active(&state),
+                Some(SealReason::Log) => oldest_active(&state),
+            };
+            if let Some(keyspace) = sealed {
+                self.seal(keyspace.runtime.id, applier);
+            }
+            return; // The state has changed; the next commit looks again.
+        }
+    }
+
+    fn pressure(&self, keyspace: &KeyspaceState) -> Pressure {
+        Pressure {
+            active: keyspace.active.memtable.memory_used() as u64,
+            memtable_size: keyspace.runtime.memtable_size,
+            sealed_count: keyspace.sealed.len(),
+            memtables_total: self.budget.usage(Part::Memtable) as u64,
+            budget: self.sizes.budget,
+            log_live: self.log.live_bytes(),
+            log_limit: self.log_limit(),
+        }
+    }
+
+    /// The log may be as long as it takes to fill the memtables that are allowed, and some files.
+    fn log_limit(&self) -> u64 {
+        const FILE_COUNT: u64 = 4;
+        self.sizes.budget / 2 + FILE_COUNT * self.sizes.wal_file
+    }
+
+    fn log_needs_file(&self) -> bool {
+        // Cheap enough to ask after each commit: the workers look closer.
+        self.background == Background::Threads
+            && self.log.log_end.load(Ordering::Relaxed) % self.sizes.wal_file
+                > self.sizes.wal_file / 2
+            && self.workers.is_idle()
+    }
+
+    /// Seals a keyspace's active memtable, unless it is empty. The applier's lock keeps commits
+    /// out, so that the sealed memtable is complete.
+    pub(super) fn seal(&self, id: u32, _applier: &Applier) {
+        self.published.replace(|state| {
+            let Some(keyspace) = state.find(id) else { return state.clone() };
+            if keyspace.active.memtable.is_empty() {
+                return state.clone();
+            }
+            let mut next = KeyspaceState::clone(keyspace);
+            let fresh = Table::new(&self.budget, keyspace.runtime.memtable_size);
+            next.sealed.insert(0, std::mem::replace(&mut next.active, fresh));
+            state.with(next)
+        });
+        self.workers.wake();
+    }
+
+    /// Back-pressure, before anything changes.
+    fn make_room(&self, batch: &WriteBatch) -> Result<()> {
+        loop {
+            let seen = self.flush_count();
+            let worst = self.published.with(|state, _| {
+                let targets = batch.targets().iter().filter_map(|target| state.find(target.id));
+                let stalls = targets.map(|keyspace| stall(&self.pressure(keyspace)));
+                stalls.max_by_key(severity).unwrap_or(Stall::None)
+            });
+            match worst {
+                Stall::None => return Ok(()),
+                Stall::Slow(delay) => {
+                    self.stalls.count_slow(delay);
+                    if self.background == Background::Stepped {
+                        self.step()?;
+                    } else {
+                        self.clock.sleep(delay);
+                    }
+                    return Ok(());
+                }
+                Stall::Stop => self.wait_for_room(seen)?,
+            }
+        }
+    }
+
+    fn wait_for_room(&self, seen: u64) -> Result<()> {
+        let since = self.clock.monotonic();
+        if self.background == Background::Stepped {
+            if !self.step()? {
+                // Another thread is at it.
+                std::thread::yield_now();
+            }
+        } else {
+            self.workers.wake();
+            self.wait_for_flush(seen);
+        }
+        self.stalls.count_stop(self.clock.monotonic().saturating_sub(since));
+        self.check_writable()?;
+        if self.disk_full_count.load(Ordering::Relaxed) > 0 {
+            return Err(Error::DiskFull { path: self.dir.clone() });
+        }
+        Ok(())
+    }
+}
+
+fn severity(stall: &Stall) -> u64 {
+    match stall {
+        Stall::None => 0,
+        Stall::Slow(delay) => 1 + delay.as_nanos() as u64,
+        Stall::Stop => u64::MAX,
+    }
+}
+
+/// Inserts one commit's entries for one keyspace.
+pub(super) fn insert_commit<'a>(
+    table: &Table,
+    seqno: SeqNo,
+    place: (u64, u64),
+    entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
+) {
+    table.memtable.writer().insert_batch(seqno, entries);
+    table.note_commit(place.0, place.1);
+}
+
+fn largest_active(state: &State) -> Option<&Arc<KeyspaceState>> {
+    let active = state.keyspaces.iter().filter(|keyspace| !keyspace.active.memtable.is_empty());
+    active.max_by_key(|keyspace| keyspace.active.memtable.memory_used())
+}
+
+/// The keyspace whose active memtable keeps the start of the log.
+fn oldest_active(state: &State) -> Option<&Arc<KeyspaceState>> {
+    let started = state.keyspaces.iter().filter(|keyspace| keyspace.active.log_start().is_some());
+    started.min_by_key(|keyspace| keyspace.active.log_start())
+}

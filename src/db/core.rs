@@ -1,0 +1,230 @@
+//! The core: what all handles and threads of one open database share.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::base::{Clock, Error, Result, SeqNo};
+use crate::block::Block;
+use crate::cache::{Cache, MemoryBudget};
+use crate::db::background::Workers;
+use crate::db::commit::CommitLog;
+use crate::db::maintain::DroppedRegister;
+use crate::db::options::{Background, Builder, Durability, Sizes};
+use crate::db::snapshot::SnapshotRegister;
+use crate::db::state::{KeyspaceState, Published, Runtime};
+use crate::db::stats::StallCounters;
+use crate::db::{KeyspaceInfo, RecoveryReport};
+use crate::manifest::Manifest;
+use crate::storage::{Storage, StorageLock};
+use crate::structure::flex::StorePlace;
+
+/// An open database.
+#[derive(Debug)]
+pub(super) struct Core {
+    // Constant after opening.
+    pub dir: PathBuf,
+    pub storage: Arc<dyn Storage>,
+    pub clock: Arc<dyn Clock>,
+    pub database: u64,
+    /// Tells this opening from others, also of the same database.
+    pub opening: u64,
+    pub sizes: Sizes,
+    pub durability: Durability,
+    pub background: Background,
+    pub budget: Arc<MemoryBudget>,
+    pub cache: Arc<Cache<Block>>,
+    pub recovery: RecoveryReport,
+
+    // Each with its own lock inside. Order: manifest, log, apply, then the state.
+    pub manifest: Mutex<Manifest>,
+    pub log: CommitLog,
+    pub published: Published,
+    pub workers: Workers,
+    pub snapshots: SnapshotRegister,
+    pub stalls: StallCounters,
+    pub dropped: DroppedRegister,
+    lock: Mutex<Option<Box<dyn StorageLock>>>,
+
+    // Atomic.
+    /// Why nothing is written any more (D4).
+    poison: OnceLock<String>,
+    closed: AtomicBool,
+    /// Flush failures for want of room since the last success.
+    pub disk_full_count: AtomicU64,
+    /// Signalled when a flush is complete, or none will be.
+    flushed: (Mutex<u64>, Condvar),
+}
+
+/// What opening has put together, for [`Core::new`].
+pub(super) struct Parts {
+    pub dir: PathBuf,
+    pub database: u64,
+    pub opening: u64,
+    pub sizes: Sizes,
+    pub budget: Arc<MemoryBudget>,
+    pub cache: Arc<Cache<Block>>,
+    pub recovery: RecoveryReport,
+    pub manifest: Manifest,
+    pub log: CommitLog,
+    pub published: Published,
+    pub lock: Box<dyn StorageLock>,
+}
+
+impl Core {
+    pub(super) fn new(builder: Builder, parts: Parts) -> Core {
+        Core {
+            dir: parts.dir,
+            storage: builder.storage,
+            clock: builder.clock,
+            database: parts.database,
+            opening: parts.opening,
+            sizes: parts.sizes,
+            durability: builder.durability,
+            background: builder.background,
+            budget: parts.budget,
+            cache: parts.cache,
+            recovery: parts.recovery,
+            manifest: Mutex::new(parts.manifest),
+            log: parts.log,
+            published: parts.published,
+            workers: Workers::default(),
+            snapshots: SnapshotRegister::default(),
+            stalls: StallCounters::default(),
+            dropped: DroppedRegister::default(),
+            lock: Mutex::new(Some(parts.lock)),
+            poison: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            disk_full_count: AtomicU64::new(0),
+            flushed: (Mutex::new(0), Condvar::new()),
+        }
+    }
+
+    pub(super) fn default_durability(&self) -> Durability {
+        self.durability
+    }
+
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Whether writing is still allowed.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        match self.poison.get() {
+            Some(why) => Err(Error::ReadOnly { why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Why nothing is written any more, if so.
+    pub(super) fn poison(&self) -> Option<&String> {
+        self.poison.get()
+    }
+
+    /// D4: from now on every write says why there are none.
+    pub(super) fn set_poison(&self, why: &str) {
+        let _first_reason_stays = self.poison.set(why.to_owned());
+        self.signal_flushed();
+        self.log.wake_waiting();
+    }
+
+    /// Marks the database closed; whether this call did it.
+    pub(super) fn set_closed(&self) -> bool {
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn unlock_directory(&self) {
+        drop(lock(&self.lock).take());
+    }
+
+    /// Counts flushes; [`Core::wait_for_flush`] waits for the count to change.
+    pub(super) fn flush_count(&self) -> u64 {
+        *lock(&self.flushed.0)
+    }
+
+    pub(super) fn signal_flushed(&self) {
+        *lock(&self.flushed.0) += 1;
+        self.flushed.1.notify_all();
+    }
+
+    /// Waits until the count is above `seen`, or for a while: a missed signal must not stop a
+    /// writer for ever.
+    pub(super) fn wait_for_flush(&self, seen: u64) {
+        const WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(100);
+        let guard = lock(&self.flushed.0);
+        let unchanged = |count: &mut u64| *count == seen;
+        let waited = self.flushed.1.wait_timeout_while(guard, WAIT_MAX, unchanged);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn lock_manifest(&self) -> MutexGuard<'_, Manifest> {
+        // The manifest applies an edit in memory only after it is durable, in one step.
+        lock(&self.manifest)
+    }
+
+    pub(super) fn store_place(
+        &self,
+        id: u32,
+        options: &crate::manifest::KeyspaceOptions,
+    ) -> StorePlace {
+        StorePlace {
+            storage: Arc::clone(&self.storage),
+            dir: keyspace_dir(&self.dir, id),
+            database: self.database,
+            keyspace: id,
+            cache: Arc::clone(&self.cache),
+            options: options.clone(),
+        }
+    }
+
+    pub(super) fn find_keyspace(&self, name: &str) -> Result<Arc<Runtime>> {
+        self.check_open()?;
+        let state = self.published.state();
+        let found = state.keyspaces.iter().find(|keyspace| **keyspace.runtime.name.load() == name);
+        let found = found.map(|keyspace| Arc::clone(&keyspace.runtime));
+        found.ok_or_else(|| Error::KeyspaceNotFound { name: name.to_owned() })
+    }
+
+    pub(super) fn keyspace_infos(&self) -> Vec<KeyspaceInfo> {
+        let state = self.published.state();
+        let mut infos: Vec<KeyspaceInfo> =
+            state.keyspaces.iter().map(|keyspace| info_of(keyspace)).collect();
+        infos.sort_by(|a, b| a.name.cmp(&b.name));
+        infos
+    }
+
+    /// The newest stamp that reads see.
+    pub(super) fn visible(&self) -> SeqNo {
+        self.published.visible()
+    }
+}
+
+fn info_of(keyspace: &KeyspaceState) -> KeyspaceInfo {
+    let runtime = &keyspace.runtime;
+    KeyspaceInfo {
+        id: runtime.id,
+        name: runtime.name.load().to_string(),
+        structure: "flex",
+        options: runtime.options.clone(),
+    }
+}
+
+/// The directory of all keyspaces.
+pub(super) fn keyspaces_dir(database: &std::path::Path) -> PathBuf {
+    database.join("keyspaces")
+}
+
+/// The directory of a keyspace: by its id, because names are data.
+pub(super) fn keyspace_dir(database: &std::path::Path, id: u32) -> PathBuf {
+    keyspaces_dir(database).join(format!("{id:08}"))
+}
+
+/// Locks a mutex whose data stays consistent whatever panicked while it was held.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,218 @@
+//! Keyspaces: named ordered maps, as handles.
+
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use crate::base::{Error, KeyRange, Result, SeqNo, Slice};
+use crate::db::Handle;
+use crate::db::batch::WriteBatch;
+use crate::db::core::Core;
+use crate::db::iter::{Cursor, Entry, Iter};
+use crate::db::options::Durability;
+use crate::db::state::{KeyspaceState, Runtime};
+use crate::manifest::KeyspaceOptions;
+
+/// What there is to know about a keyspace without opening it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct KeyspaceInfo {
+    /// Its number; never used twice in a database.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its storage structure: `flex`.
+    pub structure: &'static str,
+    /// Its options.
+    pub options: KeyspaceOptions,
+}
+
+/// A named ordered map of byte strings. Cheap to clone; may be used from any thread.
+///
+/// Reads see every commit that returned before they began. After the keyspace is dropped, every
+/// call answers `KeyspaceNotFound`.
+///
+/// ```
+/// # fn main() -> lithedb::Result<()> {
+/// # let db = lithedb::Db::builder()
+/// #     .storage(std::sync::Arc::new(lithedb::storage::MemoryStorage::new())).open("/db")?;
+/// let words = db.keyspace_or_create("words")?;
+/// words.put("one", "1")?;
+/// words.put("two", "2")?;
+/// let keys: Result<Vec<_>, _> = words.range("o".."p").map(|entry| Ok(entry?.key)).collect();
+/// assert_eq!(keys?, [lithedb::Slice::from(&b"one"[..])]);
+/// # Ok::<(), lithedb::Error>(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Keyspace {
+    handle: Arc<Handle>,
+    runtime: Arc<Runtime>,
+}
+
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl Keyspace {
+    pub(super) fn new(handle: Arc<Handle>, runtime: Arc<Runtime>) -> Keyspace {
+        Keyspace { handle, runtime }
+    }
+
+    fn core(&self) -> &Core {
+        &self.handle.core
+    }
+
+    /// Its name now; it may be renamed.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.runtime.name.load().to_string()
+    }
+
+    /// Its number, which stays when it is renamed.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.runtime.id
+    }
+
+    /// Which opening of which database it belongs to.
+    pub(super) fn database(&self) -> u64 {
+        self.core().opening
+    }
+
+    pub(super) fn not_found(&self) -> Error {
+        Error::KeyspaceNotFound { name: self.name() }
+    }
+
+    /// Sets `key` to `value` with the database's default durability; returns the commit's stamp.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write_with`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.put_with(key, value, self.core().default_durability())
+    }
+
+    /// Sets `key` to `value`; returns the commit's stamp.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write_with`].
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<SeqNo> {
+        let mut batch = WriteBatch::new();
+        batch.put(self, key, value);
+        self.core().commit(batch, durability)
+    }
+
+    /// Deletes `key`, whether it is there or not, with the database's default durability.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write_with`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.delete_with(key, self.core().default_durability())
+    }
+
+    /// Deletes `key`, whether it is there or not.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write_with`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<SeqNo> {
+        let mut batch = WriteBatch::new();
+        batch.delete(self, key);
+        self.core().commit(batch, durability)
+    }
+
+    /// The value of `key`. At most one interval is read from disk.
+    ///
+    /// # Errors
+    /// `Io`, or `Corruption` with file and offset, when what should hold the key cannot be read;
+    /// `KeyspaceNotFound`, `Closed`.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.read(|state, at| state.get(key.as_ref(), at))
+    }
+
+    /// Key, value and stamp of `key`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_entry(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
+        self.read(|state, at| state.get_entry(key.as_ref(), at))
+    }
+
+    /// Whether `key` is there.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.read(|state, at| state.contains(key.as_ref(), at))
+    }
+
+    /// The values of `keys`, in their order, all as of one moment.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.read(|state, at| state.multi_get(keys, at))
+    }
+
+    /// The entry with the smallest key.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn first(&self) -> Result<Option<Entry>> {
+        self.iter().next().transpose()
+    }
+
+    /// The entry with the largest key.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn last(&self) -> Result<Option<Entry>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// All entries, as of now.
+    #[must_use]
+    pub fn iter(&self) -> Iter {
+        Iter::new(self.cursor(KeyRange::all()))
+    }
+
+    /// The entries with keys in `range`, as of now.
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        Iter::new(self.cursor(KeyRange::new(&range)))
+    }
+
+    /// The entries whose keys start with `prefix`, as of now.
+    #[must_use]
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        Iter::new(self.cursor(KeyRange::prefix(prefix.as_ref())))
+    }
+
+    /// A cursor over the entries with keys in `range`, as of now: the fastest way to walk. Errors,
+    /// also that the keyspace is gone, are told when it moves.
+    #[must_use]
+    pub fn cursor(&self, range: KeyRange) -> Cursor {
+        if let Err(error) = self.core().check_open() {
+            return Cursor::refusing(error);
+        }
+        let (state, at) = self.core().published.load();
+        match state.find(self.id()) {
+            Some(keyspace) => Cursor::new(Arc::clone(keyspace), at, range),
+            None => Cursor::refusing(self.not_found()),
+        }
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&KeyspaceState, SeqNo) -> Result<T>) -> Result<T> {
+        self.core().check_open()?;
+        self.core().published.with(|state, at| match state.find(self.id()) {
+            Some(keyspace) => read(keyspace, at),
+            None => Err(self.not_found()),
+        })
+    }
+}

@@ -1,0 +1,312 @@
+//! Flushing, keeping the log short, creating and dropping keyspaces, closing.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+use arc_swap::ArcSwap;
+
+use crate::base::{Error, Result, SeqNo};
+use crate::db::core::{Core, keyspace_dir, keyspaces_dir};
+use crate::db::state::{KeyspaceState, Runtime, Table};
+use crate::db::stats::Stats;
+use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord};
+use crate::memtable::MemtableCursor;
+use crate::structure::flex::FlexStore;
+use crate::structure::{FlushOrder, FlushProgress};
+
+/// A flush makes its work durable about this many times.
+const SLICES_PER_FLUSH: u64 = 8;
+/// ... but not for less than this many bytes.
+const SLICE_BYTES_MIN: u64 = 1 << 20;
+
+impl Core {
+    /// Flushes a slice of the memtable that waits in the longest queue and that no other thread
+    /// is at. Whether there was one.
+    pub(super) fn flush_slice_of_any(&self) -> Result<bool> {
+        let state = self.published.state();
+        let mut waiting: Vec<&Arc<KeyspaceState>> =
+            state.keyspaces.iter().filter(|keyspace| !keyspace.sealed.is_empty()).collect();
+        waiting.sort_by_key(|keyspace| std::cmp::Reverse(keyspace.sealed.len()));
+        for keyspace in waiting {
+            let runtime = &keyspace.runtime;
+            let turn = match runtime.flushing.try_lock() {
+                Ok(turn) => turn,
+                Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+                Err(TryLockError::WouldBlock) => continue,
+            };
+            let flushed = self.flush_oldest(runtime.id)?;
+            drop(turn);
+            if flushed {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Flushes a slice of a keyspace's oldest sealed memtable. The caller has the keyspace's turn
+    /// to flush. Whether there was one.
+    fn flush_oldest(&self, id: u32) -> Result<bool> {
+        let state = self.published.state();
+        let Some(keyspace) = state.find(id) else { return Ok(false) };
+        let Some(table) = keyspace.sealed.last() else { return Ok(false) };
+        let bytes = table.memtable.data_size() as u64;
+        let order = FlushOrder {
+            memtable_bytes: bytes,
+            log_end: table.log_end(),
+            last_seqno: table.memtable.seqno_range().map_or(SeqNo::ZERO, |(_, newest)| newest),
+            slice_bytes: (bytes / SLICES_PER_FLUSH).max(SLICE_BYTES_MIN),
+        };
+        let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
+        let outcome = keyspace.runtime.store.flush(&mut cursor, order)?;
+        self.published.replace(|state| {
+            let Some(keyspace) = state.find(id) else { return state.clone() };
+            let mut next = KeyspaceState::clone(keyspace);
+            next.version = Arc::clone(&outcome.version);
+            if outcome.progress == FlushProgress::Complete {
+                next.sealed.retain(|other| !Arc::ptr_eq(other, table));
+            }
+            state.with(next)
+        });
+        self.disk_full_count.store(0, Ordering::Relaxed);
+        self.signal_flushed();
+        self.cache.trim();
+        if outcome.progress == FlushProgress::Complete {
+            drop((cursor, state));
+            self.advance_log(AdvanceLog::WhenWorthwhile)?;
+        }
+        Ok(true)
+    }
+
+    /// Gives back the part of the log that no memtable needs any more (D3).
+    fn advance_log(&self, when: AdvanceLog) -> Result<()> {
+        let mut manifest = self.lock_manifest();
+        let needed = self.needed_log_start();
+        let gained = needed.saturating_sub(self.log.released());
+        let is_worthwhile = gained >= self.sizes.wal_file / 2;
+        if gained == 0 || (when == AdvanceLog::WhenWorthwhile && !is_worthwhile) {
+            return Ok(());
+        }
+        let state = self.published.state();
+        let known = |id| manifest.state().keyspace(id).is_some();
+        let journals = state
+            .keyspaces
+            .iter()
+            .filter(|keyspace| known(keyspace.runtime.id))
+            .map(|keyspace| (keyspace.runtime.id, keyspace.runtime.store.log_position()))
+            .collect();
+        let last_seqno = self.visible();
+        manifest.apply(&Edit::AdvanceLog { log_start: needed, journals, last_seqno })?;
+        drop(manifest);
+        self.log.release(needed);
+        Ok(())
+    }
+
+    /// Where the log is needed from: the first commit of the oldest memtable, or where commits
+    /// that are not applied yet start. The applier's lock keeps both still.
+    fn needed_log_start(&self) -> u64 {
+        let applier = self.log.lock_applier();
+        let state = self.published.state();
+        let tables = state.keyspaces.iter().flat_map(|keyspace| keyspace.tables());
+        let oldest = tables.filter_map(|table| table.log_start()).min();
+        let applied = applier.applied().as_u64();
+        oldest.map_or(applied, |oldest| oldest.min(applied))
+    }
+
+    /// Seals and flushes everything that is in memtables now.
+    pub(super) fn flush_all(&self) -> Result<()> {
+        self.check_writable()?;
+        self.flush_everything()
+    }
+
+    fn flush_everything(&self) -> Result<()> {
+        let state = self.published.state();
+        for keyspace in &state.keyspaces {
+            let id = keyspace.runtime.id;
+            {
+                let applier = self.log.lock_applier();
+                self.seal(id, &applier);
+            }
+            // Tables sealed from here on are not waited for.
+            let until = self.published.state();
+            let until = until.find(id).and_then(|keyspace| keyspace.sealed.first().cloned());
+            let Some(until) = until else { continue };
+            while self.is_sealed(id, &until) {
+                let turn = crate::db::core::lock(&keyspace.runtime.flushing);
+                let flushed = self.flush_oldest(id);
+                drop(turn);
+                flushed.inspect_err(|error| self.note_failure(error))?;
+            }
+        }
+        self.advance_log(AdvanceLog::Always).inspect_err(|error| self.note_failure(error))
+    }
+
+    fn is_sealed(&self, id: u32, table: &Arc<Table>) -> bool {
+        let state = self.published.state();
+        state
+            .find(id)
+            .is_some_and(|keyspace| keyspace.sealed.iter().any(|other| Arc::ptr_eq(other, table)))
+    }
+
+    /// Creates a keyspace: its files first, then the edit that makes it exist.
+    pub(super) fn create_keyspace(
+        &self,
+        name: &str,
+        options: KeyspaceOptions,
+    ) -> Result<Arc<Runtime>> {
+        self.check_writable()?;
+        options.validate()?;
+        let mut manifest = self.lock_manifest();
+        let id = manifest.state().next_keyspace_id();
+        let created = self.log.next_stamp(self.clock.wall_millis());
+        let record = KeyspaceRecord { id, name: name.to_owned(), options, created, journal: None };
+        manifest.state().check(&Edit::CreateKeyspace(record.clone()))?;
+        let place = self.store_place(id, &record.options);
+        self.clear_directory(id)?; // of a creation that a crash interrupted
+        let io = |action, error| Error::io(action, &place.dir, error);
+        self.storage.create_dir_all(&place.dir).map_err(|error| io("create", error))?;
+        FlexStore::create(&place)?;
+        let parent = keyspaces_dir(&self.dir);
+        self.storage.sync_dir(&parent).map_err(|error| Error::io("sync", &parent, error))?;
+        let store = FlexStore::open(&place, None)?;
+        manifest.apply(&Edit::CreateKeyspace(record.clone()))?;
+        let runtime = runtime_of(&record, store, self.sizes.memtable);
+        self.published.replace(|state| {
+            let active = Table::new(&self.budget, runtime.memtable_size);
+            let version = runtime.store.version();
+            let sealed = Vec::new();
+            state.with(KeyspaceState { runtime: Arc::clone(&runtime), active, sealed, version })
+        });
+        Ok(runtime)
+    }
+
+    /// Drops a keyspace: the edit first; its files when nobody reads them any more.
+    pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
+        let runtime = self.find_keyspace(name)?;
+        self.check_writable()?;
+        let mut manifest = self.lock_manifest();
+        manifest.apply(&Edit::DropKeyspace { id: runtime.id })?;
+        // Between commits: one that comes later finds the keyspace gone.
+        let applier = self.log.lock_applier();
+        self.published.replace(|state| state.without(runtime.id));
+        drop(applier);
+        runtime.dropped.store(true, Ordering::Release);
+        self.dropped.note(&runtime);
+        Ok(())
+    }
+
+    /// Renames a keyspace.
+    pub(super) fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
+        let runtime = self.find_keyspace(from)?;
+        self.check_writable()?;
+        let mut manifest = self.lock_manifest();
+        manifest.apply(&Edit::RenameKeyspace { id: runtime.id, name: to.to_owned() })?;
+        runtime.name.store(Arc::new(to.to_owned()));
+        Ok(())
+    }
+
+    /// Removes the files of one dropped keyspace that nobody reads any more. Whether there was one.
+    pub(super) fn remove_dropped(&self) -> Result<bool> {
+        let Some(id) = self.dropped.take_unreferenced() else { return Ok(false) };
+        self.clear_directory(id)?;
+        self.lock_manifest().apply(&Edit::ForgetDropped { id })?;
+        Ok(true)
+    }
+
+    /// Removes a keyspace's directory with the files in it, if it is there.
+    fn clear_directory(&self, id: u32) -> Result<()> {
+        let dir = keyspace_dir(&self.dir, id);
+        clear_directory(&*self.storage, &dir)
+    }
+
+    /// Closes; see [`crate::Db::close`].
+    pub(super) fn close(&self) -> Result<Stats> {
+        if self.is_closed() {
+            return Ok(self.stats());
+        }
+        let flushed = match self.poison() {
+            Some(why) => Err(Error::ReadOnly { why: why.clone() }),
+            None => self.flush_everything(),
+        };
+        if !self.set_closed() {
+            return Ok(self.stats()); // Another thread was faster.
+        }
+        self.workers.join();
+        let finished = flushed.and_then(|()| self.finish_files());
+        let stats = self.stats();
+        self.unlock_directory();
+        finished.map(|()| stats)
+    }
+
+    /// The last writes: everything was flushed, unless commits came in between, which are in the
+    /// log.
+    fn finish_files(&self) -> Result<()> {
+        for keyspace in &self.published.state().keyspaces {
+            keyspace.runtime.store.settle()?;
+            keyspace.runtime.store.remove_unreferenced();
+        }
+        let end = self.log.sync_for_close()?;
+        let last_seqno = self.log.last_stamp();
+        self.lock_manifest().close(end, last_seqno)
+    }
+}
+
+/// When the log is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AdvanceLog {
+    /// When it frees half a log file or more: each time costs an edit of the manifest.
+    WhenWorthwhile,
+    Always,
+}
+
+/// Removes a directory with the files in it, if it is there.
+pub(super) fn clear_directory(
+    storage: &dyn crate::storage::Storage,
+    dir: &std::path::Path,
+) -> Result<()> {
+    let io = |action, error| Error::io(action, dir, error);
+    if !storage.exists(dir).map_err(|error| io("look for", error))? {
+        return Ok(());
+    }
+    for entry in storage.list_dir(dir).map_err(|error| io("list", error))? {
+        let path = dir.join(entry.name);
+        storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+    }
+    storage.remove_dir(dir).map_err(|error| io("remove", error))
+}
+
+/// What is kept about an open keyspace.
+pub(super) fn runtime_of(
+    record: &KeyspaceRecord,
+    store: FlexStore,
+    default_memtable_size: u64,
+) -> Arc<Runtime> {
+    Arc::new(Runtime {
+        id: record.id,
+        name: ArcSwap::from_pointee(record.name.clone()),
+        options: record.options.clone(),
+        memtable_size: record.options.memtable_size.unwrap_or(default_memtable_size),
+        store,
+        dropped: AtomicBool::new(false),
+        flushing: Mutex::new(()),
+        gets: AtomicU64::new(0),
+    })
+}
+
+/// Keyspaces that were dropped and whose files are still there.
+#[derive(Debug, Default)]
+pub(super) struct DroppedRegister {
+    waiting: Mutex<Vec<(u32, std::sync::Weak<Runtime>)>>,
+}
+
+impl DroppedRegister {
+    fn note(&self, runtime: &Arc<Runtime>) {
+        crate::db::core::lock(&self.waiting).push((runtime.id, Arc::downgrade(runtime)));
+    }
+
+    /// One that no snapshot, iterator or handle holds any more.
+    fn take_unreferenced(&self) -> Option<u32> {
+        let mut waiting = crate::db::core::lock(&self.waiting);
+        let index = waiting.iter().position(|(_, runtime)| runtime.strong_count() == 0)?;
+        Some(waiting.swap_remove(index).0)
+    }
+}

@@ -1,0 +1,253 @@
+//! The database: opening, committing, reading; what an application uses.
+//!
+//! The way of a commit is in `commit.rs`, that of a read in `read.rs`; `state.rs` says what a
+//! moment of the database is made of; `background.rs` runs flushes; `open.rs` recovers.
+//!
+//! Invariants
+//! - D1  Append, sync (if asked for), insert into memtables, publish: in this order for every
+//!   commit, and commits are inserted and published in the order of their stamps.
+//! - D2  What a state holds in memtables and versions is everything up to the published stamp that
+//!   was current with it; see [`state::Published`].
+//! - D3  The log in front of the first commit of the oldest memtable that is not in its structure
+//!   yet is not needed. Only that part is ever released, after the manifest says so durably.
+//! - D4  After a failure that leaves doubt about what is durable, nothing is written any more.
+
+mod background;
+mod batch;
+mod check;
+mod commit;
+mod core;
+mod iter;
+mod keyspace;
+mod maintain;
+mod open;
+mod options;
+mod read;
+mod replay;
+mod snapshot;
+mod state;
+mod stats;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use batch::WriteBatch;
+pub use check::CheckReport;
+pub use iter::{Cursor, Entry, Iter};
+pub use keyspace::{Keyspace, KeyspaceInfo};
+pub use open::RecoveryReport;
+pub use options::{Background, Builder, Durability, OpenExisting};
+pub use snapshot::Snapshot;
+pub use stats::{KeyspaceStats, Stats};
+
+use self::core::Core;
+use crate::base::{Error, Result, SeqNo};
+use crate::manifest::KeyspaceOptions;
+
+/// The longest key, in bytes.
+pub const KEY_LEN_MAX: usize = 65_535;
+/// The longest value, in bytes: 4 GiB less room for what a memtable and a block put around it.
+pub const VALUE_LEN_MAX: usize = BATCH_SIZE_MAX - KEY_LEN_MAX - 64;
+/// The largest batch, in bytes of keys and values and a few for each entry.
+pub const BATCH_SIZE_MAX: usize = u32::MAX as usize - (64 << 20);
+
+/// A database, open. Cheap to clone; all clones are the same database. When the last clone, and
+/// the last [`Keyspace`] and [`Snapshot`] taken from it, are dropped, it is closed as by
+/// [`Db::close`], except that an error cannot be told.
+///
+/// ```
+/// # fn main() -> lithedb::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("animals.lithe");
+/// let db = lithedb::Db::open(&path)?;
+/// let animals = db.keyspace_or_create("animals")?;
+/// animals.put("otter", "swims")?; // durable on return
+/// assert_eq!(animals.get("otter")?.as_deref(), Some(&b"swims"[..]));
+/// for entry in animals.prefix("ot") {
+///     println!("{:?}", entry?.key);
+/// }
+/// db.close()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Db {
+    handle: Arc<Handle>,
+}
+
+/// Closes the database when the last user of it is gone.
+#[derive(Debug)]
+struct Handle {
+    core: Arc<Core>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _nobody_left_to_tell = self.core.close();
+    }
+}
+
+impl Db {
+    /// Opens the database in the directory `path`, or creates it, with default options. Time: the
+    /// indexes are read, and the part of the log that was not flushed; never the data.
+    ///
+    /// # Errors
+    /// `Locked` when it is open already, `Corruption` and `FormatVersion` with the file, `Io`,
+    /// `DiskFull`.
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Db::builder().open(path)
+    }
+
+    /// Options for opening.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    fn from_core(core: Arc<Core>) -> Db {
+        Db { handle: Arc::new(Handle { core }) }
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.handle.core
+    }
+
+    /// The keyspace of this name.
+    ///
+    /// # Errors
+    /// `KeyspaceNotFound`, `Closed`.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        let runtime = self.core().find_keyspace(name)?;
+        Ok(Keyspace::new(Arc::clone(&self.handle), runtime))
+    }
+
+    /// Creates a keyspace. Durable on return.
+    ///
+    /// # Errors
+    /// `KeyspaceExists`, `InvalidArgument` for the name or the options, `ReadOnly`, `DiskFull`,
+    /// `Io`, `Closed`.
+    pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        let runtime = self.core().create_keyspace(name, options)?;
+        Ok(Keyspace::new(Arc::clone(&self.handle), runtime))
+    }
+
+    /// The keyspace of this name, created with default options if there is none.
+    ///
+    /// # Errors
+    /// As [`Db::create_keyspace`], but for `KeyspaceExists`.
+    pub fn keyspace_or_create(&self, name: &str) -> Result<Keyspace> {
+        match self.keyspace(name) {
+            Err(Error::KeyspaceNotFound { .. }) => {}
+            other => return other,
+        }
+        match self.create_keyspace(name, KeyspaceOptions::flex()) {
+            // Another thread was faster.
+            Err(Error::KeyspaceExists { .. }) => self.keyspace(name),
+            other => other,
+        }
+    }
+
+    /// Drops a keyspace and everything in it. Durable on return. Handles to it answer
+    /// `KeyspaceNotFound` from then on; snapshots taken before keep showing it.
+    ///
+    /// # Errors
+    /// `KeyspaceNotFound`, `ReadOnly`, `Io`, `Closed`.
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.core().drop_keyspace(name)
+    }
+
+    /// Gives a keyspace another name. Durable on return; handles stay valid.
+    ///
+    /// # Errors
+    /// `KeyspaceNotFound`, `KeyspaceExists`, `InvalidArgument`, `ReadOnly`, `Io`, `Closed`.
+    pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
+        self.core().rename_keyspace(from, to)
+    }
+
+    /// The keyspaces there are, by name.
+    #[must_use]
+    pub fn keyspaces(&self) -> Vec<KeyspaceInfo> {
+        self.core().keyspace_infos()
+    }
+
+    /// Commits a batch with the default durability: all of it or nothing, in one stamp, which is
+    /// returned. An empty batch commits nothing and returns the last stamp.
+    ///
+    /// # Errors
+    /// As [`Db::write_with`].
+    pub fn write(&self, batch: WriteBatch) -> Result<SeqNo> {
+        let durability = self.core().default_durability();
+        self.write_with(batch, durability)
+    }
+
+    /// Commits a batch. On return it is visible to new reads and, with [`Durability::Sync`],
+    /// durable.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key, value or batch over the limits or a keyspace of another
+    /// database; `KeyspaceNotFound`; `DiskFull`: nothing has changed. `Io` and `ReadOnly` when
+    /// the log failed: whether this commit survives is unknown, and nothing is written any more
+    /// until the database is reopened. `Closed`.
+    pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<SeqNo> {
+        self.core().commit(batch, durability)
+    }
+
+    /// Makes every commit that has returned durable.
+    ///
+    /// # Errors
+    /// `Io` when the sync fails, `ReadOnly` when an earlier one did, `Closed`.
+    pub fn sync(&self) -> Result<()> {
+        self.core().sync()
+    }
+
+    /// Moves everything in memtables into the structures, durably. The log is then short.
+    ///
+    /// # Errors
+    /// `DiskFull`: try again when there is room. `Io`, `Corruption`, `ReadOnly`, `Closed`.
+    pub fn flush(&self) -> Result<()> {
+        self.core().flush_all()
+    }
+
+    /// This moment of all keyspaces. Costs a few reference counts, however large the database.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(Arc::clone(&self.handle))
+    }
+
+    /// Reads and verifies everything: see [`CheckReport`]. Writes go on meanwhile.
+    ///
+    /// # Errors
+    /// `Closed`. What is wrong with the data is in the report.
+    pub fn check(&self) -> Result<CheckReport> {
+        self.core().check()
+    }
+
+    /// Figures, as of now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core().stats()
+    }
+
+    /// What opening found and did.
+    #[must_use]
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.core().recovery
+    }
+
+    /// With [`Background::Stepped`]: does one piece of background work; `false` when none is due.
+    ///
+    /// # Errors
+    /// What the work failed with; see [`Db::flush`].
+    pub fn step(&self) -> Result<bool> {
+        self.core().step()
+    }
+
+    /// Flushes and syncs everything and closes. All handles answer `Closed` from then on;
+    /// snapshots and iterators that exist can be read on. Closing again does nothing.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]. The database is closed nevertheless; what was durable stays so.
+    pub fn close(&self) -> Result<Stats> {
+        self.core().close()
+    }
+}

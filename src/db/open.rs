@@ -1,0 +1,225 @@
+//! Opening: the manifest, the structures' indexes, and the log behind what they hold.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::{Error, Result, SeqNo, StampClock};
+use crate::block::Block;
+use crate::cache::{Cache, MemoryBudget};
+use crate::db::background::Workers;
+use crate::db::commit::CommitLog;
+use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir};
+use crate::db::maintain::{clear_directory, runtime_of};
+use crate::db::options::{Builder, OpenExisting, Sizes};
+use crate::db::replay::Replayer;
+use crate::db::state::{KeyspaceState, Published, State, Table};
+use crate::manifest::{Edit, Manifest};
+use crate::storage::StorageLock;
+use crate::structure::flex::{FlexStore, StorePlace};
+use crate::wal::{Lsn, Wal, WalOptions, WalPlace, replay};
+
+/// What opening a database found and did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RecoveryReport {
+    /// The database was created.
+    pub created: bool,
+    /// It had been closed; nothing had to be replayed.
+    pub clean: bool,
+    /// Commits replayed from the log.
+    pub wal_records: u64,
+    /// Bytes of the log that were read.
+    pub wal_bytes: u64,
+    /// Bytes at the end of the log that had been written but never acknowledged as durable, and
+    /// were cut off.
+    pub wal_bytes_cut: u64,
+    /// Leftovers of interrupted work that were removed.
+    pub orphans_removed: u64,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// Log files that are kept to be overwritten.
+const SPARE_LOG_FILES: usize = 2;
+
+/// Opens the database in `dir`.
+pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
+    let since = builder.clock.monotonic();
+    let sizes = builder.sizes()?;
+    let is_there = Manifest::exists(&*builder.storage, dir)?;
+    if !is_there {
+        prepare_directory(&builder, dir)?;
+    }
+    let lock = lock_directory(&builder, dir)?;
+    // Another opening may have created it before the lock was ours.
+    let is_there = Manifest::exists(&*builder.storage, dir)?;
+    let manifest = match is_there {
+        true => Manifest::open(Arc::clone(&builder.storage), dir)?.0,
+        false => {
+            let storage = Arc::clone(&builder.storage);
+            Manifest::create(storage, dir, &*builder.entropy, builder.clock.wall_millis())?
+        }
+    };
+    let mut opening = Opening::new(&builder, dir, sizes, manifest);
+    opening.report.created = !is_there;
+    opening.remove_dropped()?;
+    let (state, stamps, log) = opening.recover()?;
+    let Opening { manifest, budget, cache, mut report, .. } = opening;
+    report.duration = builder.clock.monotonic().saturating_sub(since);
+    let published = Published::new(state, stamps.last());
+    let released = Lsn::from_u64(manifest.state().log_start());
+    let parts = Parts {
+        dir: dir.to_owned(),
+        database: manifest.state().database(),
+        opening: builder.entropy.next_u64(),
+        sizes,
+        budget,
+        cache,
+        recovery: report,
+        manifest,
+        log: CommitLog::new(log, stamps, released),
+        published,
+        lock,
+    };
+    let core = Arc::new(Core::new(builder, parts));
+    Workers::start(&core)?;
+    core.workers.wake();
+    Ok(core)
+}
+
+/// Sees to it that a database can be created in `dir`.
+fn prepare_directory(builder: &Builder, dir: &Path) -> Result<()> {
+    if builder.existing == OpenExisting::Only {
+        let source = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no database");
+        return Err(Error::io("open", dir, source));
+    }
+    let storage = &*builder.storage;
+    let was_there = storage.exists(dir).map_err(|error| Error::io("look for", dir, error))?;
+    storage.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
+    if !was_there && let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty())
+    {
+        storage.sync_dir(parent).map_err(|error| Error::io("sync", parent, error))?;
+    }
+    Ok(())
+}
+
+fn lock_directory(builder: &Builder, dir: &Path) -> Result<Box<dyn StorageLock>> {
+    let path = dir.join("LOCK");
+    builder.storage.lock(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            Error::Locked { path: path.clone(), owner: error.to_string() }
+        }
+        _ => Error::io("lock", &path, error),
+    })
+}
+
+/// A database that is being opened.
+struct Opening<'a> {
+    builder: &'a Builder,
+    dir: &'a Path,
+    sizes: Sizes,
+    manifest: Manifest,
+    budget: Arc<MemoryBudget>,
+    cache: Arc<Cache<Block>>,
+    report: RecoveryReport,
+}
+
+impl<'a> Opening<'a> {
+    fn new(builder: &'a Builder, dir: &'a Path, sizes: Sizes, manifest: Manifest) -> Opening<'a> {
+        let budget = MemoryBudget::new(usize::try_from(sizes.budget).unwrap_or(usize::MAX));
+        let cache = Arc::new(Cache::new(Arc::clone(&budget)));
+        let report = RecoveryReport::default();
+        Opening { builder, dir, sizes, manifest, budget, cache, report }
+    }
+
+    /// Removes what is left of keyspaces that were dropped.
+    fn remove_dropped(&mut self) -> Result<()> {
+        let dropped: Vec<u32> = self.manifest.state().dropped().collect();
+        for id in dropped {
+            clear_directory(&*self.builder.storage, &keyspace_dir(self.dir, id))?;
+            self.manifest.apply(&Edit::ForgetDropped { id })?;
+            self.report.orphans_removed += 1;
+        }
+        Ok(())
+    }
+
+    /// Opens the structures, replays the log and resumes it.
+    fn recover(&mut self) -> Result<(State, StampClock, Wal)> {
+        let state = self.open_keyspaces()?;
+        let stores = state.keyspaces.iter().map(|keyspace| keyspace.runtime.store.last_seqno());
+        let newest = stores.max().unwrap_or(SeqNo::ZERO).max(self.manifest.state().last_seqno());
+        let place = self.wal_place();
+        if self.manifest.state().last_seqno() == SeqNo::ZERO {
+            return self.begin_log(state, place);
+        }
+        let required = Lsn::from_u64(self.manifest.state().log_start());
+        let next_id = self.manifest.state().next_keyspace_id();
+        let mut replayer = Replayer::new(state, &self.budget, next_id, &place.dir);
+        let log = replay(&place, required, &mut |record| replayer.take(&record))?;
+        let found = log.recovered();
+        if let Some(clean_end) = self.manifest.state().clean_log_end()
+            && found.end.as_u64() < clean_end
+        {
+            let (file, offset) = found.cut.clone().unwrap_or((place.dir.clone(), 0));
+            let what = format!("the log ends at {}, it was closed at {clean_end}", found.end);
+            return Err(Error::corruption(&file, offset, what));
+        }
+        self.report.wal_records = found.record_count;
+        self.report.wal_bytes = found.end.bytes_since(required);
+        self.report.wal_bytes_cut = found.truncated_bytes;
+        self.report.clean = self.manifest.state().clean_log_end().is_some();
+        let wal = Wal::resume(place, &log)?;
+        let (state, newest_replayed) = replayer.finish();
+        Ok((state, StampClock::after(newest.max(newest_replayed)), wal))
+    }
+
+    /// The log of a new database. That it exists is noted in the manifest by a first stamp: until
+    /// then there can be no commits, and a creation that was interrupted is done again.
+    fn begin_log(&mut self, state: State, place: WalPlace) -> Result<(State, StampClock, Wal)> {
+        let storage = &*self.builder.storage;
+        for dir in [&place.dir, &keyspaces_dir(self.dir)] {
+            storage.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
+        }
+        storage.sync_dir(self.dir).map_err(|error| Error::io("sync", self.dir, error))?;
+        let wal = Wal::create(place)?;
+        let mut stamps = StampClock::after(SeqNo::ZERO);
+        let first = stamps.next(self.builder.clock.wall_millis());
+        let start = wal.end().as_u64();
+        let edit = Edit::AdvanceLog { log_start: start, journals: Vec::new(), last_seqno: first };
+        self.manifest.apply(&edit)?;
+        Ok((state, stamps, wal))
+    }
+
+    fn open_keyspaces(&self) -> Result<State> {
+        let mut state = State::default();
+        for record in self.manifest.state().keyspaces() {
+            let place = StorePlace {
+                storage: Arc::clone(&self.builder.storage),
+                dir: keyspace_dir(self.dir, record.id),
+                database: self.manifest.state().database(),
+                keyspace: record.id,
+                cache: Arc::clone(&self.cache),
+                options: record.options.clone(),
+            };
+            let store = FlexStore::open(&place, record.journal)?;
+            let runtime = runtime_of(record, store, self.sizes.memtable);
+            let active = Table::new(&self.budget, runtime.memtable_size);
+            let version = runtime.store.version();
+            state = state.with(KeyspaceState { runtime, active, sealed: Vec::new(), version });
+        }
+        Ok(state)
+    }
+
+    fn wal_place(&self) -> WalPlace {
+        WalPlace {
+            storage: Arc::clone(&self.builder.storage),
+            dir: self.dir.join("wal"),
+            database_id: self.manifest.state().database(),
+            options: WalOptions {
+                file_capacity: self.sizes.wal_file,
+                spare_files_max: SPARE_LOG_FILES,
+            },
+        }
+    }
+}

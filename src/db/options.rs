@@ -1,0 +1,259 @@
+//! Options for opening a database.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::{Clock, Entropy, Error, Result, SystemClock, SystemEntropy};
+use crate::db::Db;
+use crate::storage::{OpenMode, OsStorage, Storage};
+
+/// When a commit is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is on the disk: it survives a power cut. Commits that wait at the same time share
+    /// one sync.
+    #[default]
+    Sync,
+    /// When the operating system has it: it survives the process, not the machine, unless a later
+    /// commit with `Sync`, or [`Db::sync`], made it durable.
+    Buffered,
+}
+
+/// Who runs flushes and other work beside the commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Background {
+    /// Threads of the database.
+    #[default]
+    Threads,
+    /// The caller, by [`Db::step`]; and writers that would otherwise wait for it. With storage,
+    /// clock and entropy given, a run is then deterministic.
+    Stepped,
+}
+
+/// Whether a database may be created by opening it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OpenExisting {
+    /// It is created if there is none.
+    #[default]
+    OrCreate,
+    /// There has to be one.
+    Only,
+}
+
+/// Options for opening a database; made by [`Db::builder`].
+///
+/// ```
+/// # fn main() -> lithedb::Result<()> {
+/// use lithedb::{Db, Durability, storage::MemoryStorage};
+/// let db = Db::builder()
+///     .storage(std::sync::Arc::new(MemoryStorage::new()))
+///     .memory_budget(64 << 20)
+///     .durability(Durability::Buffered)
+///     .open("/in-memory")?;
+/// # db.close()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) entropy: Arc<dyn Entropy>,
+    pub(super) memory_budget: Option<u64>,
+    pub(super) memtable_size: Option<u64>,
+    pub(super) wal_file_size: Option<u64>,
+    pub(super) durability: Durability,
+    pub(super) background: Background,
+    pub(super) existing: OpenExisting,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            storage: Arc::new(OsStorage::new()),
+            clock: Arc::new(SystemClock::new()),
+            entropy: Arc::new(SystemEntropy::default()),
+            memory_budget: None,
+            memtable_size: None,
+            wal_file_size: None,
+            durability: Durability::default(),
+            background: Background::default(),
+            existing: OpenExisting::default(),
+        }
+    }
+}
+
+/// The smallest memory budget.
+const MEMORY_BUDGET_MIN: u64 = 64 << 10;
+/// The budget when the memory of the machine cannot be learnt.
+const MEMORY_BUDGET_UNKNOWN: u64 = 256 << 20;
+/// The default budget is this part of what the process may use.
+const MEMORY_BUDGET_SHARE: u64 = 4;
+/// The default memtable is this part of the budget, within bounds. Six of them are in memory
+/// when flushes fall behind, so that most of the budget is left for the cache.
+const MEMTABLE_SHARE: u64 = 8;
+const MEMTABLE_SIZE_DEFAULT_MAX: u64 = 64 << 20;
+const MEMTABLE_SIZE_MIN: u64 = 4 << 10;
+const MEMTABLE_SIZE_MAX: u64 = 1 << 30;
+const WAL_FILE_SIZE_DEFAULT: u64 = 32 << 20;
+const WAL_FILE_SIZE_MIN: u64 = 16 << 10;
+const WAL_FILE_SIZE_MAX: u64 = 4 << 30;
+
+impl Builder {
+    /// Where files are. Default: the operating system.
+    #[must_use]
+    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Builder {
+        self.storage = storage;
+        self
+    }
+
+    /// Where time is read. Default: the operating system.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Builder {
+        self.clock = clock;
+        self
+    }
+
+    /// Where identities are drawn. Default: the operating system.
+    #[must_use]
+    pub fn entropy(mut self, entropy: Arc<dyn Entropy>) -> Builder {
+        self.entropy = entropy;
+        self
+    }
+
+    /// Bytes of memory for memtables, cached blocks and indexes together; at least 64 KiB.
+    /// Default: a quarter of what the process may use (by its control group or the machine).
+    #[must_use]
+    pub fn memory_budget(mut self, bytes: u64) -> Builder {
+        self.memory_budget = Some(bytes);
+        self
+    }
+
+    /// Bytes at which a memtable is sealed, where the keyspace's options do not say: 4 KiB to
+    /// 1 GiB. Default: an eighth of the memory budget, at most 64 MiB. Larger ones write less to
+    /// the structures and take longer to recover.
+    #[must_use]
+    pub fn memtable_size(mut self, bytes: u64) -> Builder {
+        self.memtable_size = Some(bytes);
+        self
+    }
+
+    /// Bytes of a log file: 16 KiB to 4 GiB. Default 32 MiB.
+    #[must_use]
+    pub fn wal_file_size(mut self, bytes: u64) -> Builder {
+        self.wal_file_size = Some(bytes);
+        self
+    }
+
+    /// Durability of commits that do not say. Default: [`Durability::Sync`].
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Builder {
+        self.durability = durability;
+        self
+    }
+
+    /// Who runs background work. Default: threads.
+    #[must_use]
+    pub fn background(mut self, background: Background) -> Builder {
+        self.background = background;
+        self
+    }
+
+    /// Whether the database may be created. Default: yes.
+    #[must_use]
+    pub fn existing(mut self, existing: OpenExisting) -> Builder {
+        self.existing = existing;
+        self
+    }
+
+    /// Opens the database in the directory `path`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options out of range; else as [`Db::open`]. With
+    /// [`OpenExisting::Only`], `Io` (`NotFound`) when there is no database.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        super::open::open(self, path.as_ref()).map(Db::from_core)
+    }
+
+    /// The sizes, with defaults filled in.
+    pub(super) fn sizes(&self) -> Result<Sizes> {
+        let budget = self.memory_budget.unwrap_or_else(|| default_budget());
+        if budget < MEMORY_BUDGET_MIN {
+            return Err(Error::invalid(format!(
+                "a memory budget of {budget} bytes: at least {MEMORY_BUDGET_MIN} are needed"
+            )));
+        }
+        let default = (budget / MEMTABLE_SHARE).clamp(MEMTABLE_SIZE_MIN, MEMTABLE_SIZE_DEFAULT_MAX);
+        let memtable = self.memtable_size.unwrap_or(default);
+        check_range("memtable_size", memtable, MEMTABLE_SIZE_MIN, MEMTABLE_SIZE_MAX)?;
+        let wal_file = self.wal_file_size.unwrap_or(WAL_FILE_SIZE_DEFAULT);
+        check_range("wal_file_size", wal_file, WAL_FILE_SIZE_MIN, WAL_FILE_SIZE_MAX)?;
+        Ok(Sizes { budget, memtable, wal_file })
+    }
+}
+
+/// Sizes in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub budget: u64,
+    pub memtable: u64,
+    pub wal_file: u64,
+}
+
+fn check_range(option: &str, value: u64, min: u64, max: u64) -> Result<()> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{option} is {value}; it is from {min} to {max}")))
+}
+
+/// A quarter of what the control group or the machine gives to the process.
+fn default_budget() -> u64 {
+    // Read from the operating system, wherever the data is.
+    let system = OsStorage::new();
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let limit = limits.iter().filter_map(|path| read_small(&system, path)?.trim().parse().ok());
+    let machine = read_small(&system, "/proc/meminfo").and_then(|text| total_of(&text));
+    let least = limit.chain(machine).min();
+    least
+        .map_or(MEMORY_BUDGET_UNKNOWN, |bytes: u64| bytes / MEMORY_BUDGET_SHARE)
+        .max(MEMORY_BUDGET_MIN)
+}
+
+/// The first bytes of a file of the system as text.
+fn read_small(system: &OsStorage, path: &str) -> Option<String> {
+    let file = system.open(&PathBuf::from(path), OpenMode::ReadOnly).ok()?;
+    let mut bytes = [0; 256];
+    let len = file.read_at(&mut bytes, 0).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..len]).into_owned())
+}
+
+/// `MemTotal:       24576000 kB` as bytes.
+fn total_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_s_memory_is_read_from_its_figures() {
+        assert_eq!(total_of("MemTotal:       24576 kB\nMemFree: 1 kB"), Some(24576 * 1024));
+        assert_eq!(total_of("MemFree: 1 kB"), None);
+        assert!(default_budget() >= MEMORY_BUDGET_MIN);
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused() {
+        for builder in [
+            Builder::default().memory_budget(1),
+            Builder::default().memtable_size(1),
+            Builder::default().wal_file_size(1),
+        ] {
+            assert!(matches!(builder.sizes(), Err(Error::InvalidArgument { .. })));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Reading one key: memtables, newest first, then the version.
+
+use std::sync::atomic::Ordering;
+
+use crate::base::{EntryKind, EntryRef, Result, SeqNo, Slice};
+use crate::db::iter::Entry;
+use crate::db::state::KeyspaceState;
+use crate::structure::Found;
+
+impl KeyspaceState {
+    /// The newest entry of `key` up to the stamp `at`; may be a tombstone.
+    #[inline]
+    fn find(&self, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
+        for table in self.tables() {
+            if let Some(EntryRef { seqno, kind, value, .. }) = table.memtable.get(key, at) {
+                return Ok(Some(Found { seqno, kind, value: Slice::from(value) }));
+            }
+        }
+        self.version.find(key)
+    }
+
+    fn find_live(&self, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
+        self.runtime.gets.fetch_add(1, Ordering::Relaxed);
+        let found = self.find(key, at)?;
+        Ok(found.filter(|found| found.kind != EntryKind::Tombstone))
+    }
+
+    pub(super) fn get(&self, key: &[u8], at: SeqNo) -> Result<Option<Slice>> {
+        Ok(self.find_live(key, at)?.map(|found| found.value))
+    }
+
+    pub(super) fn get_entry(&self, key: &[u8], at: SeqNo) -> Result<Option<Entry>> {
+        let found = self.find_live(key, at)?;
+        Ok(found.map(|found| Entry {
+            key: Slice::from(key),
+            value: found.value,
+            seqno: found.seqno,
+        }))
+    }
+
+    pub(super) fn contains(&self, key: &[u8], at: SeqNo) -> Result<bool> {
+        Ok(self.find_live(key, at)?.is_some())
+    }
+
+    /// Values in the order of the keys asked for. Looked up in key order, so that keys that lie
+    /// together are read together.
+    pub(super) fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        at: SeqNo,
+    ) -> Result<Vec<Option<Slice>>> {
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_unstable_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
+        let mut values = vec![None; keys.len()];
+        for index in order {
+            values[index] = self.get(keys[index].as_ref(), at)?;
+        }
+        Ok(values)
+    }
+}

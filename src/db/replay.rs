@@ -1,0 +1,101 @@
+//! Replaying the log: commits that are not in their structures yet go to memtables again.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::{Error, Result, SeqNo};
+use crate::cache::MemoryBudget;
+use crate::db::batch::decode_record;
+use crate::db::commit::insert_commit;
+use crate::db::state::{KeyspaceState, State, Table};
+use crate::wal::RecordRef;
+
+/// Takes the log's records in order.
+pub(super) struct Replayer<'a> {
+    keyspaces: HashMap<u32, Replayed>,
+    budget: &'a Arc<MemoryBudget>,
+    /// No keyspace has this id or a larger one.
+    next_id: u32,
+    newest: SeqNo,
+    dir: PathBuf,
+}
+
+/// A keyspace that is being replayed.
+struct Replayed {
+    state: KeyspaceState,
+    /// The log in front of this position is in the structure.
+    flushed: u64,
+}
+
+impl<'a> Replayer<'a> {
+    pub(super) fn new(
+        state: State,
+        budget: &'a Arc<MemoryBudget>,
+        next_id: u32,
+        dir: &Path,
+    ) -> Replayer<'a> {
+        let keyspaces = state.keyspaces.into_iter().map(|keyspace| {
+            let flushed = keyspace.runtime.store.log_end();
+            let state = KeyspaceState::clone(&keyspace);
+            (state.runtime.id, Replayed { state, flushed })
+        });
+        let keyspaces = keyspaces.collect();
+        Replayer { keyspaces, budget, next_id, newest: SeqNo::ZERO, dir: dir.to_owned() }
+    }
+
+    /// Takes one record. A record that is in place and yet not a commit was never written by the
+    /// store: its bytes verify, so the position in the log is what can be said about it.
+    pub(super) fn take(&mut self, record: &RecordRef<'_>) -> Result<()> {
+        let lsn = record.lsn;
+        let refuse = |what: &str| {
+            Error::corruption(&self.dir, lsn.as_u64(), format!("the record at {lsn}: {what}"))
+        };
+        let Some((seqno, count, operations)) = decode_record(record.payload) else {
+            return Err(refuse("it is not a commit"));
+        };
+        if seqno <= self.newest {
+            return Err(refuse("its stamp is not above the one before it"));
+        }
+        let mut found = 0;
+        for operation in operations {
+            let operation = operation.ok_or_else(|| refuse("an operation is malformed"))?;
+            found += 1;
+            let Some(keyspace) = self.keyspaces.get_mut(&operation.keyspace) else {
+                if operation.keyspace < self.next_id {
+                    continue; // It was dropped since.
+                }
+                return Err(refuse("it names a keyspace that never was"));
+            };
+            if record.lsn.as_u64() < keyspace.flushed {
+                continue;
+            }
+            let entry = (operation.key, operation.kind, operation.value);
+            let place = (record.lsn.as_u64(), record.end.as_u64());
+            insert_commit(&keyspace.state.active, seqno, place, [entry]);
+        }
+        if found != count {
+            return Err(refuse("operations are missing"));
+        }
+        self.newest = seqno;
+        self.seal_full();
+        Ok(())
+    }
+
+    fn seal_full(&mut self) {
+        for keyspace in self.keyspaces.values_mut().map(|replayed| &mut replayed.state) {
+            let size = keyspace.runtime.memtable_size;
+            if keyspace.active.memtable.memory_used() as u64 >= size {
+                let fresh = Table::new(self.budget, size);
+                keyspace.sealed.insert(0, std::mem::replace(&mut keyspace.active, fresh));
+            }
+        }
+    }
+
+    /// The state with everything replayed, and the newest stamp in the log.
+    pub(super) fn finish(self) -> (State, SeqNo) {
+        let keyspaces = self.keyspaces.into_values().map(|replayed| replayed.state);
+        let state = keyspaces.fold(State::default(), |state, keyspace| state.with(keyspace));
+        (state, self.newest)
+    }
+}

@@ -1,0 +1,182 @@
+//! Snapshots: one moment of the whole database, for as long as it is held.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::base::{KeyRange, Result, SeqNo, Slice};
+use crate::db::Handle;
+use crate::db::core::lock;
+use crate::db::iter::{Cursor, Entry, Iter};
+use crate::db::keyspace::Keyspace;
+use crate::db::state::{KeyspaceState, State};
+
+/// One moment of all keyspaces. Cheap to clone. While it is held, memtables and files that only it
+/// needs are kept (see [`crate::Stats`]); it slows nobody down.
+///
+/// ```
+/// # fn main() -> lithedb::Result<()> {
+/// # let db = lithedb::Db::builder()
+/// #     .storage(std::sync::Arc::new(lithedb::storage::MemoryStorage::new())).open("/db")?;
+/// let counts = db.keyspace_or_create("counts")?;
+/// counts.put("a", "1")?;
+/// let before = db.snapshot();
+/// counts.put("a", "2")?;
+/// assert_eq!(before.get(&counts, "a")?.as_deref(), Some(&b"1"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Snapshot {
+    moment: Arc<Moment>,
+}
+
+struct Moment {
+    handle: Arc<Handle>,
+    state: Arc<State>,
+    at: SeqNo,
+    /// Its number in the register.
+    number: u64,
+}
+
+impl Drop for Moment {
+    fn drop(&mut self) {
+        self.handle.core.snapshots.remove(self.number);
+        // What only this snapshot kept can go.
+        self.handle.core.workers.wake();
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("seqno", &self.seqno()).finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    pub(super) fn new(handle: Arc<Handle>) -> Snapshot {
+        let (state, at) = handle.core.published.load();
+        let number = handle.core.snapshots.add(handle.core.clock.monotonic());
+        Snapshot { moment: Arc::new(Moment { handle, state, at, number }) }
+    }
+
+    /// The newest commit that it shows.
+    #[must_use]
+    pub fn seqno(&self) -> SeqNo {
+        self.moment.at
+    }
+
+    fn find(&self, keyspace: &Keyspace) -> Result<&Arc<KeyspaceState>> {
+        let same_database = keyspace.database() == self.moment.handle.core.opening;
+        let found = self.moment.state.find(keyspace.id()).filter(|_| same_database);
+        found.ok_or_else(|| keyspace.not_found())
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`]; `KeyspaceNotFound` when the keyspace was not there at that moment.
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.find(keyspace)?.get(key.as_ref(), self.moment.at)
+    }
+
+    /// Key, value and stamp of `key`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_entry(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
+        self.find(keyspace)?.get_entry(key.as_ref(), self.moment.at)
+    }
+
+    /// Whether `key` is there.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.find(keyspace)?.contains(key.as_ref(), self.moment.at)
+    }
+
+    /// The values of `keys`, in their order.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<Slice>>> {
+        self.find(keyspace)?.multi_get(keys, self.moment.at)
+    }
+
+    /// The entry with the smallest key.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn first(&self, keyspace: &Keyspace) -> Result<Option<Entry>> {
+        self.iter(keyspace).next().transpose()
+    }
+
+    /// The entry with the largest key.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn last(&self, keyspace: &Keyspace) -> Result<Option<Entry>> {
+        self.iter(keyspace).next_back().transpose()
+    }
+
+    /// All entries.
+    #[must_use]
+    pub fn iter(&self, keyspace: &Keyspace) -> Iter {
+        Iter::new(self.cursor(keyspace, KeyRange::all()))
+    }
+
+    /// The entries with keys in `range`.
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
+        Iter::new(self.cursor(keyspace, KeyRange::new(&range)))
+    }
+
+    /// The entries whose keys start with `prefix`.
+    #[must_use]
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
+        Iter::new(self.cursor(keyspace, KeyRange::prefix(prefix.as_ref())))
+    }
+
+    /// A cursor over the entries with keys in `range`. Errors are told when it moves.
+    #[must_use]
+    pub fn cursor(&self, keyspace: &Keyspace, range: KeyRange) -> Cursor {
+        match self.find(keyspace) {
+            Ok(found) => Cursor::new(Arc::clone(found), self.moment.at, range),
+            Err(error) => Cursor::refusing(error),
+        }
+    }
+}
+
+/// The snapshots that are held, for `stats`.
+#[derive(Debug, Default)]
+pub(super) struct SnapshotRegister {
+    held: Mutex<(u64, BTreeMap<u64, Duration>)>,
+}
+
+impl SnapshotRegister {
+    fn add(&self, now: Duration) -> u64 {
+        let mut held = lock(&self.held);
+        held.0 += 1;
+        let number = held.0;
+        held.1.insert(number, now);
+        number
+    }
+
+    fn remove(&self, number: u64) {
+        lock(&self.held).1.remove(&number);
+    }
+
+    /// How many there are, and how old the oldest is.
+    pub(super) fn summary(&self, now: Duration) -> (u64, Option<Duration>) {
+        let held = lock(&self.held);
+        let oldest = held.1.values().next().map(|taken| now.saturating_sub(*taken));
+        (held.1.len() as u64, oldest)
+    }
+}

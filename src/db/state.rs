@@ -1,0 +1,201 @@
+//! What a moment of the database is made of: memtables and versions, published together.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use crate::base::SeqNo;
+use crate::cache::{Charge, MemoryBudget, Part};
+use crate::manifest::KeyspaceOptions;
+use crate::memtable::{Memtable, MemtableConfig};
+use crate::structure::Version;
+use crate::structure::flex::FlexStore;
+
+/// No commit has gone to the memtable yet.
+const NO_LOG_START: u64 = u64::MAX;
+
+/// A memtable with what the database knows about it.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub memtable: Arc<Memtable>,
+    /// Where the first commit in it starts in the log.
+    log_start: AtomicU64,
+    /// Where the last commit in it ends in the log.
+    log_end: AtomicU64,
+    charge: Mutex<Charge>,
+}
+
+impl Table {
+    pub(super) fn new(budget: &Arc<MemoryBudget>, expected_bytes: u64) -> Arc<Table> {
+        let config = MemtableConfig { expected_bytes: expected_bytes as usize };
+        let memtable = Arc::new(Memtable::new(config));
+        let charge = Mutex::new(budget.charge(Part::Memtable, memtable.memory_used()));
+        Arc::new(Table {
+            memtable,
+            log_start: AtomicU64::new(NO_LOG_START),
+            log_end: AtomicU64::new(0),
+            charge,
+        })
+    }
+
+    /// Accounts for a commit that was inserted and that lies at this place of the log.
+    pub(super) fn note_commit(&self, log_start: u64, log_end: u64) {
+        self.log_start.fetch_min(log_start, Ordering::Relaxed);
+        self.log_end.fetch_max(log_end, Ordering::Relaxed);
+        let used = self.memtable.memory_used();
+        let mut charge = self.charge.lock().unwrap_or_else(PoisonError::into_inner);
+        if charge.bytes() != used {
+            charge.resize(used);
+        }
+    }
+
+    /// Where the log is needed from on account of this memtable.
+    pub(super) fn log_start(&self) -> Option<u64> {
+        let start = self.log_start.load(Ordering::Relaxed);
+        (start != NO_LOG_START).then_some(start)
+    }
+
+    pub(super) fn log_end(&self) -> u64 {
+        self.log_end.load(Ordering::Relaxed)
+    }
+}
+
+/// What does not change about a keyspace while it is open, and its counters.
+#[derive(Debug)]
+pub(super) struct Runtime {
+    pub id: u32,
+    /// Changes when the keyspace is renamed.
+    pub name: ArcSwap<String>,
+    pub options: KeyspaceOptions,
+    pub store: FlexStore,
+    /// Bytes at which a memtable is sealed.
+    pub memtable_size: u64,
+    pub dropped: AtomicBool,
+    /// Held while a memtable of the keyspace is flushed.
+    pub flushing: Mutex<()>,
+    pub gets: AtomicU64,
+}
+
+/// One keyspace at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct KeyspaceState {
+    pub runtime: Arc<Runtime>,
+    pub active: Arc<Table>,
+    /// Newest first.
+    pub sealed: Vec<Arc<Table>>,
+    pub version: Arc<dyn Version>,
+}
+
+impl KeyspaceState {
+    /// All memtables, newest first.
+    pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        std::iter::once(&self.active).chain(&self.sealed)
+    }
+}
+
+/// All keyspaces at one moment, ascending by id.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub keyspaces: Vec<Arc<KeyspaceState>>,
+}
+
+impl State {
+    fn position(&self, id: u32) -> Result<usize, usize> {
+        self.keyspaces.binary_search_by_key(&id, |keyspace| keyspace.runtime.id)
+    }
+
+    pub(super) fn find(&self, id: u32) -> Option<&Arc<KeyspaceState>> {
+        self.position(id).ok().map(|position| &self.keyspaces[position])
+    }
+
+    /// This state with one keyspace changed or added.
+    pub(super) fn with(&self, keyspace: KeyspaceState) -> State {
+        let mut keyspaces = self.keyspaces.clone();
+        let id = keyspace.runtime.id;
+        match self.position(id) {
+            Ok(position) => keyspaces[position] = Arc::new(keyspace),
+            Err(position) => keyspaces.insert(position, Arc::new(keyspace)),
+        }
+        State { keyspaces }
+    }
+
+    /// This state without one keyspace.
+    pub(super) fn without(&self, id: u32) -> State {
+        let keyspaces = self.keyspaces.iter().filter(|keyspace| keyspace.runtime.id != id);
+        State { keyspaces: keyspaces.cloned().collect() }
+    }
+}
+
+/// The current state and the stamp up to which commits are visible.
+///
+/// D2: a reader takes both so that they belong together. A commit is inserted into the state that
+/// is current and then published; a state is replaced only between commits. So if the state was
+/// the same before and after the stamp was read, it holds every commit up to that stamp, and its
+/// versions hold none above it.
+#[derive(Debug)]
+pub(super) struct Published {
+    state: ArcSwap<State>,
+    visible: AtomicU64,
+    /// Held to replace the state.
+    replacing: Mutex<()>,
+}
+
+impl Published {
+    pub(super) fn new(state: State, visible: SeqNo) -> Published {
+        Published {
+            state: ArcSwap::from_pointee(state),
+            visible: AtomicU64::new(visible.as_u64()),
+            replacing: Mutex::new(()),
+        }
+    }
+
+    /// State and stamp of this moment.
+    pub(super) fn load(&self) -> (Arc<State>, SeqNo) {
+        let mut state = self.state.load_full();
+        loop {
+            let visible = self.visible.load(Ordering::Acquire);
+            let again = self.state.load();
+            if Arc::ptr_eq(&state, &again) {
+                return (state, SeqNo::from_u64(visible));
+            }
+            // A flush or a seal came between: these are rare.
+            state = arc_swap::Guard::into_inner(again);
+        }
+    }
+
+    /// As [`Published::load`], for a read that is over soon: takes no reference count.
+    #[inline]
+    pub(super) fn with<T>(&self, read: impl FnOnce(&State, SeqNo) -> T) -> T {
+        let mut state = self.state.load();
+        loop {
+            let visible = self.visible.load(Ordering::Acquire);
+            let again = self.state.load();
+            if Arc::ptr_eq(&state, &again) {
+                return read(&state, SeqNo::from_u64(visible));
+            }
+            state = again;
+        }
+    }
+
+    /// The newest state; for those who do not read data at a stamp.
+    pub(super) fn state(&self) -> Arc<State> {
+        self.state.load_full()
+    }
+
+    pub(super) fn visible(&self) -> SeqNo {
+        SeqNo::from_u64(self.visible.load(Ordering::Acquire))
+    }
+
+    /// Makes commits up to `seqno` visible.
+    pub(super) fn publish(&self, seqno: SeqNo) {
+        self.visible.store(seqno.as_u64(), Ordering::Release);
+    }
+
+    /// Replaces the state by what `change` makes of it.
+    pub(super) fn replace(&self, change: impl FnOnce(&State) -> State) {
+        let _turn = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = change(&self.state.load());
+        self.state.store(Arc::new(next));
+    }
+}

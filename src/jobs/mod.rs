@@ -1,0 +1,6 @@
+//! Jobs: when background work is due and when writers have to wait. Pure functions of plain
+//! structs; the database runs what they decide.
+
+mod pressure;
+
+pub use pressure::{Pressure, SealReason, Stall, seal_due, stall};
