@@ -1,3 +1,78 @@
-//! The command line program of LitheDB.
+//! `lithe`: the command line program of LitheDB.
+//!
+//! `args` reads the command line, `commands`, `load` and `demo` do the work, `input` and `output`
+//! turn bytes into records and back, `failure` holds the exit codes.
 
-fn main() {}
+mod args;
+mod commands;
+mod database;
+mod demo;
+mod failure;
+mod input;
+mod interrupt;
+mod load;
+mod notation;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use args::{Cli, Color, Command, Globals};
+use failure::{Failure, Outcome};
+use interrupt::Interrupt;
+use output::Notices;
+
+fn main() -> ExitCode {
+    let cli = match Cli::read(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    choose_color(cli.globals.color);
+    let Err(failure) = run(cli) else {
+        return ExitCode::SUCCESS;
+    };
+    if let Some(message) = failure.message() {
+        Notices::Shown.fail(&message, failure.advice());
+    }
+    ExitCode::from(failure.exit_code())
+}
+
+fn run(cli: Cli) -> Outcome {
+    let Cli { globals, command } = cli;
+    let notices = if globals.quiet { Notices::Silent } else { Notices::Shown };
+    let interrupt = Interrupt::install().map_err(|error| Failure::Other(Box::new(error)))?;
+    run_command(&globals, notices, &interrupt, command)
+}
+
+fn run_command(
+    globals: &Globals,
+    notices: Notices,
+    interrupt: &Interrupt,
+    command: Command,
+) -> Outcome {
+    match command {
+        Command::Demo(args) => demo::run(globals, notices, &args),
+        Command::Load(args) => load::run(globals, notices, interrupt, &args),
+        Command::Get(args) => commands::get::run(globals, &args),
+        Command::Put(args) => commands::put::run(globals, &args),
+        Command::Delete(args) => commands::delete::run(globals, &args),
+        Command::Scan(args) => commands::scan::run(globals, &args),
+        Command::Count(args) => commands::count::run(globals, &args),
+        Command::Keyspaces(args) => commands::keyspaces::run(globals, notices, args),
+        Command::Stats(args) => commands::stats::run(globals, &args),
+        Command::Check(args) => commands::check::run(globals, &args),
+        Command::Bench(args) => Ok(lithe_bench::run(&args)?),
+        Command::BenchChild(args) => Ok(lithe_bench::run_child(&args)?),
+        Command::Completions(args) => commands::completions::run(&args),
+        Command::Version => commands::version::run(),
+    }
+}
+
+fn choose_color(color: Color) {
+    let choice = match color {
+        Color::Auto => anstream::ColorChoice::Auto,
+        Color::Always => anstream::ColorChoice::Always,
+        Color::Never => anstream::ColorChoice::Never,
+    };
+    choice.write_global();
+}

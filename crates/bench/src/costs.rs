@@ -1,0 +1,129 @@
+//! What a workload costs beside time, looked at at several points: write amplification, directory
+//! size, processor time, peak memory.
+
+use crate::engine::Result;
+use crate::measure::{DirectorySize, Process};
+use crate::report::Row;
+use std::path::{Path, PathBuf};
+
+const MIB: f64 = (1u64 << 20) as f64;
+
+/// Figures at points in time, from a beginning.
+#[derive(Debug)]
+pub struct Costs {
+    dir: PathBuf,
+    before: Process,
+    points: Vec<Point>,
+}
+
+#[derive(Debug)]
+struct Point {
+    name: &'static str,
+    process: Process,
+    size: DirectorySize,
+}
+
+impl Costs {
+    /// From now on.
+    pub fn begin(dir: &Path) -> Costs {
+        Costs { dir: dir.to_owned(), before: Process::now(), points: Vec::new() }
+    }
+
+    /// Takes the figures now.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn mark(&mut self, name: &'static str) -> Result<()> {
+        let process = Process::now().since(&self.before);
+        self.points.push(Point { name, process, size: DirectorySize::of(&self.dir)? });
+        Ok(())
+    }
+
+    /// Rows named `<prefix> write amplification` and so on: the figure is that of the last point,
+    /// the details are those of all. `written` and `live` are the bytes of keys and values that
+    /// were given to the store, and that it holds.
+    pub fn rows(&self, workload: &str, prefix: &str, written: u64, live: u64) -> Vec<Row> {
+        let Some(last) = self.points.last() else {
+            return Vec::new();
+        };
+        let over = |bytes: u64, data: u64| bytes as f64 / data.max(1) as f64;
+        let named = |name: &str| format!("{prefix} {name}").trim().to_owned();
+        let mut rows = Vec::new();
+        if let Some(bytes) = last.process.storage_bytes_written {
+            let mut row =
+                Row::new(workload, &named("write amplification"), over(bytes, written), "x");
+            for point in &self.points {
+                if let Some(bytes) = point.process.storage_bytes_written {
+                    row = row.with(point.name, over(bytes, written));
+                }
+            }
+            if let Some(bytes) = last.process.call_bytes_written {
+                row = row.with("by_calls", over(bytes, written));
+            }
+            rows.push(row.with("data_bytes", written));
+        }
+        let size = over(last.size.allocated, live);
+        let mut row = Row::new(workload, &named("directory / data"), size, "x");
+        for point in &self.points {
+            row = row.with(point.name, over(point.size.allocated, live));
+        }
+        rows.push(
+            row.with("apparent", over(last.size.apparent, live)).with("files", last.size.files),
+        );
+        rows.extend(memory_row(workload, &named("peak memory"), last.process.memory_peak));
+        let cpu = last.process.cpu.as_secs_f64();
+        rows.push(Row::new(workload, &named("cpu"), cpu, "s"));
+        rows
+    }
+}
+
+/// The most memory that this process ever held; no row where the system does not tell.
+pub fn peak_memory_row(workload: &str, metric: &str) -> Option<Row> {
+    memory_row(workload, metric, Process::now().memory_peak)
+}
+
+fn memory_row(workload: &str, metric: &str, bytes: Option<u64>) -> Option<Row> {
+    Some(Row::new(workload, metric, bytes? as f64 / MIB, "MiB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figure_is_that_of_the_last_point_and_all_points_are_details() {
+        let point = |name, storage: u64, size: u64| Point {
+            name,
+            process: Process { storage_bytes_written: Some(storage), ..Process::default() },
+            size: DirectorySize { allocated: size, apparent: size / 2, files: 3 },
+        };
+        let costs = Costs {
+            dir: PathBuf::new(),
+            before: Process::default(),
+            points: vec![point("sync", 2000, 1500), point("close", 3000, 1200)],
+        };
+        let rows = costs.rows("W3", "random", 1000, 1000);
+        let value = |metric: &str| {
+            rows.iter()
+                .find(|row| row.metric == metric)
+                .map(|row| (row.value, &row.details))
+                .unwrap()
+        };
+        let (amplification, details) = value("random write amplification");
+        assert!((amplification - 3.0).abs() < 1e-9);
+        assert_eq!(details["sync"], 2.0);
+        let (size, details) = value("random directory / data");
+        assert!((size - 1.2).abs() < 1e-9);
+        assert_eq!((&details["sync"], &details["apparent"]), (&1.5.into(), &0.6.into()));
+        assert!(rows.iter().all(|row| row.metric != "random peak memory"), "unknown is absent");
+    }
+
+    #[test]
+    fn without_a_point_there_is_no_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut costs = Costs::begin(dir.path());
+        assert!(costs.rows("W3", "", 1, 1).is_empty());
+        costs.mark("sync").unwrap();
+        assert!(costs.rows("W3", "", 1, 1).iter().any(|row| row.metric == "directory / data"));
+    }
+}

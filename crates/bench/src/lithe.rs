@@ -1,0 +1,144 @@
+//! LitheDB as an engine under test: one keyspace with default options.
+
+use crate::engine::{Commit, Engine, Memory, Offered, Result, View, Walk};
+use crate::records::Records;
+use lithedb::{Cursor, Db, Durability, KeyRange, Keyspace, Snapshot, WriteBatch};
+use std::path::Path;
+
+const KEYSPACE: &str = "bench";
+
+/// A database with one keyspace.
+#[derive(Debug)]
+pub struct Lithe {
+    db: Db,
+    keyspace: Keyspace,
+}
+
+/// A snapshot, and the cursor on it once something was scanned.
+#[derive(Debug)]
+pub struct LitheView<'a> {
+    keyspace: &'a Keyspace,
+    snapshot: Snapshot,
+    cursor: Option<Cursor>,
+}
+
+fn durability(commit: Commit) -> Durability {
+    match commit {
+        Commit::Buffered => Durability::Buffered,
+        Commit::Durable => Durability::Sync,
+    }
+}
+
+impl View for LitheView<'_> {
+    fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let found = self.snapshot.get(self.keyspace, key)?;
+        Ok(found.map(|value| out.extend_from_slice(&value)).is_some())
+    }
+
+    fn scan(&mut self, walk: Walk<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<u64> {
+        let cursor =
+            self.cursor.get_or_insert_with(|| self.snapshot.cursor(self.keyspace, KeyRange::all()));
+        let mut count = 0;
+        match walk {
+            Walk::Forward => {
+                cursor.seek_first()?;
+                while cursor.valid() {
+                    visit(cursor.key(), cursor.value());
+                    count += 1;
+                    cursor.next()?;
+                }
+            }
+            Walk::Reverse => {
+                cursor.seek_last()?;
+                while cursor.valid() {
+                    visit(cursor.key(), cursor.value());
+                    count += 1;
+                    cursor.prev()?;
+                }
+            }
+            Walk::From { key, limit } => {
+                cursor.seek(key)?;
+                while cursor.valid() && count < limit {
+                    visit(cursor.key(), cursor.value());
+                    count += 1;
+                    cursor.next()?;
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
+impl Engine for Lithe {
+    const NAME: &'static str = "lithedb";
+    const BUFFERED_SURVIVES_KILL: bool = true;
+    type View<'a> = LitheView<'a>;
+
+    fn open(dir: &Path, memory: Memory) -> Result<Self> {
+        let builder = match memory {
+            Memory::EngineDefault => Db::builder(),
+            Memory::Bytes(bytes) => Db::builder().memory_budget(bytes),
+        };
+        let db = builder.open(dir)?;
+        let keyspace = db.keyspace_or_create(KEYSPACE)?;
+        Ok(Lithe { db, keyspace })
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], commit: Commit) -> Result<()> {
+        self.keyspace.put_with(key, value, durability(commit))?;
+        Ok(())
+    }
+
+    fn put_batch(&self, records: &Records, commit: Commit) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (key, value) in records.iter() {
+            batch.put(&self.keyspace, key, value);
+        }
+        self.db.write_with(batch, durability(commit))?;
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8], commit: Commit) -> Result<()> {
+        self.keyspace.delete_with(key, durability(commit))?;
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let found = self.keyspace.get(key)?;
+        Ok(found.map(|value| out.extend_from_slice(&value)).is_some())
+    }
+
+    fn view(&self) -> Result<LitheView<'_>> {
+        let snapshot = self.db.snapshot();
+        Ok(LitheView { keyspace: &self.keyspace, snapshot, cursor: None })
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.db.sync()?)
+    }
+
+    fn flush(&self) -> Result<Offered> {
+        self.db.flush()?;
+        Ok(Offered::Yes)
+    }
+
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        let stats = self.db.stats();
+        vec![
+            ("own_write_amplification", stats.write_amplification()),
+            ("own_space_amplification", stats.space_amplification()),
+            ("stalls", stats.stalls as f64),
+            ("stall_s", stats.stall_time.as_secs_f64()),
+            ("slowdown_s", stats.slowdown_time.as_secs_f64()),
+            ("wal_syncs", stats.wal_syncs as f64),
+            ("memory_memtable", stats.memory_memtable as f64),
+            ("memory_cache", stats.memory_cache as f64),
+            ("memory_index", stats.memory_index as f64),
+        ]
+    }
+
+    fn close(self) -> Result<()> {
+        self.db.close()?;
+        Ok(())
+    }
+}

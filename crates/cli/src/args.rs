@@ -1,0 +1,208 @@
+//! The command line: options for all commands, and the list of commands. The options of one
+//! command are beside its code.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use lithe_bench::Memory;
+
+use crate::commands;
+use crate::demo::DemoArgs;
+
+/// An embedded, ordered, transactional key-value store.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lithe",
+    version,
+    after_help = "`lithe COMMAND --help` shows examples.",
+    after_long_help = EXIT_CODES,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Options for all commands.
+    #[command(flatten)]
+    pub globals: Globals,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Start here:
+  lithe demo                                   what the store does, on real data, in ten seconds
+  lithe --db my.lithe put greeting hello
+  lithe --db my.lithe get greeting
+
+Data goes to standard output, everything else to standard error.
+
+Exit codes:
+  0    done
+  1    the key or the keyspace was not found
+  2    wrong usage: arguments, or input that cannot be loaded
+  3    input or output failed, the disk is full, or the database is locked
+  4    bytes on disk are damaged
+  130  interrupted
+
+`lithe COMMAND --help` shows examples.";
+
+/// Options for all commands.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
+pub struct Globals {
+    /// Directory of the database
+    #[arg(short, long, global = true, env = "LITHE_DB", value_name = "PATH")]
+    pub db: Option<PathBuf>,
+
+    /// Keyspace to work on
+    #[arg(long, global = true, value_name = "NAME", default_value = "default")]
+    pub keyspace: String,
+
+    /// Memory that the store may use, as in 512MiB [default: a quarter of what there is]
+    // `bench` has an option of this name too: one name must be one type.
+    #[arg(long, global = true, value_name = "SIZE")]
+    pub memory: Option<Memory>,
+
+    /// Say nothing but errors, and show no progress
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+
+    /// Colours: auto, always, never; auto means on terminals, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    pub color: Color,
+
+    /// Where the path of the database comes from.
+    #[arg(skip)]
+    pub db_origin: DbOrigin,
+}
+
+/// Where the path of the database comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DbOrigin {
+    /// `--db`: the user means it for this command.
+    CommandLine,
+    /// `LITHE_DB`, or nowhere.
+    #[default]
+    Environment,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On terminals, unless NO_COLOR is set
+    Auto,
+    /// In any case
+    Always,
+    /// Never
+    Never,
+}
+
+/// What `lithe` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what the store does, on a real data set that comes with the program
+    Demo(DemoArgs),
+    /// Load lines, CSV, TSV or NDJSON from a file or standard input
+    Load(crate::load::LoadArgs),
+    /// Print the value of a key
+    Get(commands::get::GetArgs),
+    /// Store a value under a key, durably
+    Put(commands::put::PutArgs),
+    /// Delete a key, durably
+    Delete(commands::delete::DeleteArgs),
+    /// Print keys and values in order
+    Scan(commands::scan::ScanArgs),
+    /// Count keys, exactly, by walking over them
+    Count(commands::count::CountArgs),
+    /// List, create, drop and rename keyspaces
+    Keyspaces(commands::keyspaces::KeyspacesArgs),
+    /// Show sizes, amplifications, memory and work done
+    Stats(commands::stats::StatsArgs),
+    /// Verify every checksum and every structure of the database
+    Check(commands::check::CheckArgs),
+    /// Measure the store with standard workloads
+    Bench(lithe_bench::BenchArgs),
+    /// A step of `bench`, which runs each in a process of its own
+    #[command(name = lithe_bench::CHILD_SUBCOMMAND, hide = true)]
+    BenchChild(lithe_bench::ChildArgs),
+    /// Print a completion script for a shell
+    Completions(commands::completions::CompletionsArgs),
+    /// Print the version
+    Version,
+}
+
+impl Cli {
+    /// Reads the command line, or says what is wrong with it.
+    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+        let matches = Cli::command().try_get_matches_from(arguments)?;
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        if matches.value_source("db") == Some(ValueSource::CommandLine) {
+            cli.globals.db_origin = DbOrigin::CommandLine;
+        }
+        Ok(cli)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Cli, clap::Error> {
+        Cli::read(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_may_stand_before_and_behind_the_command() {
+        for line in ["lithe --db x --keyspace k -q count", "lithe count -q --db x --keyspace k"] {
+            let globals = read(line).unwrap().globals;
+            assert_eq!(globals.db, Some(PathBuf::from("x")));
+            assert_eq!(globals.db_origin, DbOrigin::CommandLine);
+            assert_eq!((globals.keyspace.as_str(), globals.quiet), ("k", true));
+        }
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        for line in ["lithe", "lithe nope", "lithe get", "lithe --memory 3parsec count"] {
+            assert_eq!(read(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_the_benchmark_is_the_one_of_all_commands() {
+        for line in ["lithe --memory 64MiB bench", "lithe bench --memory 64MiB"] {
+            let cli = read(line).unwrap();
+            let Command::Bench(args) = cli.command else {
+                panic!("{line} is another command");
+            };
+            assert_eq!(args.memory, Some(Memory::Bytes(64 << 20)));
+            assert_eq!(cli.globals.memory, args.memory);
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        for command in Cli::command().get_subcommands() {
+            if ["bench", lithe_bench::CHILD_SUBCOMMAND].contains(&command.get_name()) {
+                continue; // They bring their own help.
+            }
+            let help = command.clone().render_long_help().to_string();
+            let examples = help.lines().filter(|line| line.starts_with("  lithe ")).count();
+            let wanted = if command.get_name() == "version" { 0 } else { 2 };
+            assert!(examples >= wanted, "{} has {examples} examples", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `lithe get`: the value of a key.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Args;
+use lithedb::Entry;
+
+use crate::args::Globals;
+use crate::database::open_keyspace;
+use crate::failure::{Failure, Outcome};
+use crate::notation::{Notation, write_escaped, write_hex};
+use crate::output::{Columns, Row, RowFormat, RowWriter, Surface, stdout};
+
+const EXAMPLES: &str = "\
+Examples:
+  lithe --db my.lithe get greeting
+  lithe --db my.lithe get --key-format hex 00ff > value.bin
+  lithe --db my.lithe get greeting --format json --stamps
+
+`raw` writes the bytes of the value and nothing else; it is the default into a file or a pipe.
+On a terminal the default is `escaped`. The exit code is 1 when the key is not there.";
+
+/// Options of `lithe get`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct GetArgs {
+    /// The key
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+
+    /// How KEY is read
+    #[arg(long, value_name = "NOTATION", default_value = "text")]
+    pub key_format: Notation,
+
+    /// How the value is written
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<RowFormat>,
+
+    /// Print key, value and the stamp of the commit that wrote it
+    #[arg(long)]
+    pub stamps: bool,
+}
+
+/// Prints the value.
+pub fn run(globals: &Globals, args: &GetArgs) -> Outcome {
+    let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
+    let (_db, keyspace) = open_keyspace(globals)?;
+    let Some(entry) = keyspace.get_entry(&key)? else {
+        let what = format!("{:?} is not in keyspace {:?}", args.key, globals.keyspace);
+        return Err(Failure::NotFound { what });
+    };
+    write_entry(&mut stdout(), &entry, args, Surface::of_stdout())
+}
+
+fn write_entry(out: &mut impl Write, entry: &Entry, args: &GetArgs, surface: Surface) -> Outcome {
+    let format = args.format.unwrap_or(match (surface, args.stamps) {
+        (Surface::Stream, false) => RowFormat::Raw,
+        _ => RowFormat::Escaped,
+    });
+    let is_value_alone = !args.stamps;
+    match format {
+        RowFormat::Raw if is_value_alone => out.write_all(&entry.value)?,
+        RowFormat::Escaped if is_value_alone => {
+            write_escaped(out, &entry.value)?;
+            out.write_all(b"\n")?;
+        }
+        RowFormat::Hex if is_value_alone => {
+            write_hex(out, &entry.value)?;
+            out.write_all(b"\n")?;
+        }
+        _ => {
+            let columns = Columns { values: true, stamps: args.stamps };
+            let mut rows = RowWriter::new(&mut *out, format, columns, surface);
+            let stamp = args.stamps.then_some(entry.seqno);
+            rows.write(Row { key: &entry.key, value: Some(&entry.value), stamp })?;
+            rows.finish()?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lithedb::{SeqNo, Slice};
+
+    fn written(format: Option<RowFormat>, stamps: bool, surface: Surface) -> String {
+        let entry = Entry {
+            key: Slice::from(&b"k"[..]),
+            value: Slice::from(&b"a\nb\\"[..]),
+            seqno: SeqNo::from_parts(9, 0),
+        };
+        let key_format = Notation::Text;
+        let args = GetArgs { key: "k".into(), key_format, format, stamps };
+        let mut out = Vec::new();
+        write_entry(&mut out, &entry, &args, surface).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_value_is_exact_in_a_pipe_and_escaped_on_a_terminal() {
+        assert_eq!(written(None, false, Surface::Stream), "a\nb\\");
+        assert_eq!(written(None, false, Surface::Terminal), "a\\x0ab\\\\\n");
+        assert_eq!(written(Some(RowFormat::Raw), false, Surface::Terminal), "a\nb\\");
+        assert_eq!(written(Some(RowFormat::Hex), false, Surface::Stream), "610a625c\n");
+    }
+
+    #[test]
+    fn with_its_stamp_a_value_is_a_row() {
+        assert_eq!(written(None, true, Surface::Stream), "k\ta\\x0ab\\\\\t9.0\n");
+        let jsonl = written(Some(RowFormat::Jsonl), true, Surface::Stream);
+        assert_eq!(jsonl, "{\"key\":\"k\",\"value\":\"a\\nb\\\\\",\"stamp\":\"9.0\"}\n");
+    }
+}

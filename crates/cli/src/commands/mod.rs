@@ -1,0 +1,13 @@
+//! The commands that are one step each; a file per command, with its options.
+
+pub mod check;
+pub mod completions;
+pub mod count;
+pub mod delete;
+pub mod get;
+pub mod keyspaces;
+pub mod put;
+mod range;
+pub mod scan;
+pub mod stats;
+pub mod version;

@@ -1,0 +1,101 @@
+//! `lithe scan`: keys and values in order.
+
+use std::io::Write;
+
+use clap::Args;
+use lithedb::{Cursor, Error};
+
+use super::range::RangeArgs;
+use crate::args::Globals;
+use crate::database::open_keyspace;
+use crate::failure::Outcome;
+use crate::output::{Columns, Row, RowFormat, RowWriter, Surface, stdout};
+
+const EXAMPLES: &str = "\
+Examples:
+  lithe --db my.lithe scan --prefix user: --limit 20
+  lithe --db my.lithe scan --from 2026-01 --to 2026-02 --format jsonl > january.jsonl
+  lithe --db my.lithe scan --reverse --limit 1 --stamps
+  lithe --db my.lithe scan --keys-only --format raw | LC_ALL=C sort -c
+
+Rows are key, value and stamp, as far as shown; between tabs in hex, escaped and raw.";
+
+/// Options of `lithe scan`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ScanArgs {
+    /// The range.
+    #[command(flatten)]
+    pub range: RangeArgs,
+
+    /// From the last key to the first
+    #[arg(long)]
+    pub reverse: bool,
+
+    /// At most so many rows
+    #[arg(long, value_name = "ROWS")]
+    pub limit: Option<u64>,
+
+    /// Leave the values away
+    #[arg(long)]
+    pub keys_only: bool,
+
+    /// Print the stamp of the commit that wrote each row: milliseconds since 1970, dot, counter
+    #[arg(long)]
+    pub stamps: bool,
+
+    /// How rows are written
+    #[arg(long, value_name = "FORMAT", default_value = "escaped")]
+    pub format: RowFormat,
+}
+
+/// Which way to walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// Prints the rows.
+pub fn run(globals: &Globals, args: &ScanArgs) -> Outcome {
+    let range = args.range.key_range()?;
+    let (_db, keyspace) = open_keyspace(globals)?;
+    let columns = Columns { values: !args.keys_only, stamps: args.stamps };
+    let mut rows = RowWriter::new(stdout(), args.format, columns, Surface::of_stdout());
+    if let Some(range) = range {
+        let direction = if args.reverse { Direction::Backward } else { Direction::Forward };
+        let mut cursor = keyspace.cursor(range);
+        let limit = args.limit.unwrap_or(u64::MAX);
+        write_rows(&mut rows, &mut cursor, columns, direction, limit)?;
+    }
+    rows.finish()?;
+    Ok(())
+}
+
+fn write_rows<W: Write>(
+    rows: &mut RowWriter<W>,
+    cursor: &mut Cursor,
+    columns: Columns,
+    direction: Direction,
+    limit: u64,
+) -> Outcome {
+    let step = match direction {
+        Direction::Forward => Cursor::next as fn(&mut Cursor) -> Result<(), Error>,
+        Direction::Backward => Cursor::prev,
+    };
+    match direction {
+        Direction::Forward => cursor.seek_first()?,
+        Direction::Backward => cursor.seek_last()?,
+    }
+    let mut left = limit;
+    while left > 0 && cursor.valid() {
+        rows.write(Row {
+            key: cursor.key(),
+            value: columns.values.then(|| cursor.value()),
+            stamp: columns.stamps.then(|| cursor.seqno()),
+        })?;
+        left -= 1;
+        step(cursor)?;
+    }
+    Ok(())
+}

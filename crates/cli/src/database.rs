@@ -1,0 +1,55 @@
+//! Opening the database that the command line names.
+
+use std::path::Path;
+
+use lithe_bench::Memory;
+use lithedb::{Db, Keyspace, OpenExisting};
+
+use crate::args::Globals;
+use crate::failure::{Failure, Outcome};
+
+/// Opens the database; it must exist: reading never creates one.
+pub fn open_existing(globals: &Globals) -> Result<Db, Failure> {
+    open(globals, database_path(globals)?, OpenExisting::Only)
+}
+
+/// Opens the database, or creates it.
+pub fn open_or_create(globals: &Globals) -> Result<Db, Failure> {
+    open(globals, database_path(globals)?, OpenExisting::OrCreate)
+}
+
+/// Opens the database at `path` with the options of the command line.
+pub fn open(globals: &Globals, path: &Path, existing: OpenExisting) -> Result<Db, Failure> {
+    let mut builder = Db::builder().existing(existing);
+    if let Some(Memory::Bytes(bytes)) = globals.memory {
+        builder = builder.memory_budget(bytes);
+    }
+    Ok(builder.open(path)?)
+}
+
+/// The database and the keyspace to read; both must exist.
+pub fn open_keyspace(globals: &Globals) -> Result<(Db, Keyspace), Failure> {
+    let db = open_existing(globals)?;
+    let keyspace = db.keyspace(&globals.keyspace)?;
+    Ok((db, keyspace))
+}
+
+/// The database and the keyspace to write; both are created when they do not exist.
+pub fn open_or_create_keyspace(globals: &Globals) -> Result<(Db, Keyspace), Failure> {
+    let db = open_or_create(globals)?;
+    let keyspace = db.keyspace_or_create(&globals.keyspace)?;
+    Ok((db, keyspace))
+}
+
+/// Closes the database, so that a failure in doing so is reported.
+pub fn close(db: &Db) -> Outcome {
+    db.close()?;
+    Ok(())
+}
+
+fn database_path(globals: &Globals) -> Result<&Path, Failure> {
+    globals
+        .db
+        .as_deref()
+        .ok_or_else(|| Failure::usage("no database named: use --db PATH or set LITHE_DB"))
+}

@@ -1,0 +1,137 @@
+//! `lithe demo`: what the store does, shown on a real data set in about ten seconds.
+//!
+//! Every claim that it prints is checked while it runs; one that does not hold ends the demo with
+//! an error.
+
+mod claims;
+mod commits;
+mod costs;
+mod dataset;
+mod fill;
+mod reads;
+mod screen;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use lithedb::base::{Clock, SystemClock};
+use lithedb::{Db, Keyspace, OpenExisting};
+
+use crate::args::{DbOrigin, Globals};
+use crate::database;
+use crate::failure::{Failure, Outcome};
+use crate::notation::{count_text, duration_text};
+use crate::output::Notices;
+use claims::Claim;
+use dataset::CHARACTER_COUNT;
+use screen::Screen;
+
+/// Where the demo's database goes when `--db` does not say. `LITHE_DB` is not asked: it names a
+/// database that matters.
+const PATH_DEFAULT: &str = "demo.lithe";
+
+const EXAMPLES: &str = "\
+Examples:
+  lithe demo
+  lithe demo --db /tmp/demo.lithe
+  lithe demo --memory 16MiB
+
+Loads the Unicode Character Database (34,924 characters; it comes with the program) into
+./demo.lithe and shows reads, scans, batches, snapshots, reopening and costs. A second run uses
+what is there.";
+
+/// Options of `lithe demo`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct DemoArgs {}
+
+/// The open database of the demo.
+struct Demo {
+    clock: SystemClock,
+    db: Db,
+    /// Code point, six hexadecimal digits, to the fields of the character.
+    characters: Keyspace,
+    /// Name to code point.
+    names: Keyspace,
+    /// Code point to a number that the snapshot's writer counts up.
+    visits: Keyspace,
+}
+
+impl Demo {
+    fn of(db: Db) -> Result<Demo, Failure> {
+        Ok(Demo {
+            clock: SystemClock::new(),
+            characters: db.keyspace_or_create("characters")?,
+            names: db.keyspace_or_create("names")?,
+            visits: db.keyspace_or_create("visits")?,
+            db,
+        })
+    }
+}
+
+/// Runs the demo.
+pub fn run(globals: &Globals, notices: Notices, _args: &DemoArgs) -> Outcome {
+    let path = database_path(globals);
+    let mut screen = Screen::new();
+    screen.title(&format!(
+        "LitheDB {}, a demonstration in {}",
+        env!("CARGO_PKG_VERSION"),
+        path.display()
+    ))?;
+
+    let demo = Demo::of(database::open(globals, &path, OpenExisting::OrCreate)?)?;
+    screen.step("Load the Unicode Character Database")?;
+    fill::fill_or_find(&demo, &mut screen, notices)?;
+    screen.step("Point reads")?;
+    reads::point_reads(&demo, &mut screen)?;
+    screen.step("Prefix and range scans")?;
+    reads::scans(&demo, &mut screen)?;
+    screen.step("One atomic batch over two keyspaces")?;
+    commits::atomic_batch(&demo, &mut screen)?;
+    screen.step("A snapshot stands still while writes go on")?;
+    commits::snapshot(&demo, &mut screen)?;
+    screen.step("Close and reopen")?;
+    let (demo, session) = reopen(demo, globals, &path, &mut screen)?;
+    screen.step("Check every checksum and structure")?;
+    costs::check(&demo, &mut screen)?;
+    screen.step("What it costs")?;
+    costs::show(&demo, &session, &path, &mut screen)?;
+    database::close(&demo.db)?;
+    screen.next_commands(&path)?;
+    Ok(())
+}
+
+fn database_path(globals: &Globals) -> PathBuf {
+    match (&globals.db, globals.db_origin) {
+        (Some(path), DbOrigin::CommandLine) => path.clone(),
+        _ => PathBuf::from(PATH_DEFAULT),
+    }
+}
+
+/// Closes and opens again; what the session that ended had done.
+fn reopen(
+    demo: Demo,
+    globals: &Globals,
+    path: &Path,
+    screen: &mut Screen,
+) -> Result<(Demo, lithedb::Stats), Failure> {
+    let Demo { clock, db, .. } = demo;
+    let start = clock.monotonic();
+    let session = db.close()?;
+    let closed = clock.monotonic();
+    let db = database::open(globals, path, OpenExisting::Only)?;
+    let opened = clock.monotonic();
+    screen.fact("closed in", &duration_text(closed - start))?;
+    let replayed = db.recovery().wal_records;
+    let text = format!(
+        "{}, {} log records replayed",
+        duration_text(opened - closed),
+        count_text(replayed)
+    );
+    screen.fact("reopened in", &text)?;
+    let demo = Demo::of(db)?;
+    let rows = reads::count_rows(&demo.characters)?;
+    screen.fact("still there", &format!("{} characters", count_text(rows)))?;
+    Claim("reopening finds every character").holds(rows == CHARACTER_COUNT)?;
+    Ok((demo, session))
+}

@@ -1,0 +1,206 @@
+//! Failure: why a command ended early, the exit code it means, and what to tell the user.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | the key or the keyspace was not found |
+//! | 2 | wrong usage: arguments, or input that cannot be loaded |
+//! | 3 | input or output failed, the disk is full, or the database is locked |
+//! | 4 | bytes on disk are damaged |
+//! | 130 | interrupted |
+
+use std::io;
+use std::path::PathBuf;
+
+use lithedb::Error;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub enum Failure {
+    /// The key is not there.
+    NotFound {
+        /// What was looked for.
+        what: String,
+    },
+    /// The arguments, or a record of the input, make no sense.
+    Usage {
+        /// What is wrong and what would be right.
+        what: String,
+    },
+    /// The store said no.
+    Store(Error),
+    /// An input file could not be read.
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Standard output could not be written.
+    Output(io::Error),
+    /// The check found damage; the problems are on standard output already.
+    Damaged {
+        /// How many.
+        problem_count: usize,
+    },
+    /// The user pressed Ctrl-C; the command has closed the database.
+    Interrupted,
+    /// Anything else: the benchmark failed, or a signal handler could not be set.
+    Other(Box<dyn std::error::Error>),
+}
+
+/// What a command returns.
+pub type Outcome = Result<(), Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Store(error)
+    }
+}
+
+/// The only bare input and output errors of commands are those of standard output.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Output(error)
+    }
+}
+
+impl From<Box<dyn std::error::Error>> for Failure {
+    fn from(error: Box<dyn std::error::Error>) -> Failure {
+        match error.downcast::<Error>() {
+            Ok(error) => Failure::Store(*error),
+            Err(error) => match error.downcast::<io::Error>() {
+                Ok(error) => Failure::Output(*error),
+                Err(error) => Failure::Other(error),
+            },
+        }
+    }
+}
+
+impl Failure {
+    /// A [`Failure::Usage`].
+    pub fn usage(what: impl Into<String>) -> Failure {
+        Failure::Usage { what: what.into() }
+    }
+
+    /// The exit code of the program.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::NotFound { .. } => 1,
+            Failure::Usage { .. } => 2,
+            Failure::Store(error) => store_exit_code(error),
+            Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            Failure::Input { .. } | Failure::Output(_) | Failure::Other(_) => 3,
+            Failure::Damaged { .. } => 4,
+            Failure::Interrupted => 130,
+        }
+    }
+
+    /// What happened, in one sentence; `None` when there is nothing to say: the reader of the
+    /// output has gone.
+    pub fn message(&self) -> Option<String> {
+        match self {
+            Failure::NotFound { what } | Failure::Usage { what } => Some(what.clone()),
+            Failure::Store(error) => Some(error.to_string()),
+            Failure::Input { path, source } => {
+                Some(format!("could not read {}: {source}", path.display()))
+            }
+            Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
+            Failure::Output(error) => Some(format!("could not write standard output: {error}")),
+            Failure::Damaged { problem_count: 1 } => Some("1 problem found".to_owned()),
+            Failure::Damaged { problem_count } => Some(format!("{problem_count} problems found")),
+            Failure::Interrupted => Some("interrupted".to_owned()),
+            Failure::Other(error) => Some(error.to_string()),
+        }
+    }
+
+    /// What the user can do next.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Failure::Store(error) => store_advice(error),
+            Failure::Damaged { .. } => Some(RESTORE_ADVICE),
+            _ => None,
+        }
+    }
+}
+
+const RESTORE_ADVICE: &str =
+    "copy the database directory before anything else, then restore a backup or load the data anew";
+
+fn store_exit_code(error: &Error) -> u8 {
+    match error {
+        Error::KeyspaceNotFound { .. } => 1,
+        Error::InvalidArgument { .. } | Error::KeyspaceExists { .. } => 2,
+        Error::Corruption { .. } => 4,
+        _ => 3,
+    }
+}
+
+fn store_advice(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Locked { .. } => Some("close the other program first, or wait for it"),
+        Error::Corruption { .. } => Some(RESTORE_ADVICE),
+        Error::DiskFull { .. } => Some("free some room and run the command again"),
+        Error::FormatVersion { .. } => Some("use a newer `lithe`"),
+        Error::ReadOnly { .. } => Some("look after the disk, then run the command again"),
+        Error::KeyspaceNotFound { .. } => Some("`lithe keyspaces` lists what there is"),
+        Error::KeyspaceExists { .. } => Some("choose another name, or drop that one first"),
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            Some("is --db right? `lithe put` and `lithe load` create a database")
+        }
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Some("check the owner and the mode of the file")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn exit_codes_are_those_of_the_manual() {
+        let path = Path::new("db/LOCK");
+        let cases = [
+            (Failure::NotFound { what: "no such key".into() }, 1),
+            (Failure::usage("no"), 2),
+            (Error::KeyspaceNotFound { name: "x".into() }.into(), 1),
+            (Error::invalid("key too long").into(), 2),
+            (Error::Locked { path: path.into(), owner: "process 7".into() }.into(), 3),
+            (Error::DiskFull { path: path.into() }.into(), 3),
+            (Error::io("read", path, io::ErrorKind::NotFound.into()).into(), 3),
+            (Error::corruption(path, 16, "bad checksum").into(), 4),
+            (Failure::Damaged { problem_count: 2 }, 4),
+            (Failure::Interrupted, 130),
+        ];
+        for (failure, code) in cases {
+            assert_eq!(failure.exit_code(), code, "{failure:?}");
+            assert!(failure.message().is_some(), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_quiet() {
+        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(failure.exit_code(), 0);
+        assert_eq!(failure.message(), None);
+    }
+
+    #[test]
+    fn damage_is_named_with_file_and_offset() {
+        let failure = Failure::from(Error::corruption(Path::new("db/wal/3"), 4096, "bad checksum"));
+        let message = failure.message().unwrap();
+        assert!(message.contains("db/wal/3") && message.contains("4096"), "{message}");
+        assert!(failure.advice().unwrap().contains("backup"));
+    }
+
+    #[test]
+    fn errors_of_the_benchmark_keep_their_exit_code() {
+        let boxed: Box<dyn std::error::Error> = Box::new(Error::corruption(Path::new("f"), 0, "x"));
+        assert_eq!(Failure::from(boxed).exit_code(), 4);
+        let boxed: Box<dyn std::error::Error> = "no such workload".into();
+        assert_eq!(Failure::from(boxed).exit_code(), 3);
+    }
+}

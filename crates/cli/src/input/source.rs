@@ -1,0 +1,54 @@
+//! Where input comes from: a file, or standard input for `-`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// An open input.
+pub struct Source {
+    reader: Box<dyn Read>,
+    /// For error texts.
+    name: PathBuf,
+    /// Size in bytes, if it is known beforehand.
+    size: Option<u64>,
+}
+
+/// Opens `path`, or standard input when it is `-`.
+#[expect(clippy::disallowed_methods, reason = "input is the user's file, not the database's")]
+pub fn open_source(path: &Path) -> Result<Source, Failure> {
+    if path.as_os_str() == "-" {
+        let name = PathBuf::from("standard input");
+        return Ok(Source { reader: Box::new(io::stdin().lock()), name, size: None });
+    }
+    let failed = |source| Failure::Input { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    let size = metadata.is_file().then_some(metadata.len());
+    Ok(Source { reader: Box::new(file), name: path.to_owned(), size })
+}
+
+impl Source {
+    /// Size in bytes; `None` for pipes.
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// `source` as the failure of this input.
+    pub fn failure(&self, source: io::Error) -> Failure {
+        Failure::Input { path: self.name.clone(), source }
+    }
+
+    #[cfg(test)]
+    pub fn of_bytes(bytes: &[u8]) -> Source {
+        let reader = Box::new(io::Cursor::new(bytes.to_vec()));
+        Source { reader, name: PathBuf::from("test"), size: Some(bytes.len() as u64) }
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reader.read(buffer)
+    }
+}

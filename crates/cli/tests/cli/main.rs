@@ -1,0 +1,9 @@
+//! Runs the program as a user would: files, pipes, exit codes, damage.
+
+#![cfg(test)]
+
+mod damage;
+mod loading;
+mod reading;
+mod shell;
+mod writing;

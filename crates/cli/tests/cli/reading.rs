@@ -1,0 +1,125 @@
+//! Scans, counts, statistics and the demo.
+
+use std::io::{BufRead, BufReader};
+
+use crate::shell::{Run, Shell};
+
+fn shell_with_rows() -> Shell {
+    let shell = Shell::new();
+    let rows: String = (0..100).map(|index| format!("k{index:02}\tvalue {index}\n")).collect();
+    let load = ["load", "-q", "--format", "tsv", "--no-header", "--value", "2", "-"];
+    shell.db_with_input(&load, rows.as_bytes()).ok();
+    shell
+}
+
+#[test]
+fn ranges_prefixes_directions_and_limits() {
+    let shell = shell_with_rows();
+    let keys = |arguments: &[&str]| {
+        let text = shell.db(&[&["scan", "--keys-only"], arguments].concat()).ok_text();
+        text.lines().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(keys(&["--limit", "3"]), "k00 k01 k02");
+    assert_eq!(keys(&["--limit", "0"]), "");
+    assert_eq!(keys(&["--reverse", "--limit", "2"]), "k99 k98");
+    assert_eq!(keys(&["--prefix", "k4", "--from", "k47"]), "k47 k48 k49");
+    assert_eq!(keys(&["--from", "k10", "--to", "k12"]), "k10 k11");
+    assert_eq!(keys(&["--to", "k02", "--reverse"]), "k01 k00");
+    assert_eq!(keys(&["--from", "k12", "--to", "k10"]), "");
+    assert_eq!(keys(&["--prefix", r"\x6b9", "--key-format", "escaped", "--limit", "1"]), "k90");
+
+    let count = |arguments: &[&str]| shell.db(&[&["count"], arguments].concat()).ok_text();
+    assert_eq!(count(&[]), "100\n");
+    assert_eq!(count(&["--prefix", "k4"]), "10\n");
+    assert_eq!(count(&["--from", "k90", "--format", "json"]), "{\"count\":10}\n");
+    assert_eq!(count(&["--from", "z"]), "0\n");
+}
+
+#[test]
+fn the_same_rows_in_every_format() {
+    let shell = shell_with_rows();
+    let scan = |format: &str| shell.db(&["scan", "--from", "k98", "--format", format]).ok_text();
+    assert_eq!(scan("escaped"), "k98\tvalue 98\nk99\tvalue 99\n");
+    assert_eq!(scan("raw"), scan("escaped"));
+    assert_eq!(scan("hex").lines().next(), Some("6b3938\t76616c7565203938"));
+    assert_eq!(scan("csv"), "key,value\nk98,value 98\nk99,value 99\n");
+    assert_eq!(scan("jsonl").lines().next(), Some(r#"{"key":"k98","value":"value 98"}"#));
+    let json: serde_json::Value = serde_json::from_str(&scan("json")).unwrap();
+    assert_eq!(json[1]["value"], "value 99");
+    assert!(scan("table").lines().next().unwrap().starts_with(" key"), "{}", scan("table"));
+}
+
+#[test]
+fn stamps_rise_with_the_commits() {
+    let shell = Shell::new();
+    for key in ["c", "a", "b"] {
+        shell.db(&["put", key, ""]).ok();
+    }
+    let text = shell.db(&["scan", "--keys-only", "--stamps"]).ok_text();
+    let stamp_of = |key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key)).unwrap();
+        let (millis, counter) = line.split_once('\t').unwrap().1.split_once('.').unwrap();
+        (millis.parse::<u64>().unwrap(), counter.parse::<u64>().unwrap())
+    };
+    assert!(stamp_of("c") < stamp_of("a") && stamp_of("a") < stamp_of("b"), "{text}");
+    let row = shell.db(&["get", "a", "--stamps"]).ok_text();
+    assert_eq!(row.split('\t').count(), 3, "{row}");
+}
+
+#[test]
+fn a_closed_pipe_ends_a_scan_quietly() {
+    let shell = Shell::new();
+    let rows: String =
+        (0..200_000).map(|index| format!("a rather long key {index:08}\n")).collect();
+    shell.db_with_input(&["load", "-q", "-"], rows.as_bytes()).ok();
+    for format in ["raw", "table", "json", "csv"] {
+        let mut child = shell.command(&["--db", "db", "scan", "--format", format]).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.ends_with('\n'));
+        let run = Run::of(child.wait_with_output().unwrap()); // Its output has no reader now.
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{format}");
+    }
+}
+
+#[test]
+fn statistics_are_for_people_programs_and_prometheus() {
+    let shell = shell_with_rows();
+    let text = shell.db(&["stats"]).ok_text();
+    assert!(text.contains("default") && text.contains("space amplification"), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&shell.db(&["stats", "--format", "json"]).ok_text()).unwrap();
+    assert_eq!(json["keyspaces"][0]["name"], "default");
+    assert!(json["keyspaces"][0]["entries_estimate"].as_u64().unwrap() >= 100, "{json}");
+    assert!(json["memory"]["budget_bytes"].as_u64().unwrap() > 0, "{json}");
+    let metrics = shell.db(&["stats", "--format", "prometheus"]).ok_text();
+    assert!(metrics.contains("# TYPE") && metrics.contains("keyspace=\"default\""), "{metrics}");
+}
+
+#[test]
+fn the_memory_budget_is_the_one_of_the_command_line() {
+    let shell = shell_with_rows();
+    let text = shell.db(&["stats", "--format", "json", "--memory", "64MiB"]).ok_text();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["memory"]["budget_bytes"], 64 << 20);
+}
+
+#[test]
+fn the_demo_runs_twice_and_leaves_other_databases_alone() {
+    let shell = Shell::new();
+    let demo = || {
+        let mut command = shell.command(&["demo"]);
+        Run::of(command.env("LITHE_DB", "precious.lithe").output().unwrap()).ok_text()
+    };
+    let first = demo();
+    assert!(first.contains("SNOWMAN") && first.contains("ok: "), "{first}");
+    assert!(first.contains("104,772 in ") && first.contains("Try next"), "{first}");
+    let second = demo();
+    assert!(second.contains("from an earlier run"), "{second}");
+    assert!(!shell.path("precious.lithe").exists());
+
+    let get = shell.run(&["--db", "demo.lithe", "--keyspace", "characters", "get", "002603"]);
+    assert!(get.ok_text().starts_with("SNOWMAN;So;"));
+    let count = shell.run(&["--db", "demo.lithe", "--keyspace", "names", "count"]);
+    assert_eq!(count.ok_text(), "34924\n");
+}

@@ -1,0 +1,141 @@
+//! Single keys, keyspaces, usage and exit codes.
+
+use crate::shell::Shell;
+
+#[test]
+fn a_value_comes_back_byte_for_byte() {
+    let shell = Shell::new();
+    let every_byte: Vec<u8> = (0..=255).collect();
+    shell.db_with_input(&["put", "bytes", "-"], &every_byte).ok();
+    assert_eq!(shell.db(&["get", "bytes"]).ok(), every_byte);
+    assert_eq!(shell.db(&["get", "bytes", "--format", "raw"]).ok(), every_byte);
+
+    shell
+        .db(&["put", "--key-format", "hex", "00ff0a", "--value-format", "escaped", r"\xfe\\"])
+        .ok();
+    let hex = shell.db(&["get", "--key-format", "escaped", r"\x00\xff\n", "--format", "hex"]).ok();
+    assert_eq!(hex, b"fe5c\n");
+    let json = shell.db(&["get", "--key-format", "hex", "00FF0A", "--format", "jsonl"]).ok_text();
+    assert_eq!(json, "{\"key\":{\"hex\":\"00ff0a\"},\"value\":{\"hex\":\"fe5c\"}}\n");
+}
+
+#[test]
+fn a_key_that_is_absent_or_deleted_gives_1() {
+    let shell = Shell::new();
+    shell.db(&["put", "k", "v"]).ok();
+    assert_eq!(shell.db(&["get", "k"]).ok(), b"v");
+    assert!(shell.db(&["get", "other"]).fails(1).contains("\"other\""));
+    shell.db(&["delete", "k"]).ok();
+    shell.db(&["get", "k"]).fails(1);
+    shell.db(&["delete", "k"]).ok();
+    shell.db(&["--keyspace", "nope", "get", "k"]).fails(1);
+}
+
+#[test]
+fn the_newest_value_is_returned_after_many_reopenings() {
+    let shell = Shell::new();
+    for round in 0..20 {
+        shell.db(&["put", "k", &round.to_string()]).ok();
+    }
+    assert_eq!(shell.db(&["get", "k"]).ok(), b"19");
+}
+
+#[test]
+fn wrong_usage_gives_2() {
+    let shell = Shell::new();
+    for arguments in [
+        &["get"][..],
+        &["nonsense"],
+        &["get", "k"],
+        &["--db", "db", "put", "k"],
+        &["--db", "db", "scan", "--format", "yaml"],
+        &["--db", "db", "scan", "--from", "0", "--key-format", "hex"],
+        &["--db", "db", "load", "--batch", "0", "x"],
+        &["--db", "db", "keyspaces", "drop", "default"],
+    ] {
+        let run = shell.run(arguments);
+        assert_eq!(run.code, 2, "{arguments:?}: {run:?}");
+        assert!(run.stderr.starts_with("error: ") && run.stdout.is_empty(), "{run:?}");
+    }
+    assert!(!shell.path("db").exists());
+}
+
+#[test]
+fn reading_never_creates_a_database() {
+    let shell = Shell::new();
+    for arguments in
+        [&["get", "k"][..], &["scan"], &["count"], &["stats"], &["check"], &["keyspaces"]]
+    {
+        let text = shell.db(arguments).fails(3);
+        assert!(text.contains("db") && text.contains("--db"), "{arguments:?}: {text}");
+    }
+    assert!(!shell.path("db").exists());
+}
+
+#[test]
+fn the_environment_names_the_database_and_the_option_goes_before_it() {
+    let shell = Shell::new();
+    shell.run(&["--db", "one", "put", "k", "1"]).ok();
+    shell.run(&["put", "k", "2", "-d", "two"]).ok();
+    let output = |arguments: &[&str]| {
+        shell.command(arguments).env("LITHE_DB", "one").output().unwrap().stdout
+    };
+    assert_eq!(output(&["get", "k"]), b"1");
+    assert_eq!(output(&["get", "k", "--db", "two"]), b"2");
+}
+
+#[test]
+fn an_open_database_is_locked() {
+    let shell = Shell::new();
+    let db = lithedb::Db::open(shell.path("db")).unwrap();
+    for arguments in [&["put", "k", "v"][..], &["count"], &["check"]] {
+        let text = shell.db(arguments).fails(3);
+        assert!(text.contains("locked") && text.contains("next: "), "{text}");
+    }
+    db.close().unwrap();
+    shell.db(&["put", "k", "v"]).ok();
+}
+
+#[test]
+fn keyspaces_are_created_listed_renamed_and_dropped() {
+    let shell = Shell::new();
+    shell.db(&["keyspaces", "create", "users", "--structure", "flex"]).ok();
+    shell.db(&["--keyspace", "users", "put", "k", "in users"]).ok();
+    shell.db(&["put", "k", "in default"]).ok();
+    shell.db(&["keyspaces", "create", "users"]).fails(2);
+    let mut names = shell.db(&["keyspaces", "--format", "raw"]).ok_text();
+    assert!(names.lines().any(|name| name == "users"), "{names}");
+
+    shell.db(&["keyspaces", "rename", "users", "people"]).ok();
+    assert_eq!(shell.db(&["--keyspace", "people", "get", "k"]).ok(), b"in users");
+    shell.db(&["keyspaces", "drop", "people", "--yes"]).ok();
+    shell.db(&["--keyspace", "people", "get", "k"]).fails(1);
+    shell.db(&["keyspaces", "drop", "people", "--yes"]).fails(1);
+    assert_eq!(shell.db(&["get", "k"]).ok(), b"in default");
+
+    names = shell.db(&["keyspaces", "--format", "jsonl"]).ok_text();
+    let list: Vec<serde_json::Value> =
+        names.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(list.len(), 1);
+    assert_eq!((&list[0]["name"], &list[0]["structure"]), (&"default".into(), &"flex".into()));
+    assert!(shell.db(&["keyspaces"]).ok_text().contains("default"));
+}
+
+#[test]
+fn colours_are_for_terminals_or_on_demand() {
+    let shell = Shell::new();
+    let has_colour = |arguments: &[&str]| shell.db(arguments).stderr.contains('\x1b');
+    assert!(!has_colour(&["get", "k"]));
+    assert!(has_colour(&["get", "k", "--color", "always"]));
+    assert!(!has_colour(&["get", "k", "--color", "never"]));
+}
+
+#[test]
+fn version_completions_and_help_need_no_database() {
+    let shell = Shell::new();
+    assert!(shell.run(&["version"]).ok_text().starts_with("lithe "));
+    assert!(shell.run(&["completions", "bash"]).ok_text().contains("complete"));
+    let help = shell.run(&["--help"]).ok_text();
+    assert!(help.contains("130  interrupted") && help.contains("demo"), "{help}");
+    assert!(shell.run(&["load", "--help"]).ok_text().contains("Examples:"));
+}
