@@ -23,3 +23,4 @@ pub use db::{
     Stats, VALUE_LEN_MAX, WriteBatch,
 };
 pub use manifest::{KeyspaceOptions, Structure};
+pub use structure::flex::tree as flex_tree;

@@ -67,8 +67,7 @@ impl BlockCursor {
     }
 
     /// The block that is walked.
-    #[inline]
-    #[must_use]
+    #[cfg(test)]
     pub fn block(&self) -> &Arc<Block> {
         &self.block
     }

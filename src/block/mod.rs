@@ -8,8 +8,6 @@
 //! Knows bytes, files and offsets for the sake of error messages; must not know what a structure
 //! stores in which block, nor caches.
 
-#![allow(dead_code, unused_imports, reason = "used from the next layer up")]
-
 mod builder;
 mod cursor;
 pub mod frame;
@@ -22,5 +20,4 @@ mod tests;
 pub use builder::{BlockBuilder, RestartPolicy};
 pub use cursor::BlockCursor;
 pub use frame::{FrameKind, FramePlace};
-pub use layout::{KEY_LEN_MAX, PAYLOAD_LEN_MAX};
 pub use resident::Block;

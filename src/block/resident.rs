@@ -72,13 +72,13 @@ impl Block {
     }
 
     /// The first key; `None` in an empty block.
-    #[must_use]
+    #[cfg(test)]
     pub fn first_key(&self) -> Option<&[u8]> {
         (self.layout.restart_count > 0).then(|| self.layout.restart_key(&self.data, 0))
     }
 
     /// The last key; `None` in an empty block. Not copied when it is whole.
-    #[must_use]
+    #[cfg(test)]
     pub fn last_key(&self) -> Option<Slice> {
         let last = self.layout.entry_count.checked_sub(1)?;
         if self.layout.is_whole() {

@@ -56,13 +56,13 @@ impl MemoryBudget {
     }
 
     /// Bytes used by all parts.
-    #[must_use]
+    #[cfg(test)]
     pub fn total(&self) -> usize {
         [Part::Memtable, Part::Cache, Part::Index].iter().map(|&part| self.usage(part)).sum()
     }
 
     /// The limit in bytes.
-    #[must_use]
+    #[cfg(test)]
     pub fn limit(&self) -> usize {
         self.limit
     }

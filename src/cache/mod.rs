@@ -7,8 +7,6 @@
 //!
 //! Must not know what it caches: it is generic, and is told the weight.
 
-#![allow(dead_code, unused_imports, reason = "used from the next layer up")]
-
 mod budget;
 mod counters;
 mod eviction;
@@ -18,6 +16,5 @@ mod store;
 mod tests;
 
 pub use budget::{Charge, MemoryBudget, Part};
-pub use counters::CacheCounts;
-pub use slot::{Borrowed, Slot};
-pub use store::{Admission, Cache, FillOutcome};
+pub use slot::Slot;
+pub use store::{Admission, Cache};

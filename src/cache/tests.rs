@@ -5,10 +5,10 @@ use std::thread;
 
 use super::Admission;
 use super::Cache;
-use super::FillOutcome;
 use super::MemoryBudget;
 use super::Part;
 use super::Slot;
+use super::store::FillOutcome;
 
 const WEIGHT: usize = 16 << 10;
 /// What a filled slot is charged, at most.

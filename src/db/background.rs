@@ -93,7 +93,7 @@ fn work(core: &Arc<Core>) {
             // The failure has poisoned the database, which says so on every write.
             Ok(Err(_)) => core.workers.wait_for_call(seen, IDLE_WAIT),
             Err(panic) => {
-                core.set_poison(&format!("a background thread panicked: {}", text(&*panic)))
+                core.set_poison(&format!("a background thread panicked: {}", text(&*panic)));
             }
         }
     }

@@ -45,7 +45,7 @@ pub struct WriteBatch {
 /// A keyspace that a batch writes to.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    pub database: u64,
+    pub opening: u64,
     pub id: u32,
     pub name: String,
 }
@@ -114,10 +114,10 @@ impl WriteBatch {
             .keyspaces
             .iter()
             .rev()
-            .any(|target| target.id == id && target.database == keyspace.database());
+            .any(|target| target.id == id && target.opening == keyspace.opening());
         if !is_known {
-            let (database, name) = (keyspace.database(), keyspace.name());
-            self.keyspaces.push(Target { database, id, name });
+            let (opening, name) = (keyspace.opening(), keyspace.name());
+            self.keyspaces.push(Target { opening, id, name });
         }
         let out = &mut self.operations;
         varint::put(out, u64::from(id) << KIND_BITS | u64::from(kind as u8));
@@ -145,11 +145,11 @@ impl WriteBatch {
     }
 
     /// Checks the limits, and that the keyspaces are of the database with this id.
-    pub(super) fn validate(&self, database: u64) -> Result<()> {
+    pub(super) fn validate(&self, opening: u64) -> Result<()> {
         if let Some(refusal) = &self.refused {
             return Err(Error::invalid(refusal.clone()));
         }
-        match self.keyspaces.iter().find(|target| target.database != database) {
+        match self.keyspaces.iter().find(|target| target.opening != opening) {
             Some(foreign) => {
                 let name = &foreign.name;
                 Err(Error::invalid(format!("keyspace {name:?} is of another open database")))

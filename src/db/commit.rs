@@ -311,7 +311,7 @@ impl Core {
             });
             match state.find(id) {
                 Some(keyspace) => {
-                    insert_commit(&keyspace.active, pending.seqno, place, of_keyspace)
+                    insert_commit(&keyspace.active, pending.seqno, place, of_keyspace);
                 }
                 None => of_keyspace.for_each(drop), // dropped after the commit was accepted
             }
@@ -371,7 +371,7 @@ impl Core {
                 return state.clone();
             }
             let mut next = KeyspaceState::clone(keyspace);
-            let fresh = Table::new(&self.budget, keyspace.runtime.memtable_size);
+            let fresh = Table::new(&self.budget);
             next.sealed.insert(0, std::mem::replace(&mut next.active, fresh));
             state.with(next)
         });

@@ -8,7 +8,7 @@ use crate::base::{Cursor as _, EntryRef, Error, KeyRange, Result, SeqNo, Slice, 
 use crate::db::state::KeyspaceState;
 use crate::memtable::MemtableCursor;
 use crate::merge::{LiveCursor, MergeCursor};
-use crate::structure::{Access, StructureCursor};
+use crate::structure::StructureCursor;
 
 /// A key with its value and the stamp of the commit that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Cursor {
         let mut sources: Vec<Source> = tables
             .map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(&table.memtable), at)))
             .collect();
-        sources.push(Source::Structure(keyspace.version.cursor(Access::Scan)));
+        sources.push(Source::Structure(keyspace.version.cursor()));
         Cursor {
             inner: LiveCursor::new(MergeCursor::new(sources)),
             range,

@@ -78,7 +78,7 @@ impl Keyspace {
     }
 
     /// Which opening of which database it belongs to.
-    pub(super) fn database(&self) -> u64 {
+    pub(super) fn opening(&self) -> u64 {
         self.core().opening
     }
 

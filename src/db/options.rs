@@ -177,7 +177,7 @@ impl Builder {
 
     /// The sizes, with defaults filled in.
     pub(super) fn sizes(&self) -> Result<Sizes> {
-        let budget = self.memory_budget.unwrap_or_else(|| default_budget());
+        let budget = self.memory_budget.unwrap_or_else(default_budget);
         if budget < MEMORY_BUDGET_MIN {
             return Err(Error::invalid(format!(
                 "a memory budget of {budget} bytes: at least {MEMORY_BUDGET_MIN} are needed"

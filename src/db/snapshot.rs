@@ -69,7 +69,7 @@ impl Snapshot {
     }
 
     fn find(&self, keyspace: &Keyspace) -> Result<&Arc<KeyspaceState>> {
-        let same_database = keyspace.database() == self.moment.handle.core.opening;
+        let same_database = keyspace.opening() == self.moment.handle.core.opening;
         let found = self.moment.state.find(keyspace.id()).filter(|_| same_database);
         found.ok_or_else(|| keyspace.not_found())
     }

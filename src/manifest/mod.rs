@@ -3,8 +3,6 @@
 //! Owns the files `MANIFEST-<number>` of the database's directory, and the form of every edit log:
 //! the journals of the structures are edit logs too, with payloads of their own. Must not know
 //! what a keyspace's data looks like, nor the write-ahead log's form: a place in it is a number.
-#![allow(dead_code, unused_imports, reason = "used from the next layer up")]
-
 mod catalog;
 mod edit_log;
 mod fields;
@@ -16,8 +14,7 @@ mod tests;
 
 pub use catalog::Manifest;
 pub use edit_log::{
-    EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef, SnapshotSink, TornTail,
-    read as read_edit_log,
+    EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef, read as read_edit_log,
 };
 pub use options::{KeyspaceOptions, Structure};
-pub use state::{CatalogState, Edit, FIRST_KEYSPACE_ID, KeyspaceRecord, NAME_LEN_MAX};
+pub use state::{Edit, KeyspaceRecord};

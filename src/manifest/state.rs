@@ -120,7 +120,7 @@ impl CatalogState {
     }
 
     /// When the database was created, in milliseconds since 1970.
-    #[must_use]
+    #[cfg(test)]
     pub fn created_millis(&self) -> u64 {
         self.created_millis
     }
@@ -143,7 +143,7 @@ impl CatalogState {
     }
 
     /// The keyspace of that name.
-    #[must_use]
+    #[cfg(test)]
     pub fn find(&self, name: &str) -> Option<&KeyspaceRecord> {
         self.ids_by_name.get(name).and_then(|id| self.keyspaces.get(id))
     }

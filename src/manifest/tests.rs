@@ -2,9 +2,8 @@
 
 use super::fields::put_text;
 use super::records::{Loader, decode_edit, encode_edit, encode_snapshot};
-use super::{
-    CatalogState, Edit, KeyspaceOptions, KeyspaceRecord, LogPosition, Manifest, Record, RecordRef,
-};
+use super::state::CatalogState;
+use super::{Edit, KeyspaceOptions, KeyspaceRecord, LogPosition, Manifest, Record, RecordRef};
 use crate::base::{Codec, Error, Result, SeededEntropy, SeqNo};
 use crate::storage::{CrashMode, MemoryStorage, OpenMode, Operation, SimStorage, Storage};
 use std::path::Path;

@@ -54,10 +54,15 @@ impl LeafCopy {
     fn load(&mut self, memtable: &Memtable, bound: &Bound<'_>) -> usize {
         let Memtable { root, entries, readers, .. } = memtable;
         let pin = readers.pin();
-        let landing = tree::descend(root, &pin, entries, bound, |_, _| ());
+        let landing = tree::descend(root, &pin, entries, bound, |inner, index| {
+            inner.prefetch_next_leaf(index);
+        });
         self.run.merge_from(entries, &landing.leaf.view());
         self.fence = landing.fence;
-        self.run.keys().rank(entries, bound, landing.known)
+        let keys = self.run.keys();
+        let first = keys.rank_by_heads(bound);
+        self.prefetch(memtable, first..first + AHEAD);
+        keys.rank(entries, bound, landing.known)
     }
 
     /// Brings in the entries at these ranks, as far as there are so many.
@@ -102,7 +107,6 @@ impl MemtableCursor {
     /// Goes to the first visible entry that is not before `bound`.
     fn seek_forward(&mut self, bound: &Bound<'_>) {
         let rank = self.leaf.load(&self.memtable, bound);
-        self.leaf.prefetch(&self.memtable, rank..rank + AHEAD);
         self.settle_forward(rank);
     }
 
@@ -218,7 +222,6 @@ impl Cursor for MemtableCursor {
                     let of_key = |id: EntryId| self.memtable.entries.key(id) == key;
                     if rank == copy_len || self.leaf.fence.is_some_and(of_key) {
                         next = self.leaf.load(&self.memtable, &Bound::After(key));
-                        self.leaf.prefetch(&self.memtable, next..next + AHEAD);
                     }
                 }
                 self.settle_forward(next);

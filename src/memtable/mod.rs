@@ -21,8 +21,6 @@
 //! - M1  Entries are ordered by key ascending, then seqno descending; of two with the same key and
 //!   seqno, the one inserted later comes first.
 //! - M2  An insert is visible to every reader that begins after it returned.
-#![allow(dead_code, unused_imports, reason = "used from the next layer up")]
-
 #[cfg(test)]
 mod tests;
 
@@ -50,18 +48,10 @@ use self::writer::WriterState;
 use crate::base::EntryRef;
 use crate::base::SeqNo;
 
-/// What a memtable is made for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MemtableConfig {
-    /// Bytes of keys and values after which the owner will seal it.
-    pub(crate) expected_bytes: usize,
-}
-
 /// The sorted recent writes of a keyspace.
 pub(crate) struct Memtable {
     // Constant; what they lead to grows.
     entries: Arc<Entries>,
-    config: MemtableConfig,
     // Atomic.
     root: Root,
     readers: Readers,
@@ -88,7 +78,7 @@ impl std::fmt::Debug for Memtable {
 
 impl Memtable {
     /// An empty memtable. It takes memory as it grows, from about 1 KiB.
-    pub(crate) fn new(config: MemtableConfig) -> Memtable {
+    pub(crate) fn new() -> Memtable {
         let (entries, appender) = arena::arena();
         let (nodes, root) = Nodes::with_root();
         let totals = Totals {
@@ -99,7 +89,7 @@ impl Memtable {
             seqno_max: AtomicU64::new(0),
         };
         let writer = Mutex::new(WriterState::new(appender, nodes));
-        Memtable { entries, config, root, readers: Readers::default(), totals, writer }
+        Memtable { entries, root, readers: Readers::default(), totals, writer }
     }
 
     /// The right to write, until it is dropped. Waits while another thread has it.

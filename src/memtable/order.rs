@@ -160,6 +160,17 @@ impl Keys<'_> {
         low
     }
 
+    /// A rank at or a little before that of `bound`, found without looking at entries.
+    #[inline]
+    pub(super) fn rank_by_heads(&self, bound: &Bound<'_>) -> usize {
+        match bound {
+            Bound::Before(key, _) | Bound::After(key) => {
+                count_below(self.heads, head_of(key, self.prefix.len()))
+            }
+            Bound::End => self.len(),
+        }
+    }
+
     /// As [`Keys::rank`], for the place before the entry `id` that has the prefix and this head.
     pub(super) fn rank_of_entry(&self, entries: &Entries, id: EntryId, head: u64) -> usize {
         let low = count_below(self.heads, head);

@@ -5,7 +5,7 @@
 //!
 //! Invariants: O1-O3 of `order.rs` hold for a run as for a node.
 
-use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 use super::arena::{Entries, EntryId};
 use super::node::{LeafView, WIDTH};
@@ -95,33 +95,38 @@ impl Run {
     }
 
     /// Becomes the entries of a leaf, all sorted.
+    ///
+    /// The rank of each of the tail's entries is counted, not found by moving them about: with so
+    /// few, comparing all heads with all costs less than the branches of a sort.
     pub(super) fn merge_from(&mut self, entries: &Entries, leaf: &LeafView<'_>) -> TailPlace {
         let sorted = &leaf.sorted;
         self.prefix = *sorted.prefix;
-        self.len = 0;
-        let mut place = [0u8; WIDTH];
-        let tail = sort_tail(entries, leaf, &mut place);
-        let mut taken = 0;
-        let mut first_rank = sorted.len();
-        for &index in tail {
-            let (head, id) =
-                (leaf.tail_heads[usize::from(index)], leaf.tail_ids[usize::from(index)]);
-            let rest = Keys {
-                prefix: sorted.prefix,
-                heads: &sorted.heads[taken..],
-                ids: &sorted.ids[taken..],
-            };
+        self.len = sorted.len() + leaf.tail_heads.len();
+        let mut taken_by_tail = 0u64;
+        let (mut rank_min, mut rank_max) = (sorted.len(), 0);
+        for (index, (&head, &id)) in leaf.tail_heads.iter().zip(leaf.tail_ids).enumerate() {
             // O3: what is in the tail was inserted after what is sorted, so it comes before equals.
-            let rank = taken + rest.rank_of_entry(entries, id, head);
-            self.extend(&sorted.heads[taken..rank], &sorted.ids[taken..rank]);
-            self.extend(&[head], &[id]);
-            taken = rank;
-            first_rank = first_rank.min(rank);
+            let rank = sorted.rank_of_entry(entries, id, head);
+            (rank_min, rank_max) = (rank_min.min(rank), rank_max.max(rank));
+            let place = rank + rank_in_tail(entries, leaf, index);
+            self.heads[place] = head;
+            self.ids[place] = id;
+            taken_by_tail |= 1 << place;
         }
-        self.extend(&sorted.heads[taken..], &sorted.ids[taken..]);
-        match (taken, first_rank) {
-            (0, _) => TailPlace::Front,
-            (_, first) if first == sorted.len() => TailPlace::Back,
+        let mut from = 0;
+        for place in 0..self.len {
+            let is_taken = taken_by_tail >> place & 1 == 1;
+            // Behind the last sorted entry, all places are taken.
+            let head = sorted.heads.get(from).copied().unwrap_or(0);
+            let id = sorted.ids.get(from).copied().unwrap_or(EntryId::UNUSED);
+            self.heads[place] = select_unpredictable(is_taken, self.heads[place], head);
+            self.ids[place] = select_unpredictable(is_taken, self.ids[place], id);
+            from += usize::from(!is_taken);
+        }
+        match (rank_min, rank_max) {
+            _ if leaf.tail_heads.is_empty() => TailPlace::Spread,
+            (_, 0) => TailPlace::Front,
+            (min, _) if min == sorted.len() => TailPlace::Back,
             _ => TailPlace::Spread,
         }
     }
@@ -197,23 +202,30 @@ impl Run {
     }
 }
 
-/// The tail's indexes in the order of their entries.
-fn sort_tail<'p>(entries: &Entries, leaf: &LeafView<'_>, place: &'p mut [u8; WIDTH]) -> &'p [u8] {
-    let skipped = leaf.sorted.prefix.len();
-    let later_first = |a: usize, b: usize| {
-        leaf.tail_heads[a]
-            .cmp(&leaf.tail_heads[b])
-            .then_with(|| order::entry_order(entries, leaf.tail_ids[a], leaf.tail_ids[b], skipped))
-            .then(Ordering::Greater) // O3: `a` was inserted earlier.
-    };
-    // Insertion sort: the tail is short.
-    for new in 0..leaf.tail_ids.len() {
-        let mut slot = new;
-        while slot > 0 && later_first(usize::from(place[slot - 1]), new) == Ordering::Greater {
-            place[slot] = place[slot - 1];
-            slot -= 1;
-        }
-        place[slot] = new as u8;
+/// Count of the entries of a leaf's tail that come before the one at `index` of it.
+#[inline]
+fn rank_in_tail(entries: &Entries, leaf: &LeafView<'_>, index: usize) -> usize {
+    let head = leaf.tail_heads[index];
+    let (mut below, mut equal) = (0, 0);
+    for &other in leaf.tail_heads {
+        below += usize::from(other < head);
+        equal += usize::from(other == head);
     }
-    &place[..leaf.tail_ids.len()]
+    if equal == 1 {
+        return below;
+    }
+    below + rank_among_equal_heads(entries, leaf, index)
+}
+
+/// As [`rank_in_tail`], among those with the same head.
+fn rank_among_equal_heads(entries: &Entries, leaf: &LeafView<'_>, index: usize) -> usize {
+    let skipped = leaf.sorted.prefix.len();
+    let comes_before = |other: usize| {
+        order::entry_order(entries, leaf.tail_ids[other], leaf.tail_ids[index], skipped)
+            .then(index.cmp(&other)) // O3
+            .is_lt()
+    };
+    let equal_heads = (0..leaf.tail_heads.len())
+        .filter(|&other| other != index && leaf.tail_heads[other] == leaf.tail_heads[index]);
+    equal_heads.filter(|&other| comes_before(other)).count()
 }

@@ -88,6 +88,7 @@ impl Writer<'_> {
     /// # Panics
     /// When the key has 16 MiB, the value 4 GiB, or all entries together 4 GiB: the caller seals
     /// memtables far below, and refuses larger entries.
+    #[cfg(test)]
     pub(crate) fn insert(&mut self, key: &[u8], seqno: SeqNo, kind: EntryKind, value: &[u8]) {
         let pending = self.append(&EntryRef { key, seqno, kind, value });
         self.link(&pending);

@@ -27,15 +27,6 @@ pub struct Found {
     pub value: Slice,
 }
 
-/// Why entries are read, which tells what is worth keeping in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// By key, or a short scan: likely to be wanted again.
-    Point,
-    /// In passing.
-    Scan,
-}
-
 /// An immutable state of a structure (S1).
 pub trait Version: Send + Sync + fmt::Debug {
     /// The entry of `key`, if there is one; may be a tombstone.
@@ -45,10 +36,7 @@ pub trait Version: Send + Sync + fmt::Debug {
     fn find(&self, key: &[u8]) -> Result<Option<Found>>;
 
     /// A cursor over all entries, tombstones among them.
-    fn cursor(&self, access: Access) -> Box<dyn StructureCursor>;
-
-    /// Upper bound of the number of entries.
-    fn entry_count_max(&self) -> u64;
+    fn cursor(&self) -> Box<dyn StructureCursor>;
 }
 
 /// A cursor whose entries can be taken as slices that share the block they lie in.
@@ -150,6 +138,4 @@ pub struct StructureStats {
     pub blocks_read: u64,
     /// Bytes of frames read since opening.
     pub block_bytes_read: u64,
-    /// Bytes of memory that the index takes, roughly.
-    pub index_memory: u64,
 }

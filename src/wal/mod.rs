@@ -37,8 +37,6 @@
 //! - After that: the new header says D = X, names the file that was cut, and bounds it at X (W4).
 //!   The files behind the cut are not reached any more, and then removed (W8).
 //! - When a file is made ready: it has no valid header under its number until it is in use.
-#![allow(dead_code, unused_imports, reason = "used from the next layer up")]
-
 mod append;
 mod chain;
 mod directory;
@@ -55,10 +53,13 @@ mod writer;
 
 pub use directory::{WalOptions, WalPlace};
 pub use lsn::Lsn;
-pub use prepare::{PrepareOrder, PrepareOutcome};
-pub use replay::{RecordRef, Recovered, Replay, replay};
-pub use sync::SyncTicket;
-pub use writer::{Appended, Wal, WalStats};
+pub use replay::{RecordRef, replay};
+pub use writer::{Wal, WalStats};
+
+#[cfg(test)]
+use replay::{Recovered, Replay};
+#[cfg(test)]
+use writer::Appended;
 
 #[cfg(test)]
 mod tests;

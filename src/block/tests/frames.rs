@@ -59,11 +59,11 @@ fn frames_are_appended_one_after_the_other() {
     let mut out = Vec::new();
     let sums = [0, 1].map(|index| {
         let place = place_at(out.len() as u64);
-        frame::seal(&text(100 + index), Codec::Lz4, FrameKind::Index, place, &mut out).unwrap()
+        frame::seal(&text(100 + index), Codec::Lz4, FrameKind::Other, place, &mut out).unwrap()
     });
     let second = 16 + u64::from(u32::from_le_bytes(out[8..12].try_into().unwrap()));
     let bytes: Arc<[u8]> = Arc::from(&out[second as usize..]);
-    let opened = frame::open(bytes, FrameKind::Index, place_at(second), sums[1] as u32).unwrap();
+    let opened = frame::open(bytes, FrameKind::Other, place_at(second), sums[1] as u32).unwrap();
     assert_eq!(opened.bytes(), text(101));
 }
 
@@ -106,7 +106,7 @@ fn a_frame_is_refused_at_another_place_or_as_another_kind() {
     };
     refused(FrameKind::Entries, place_at(1024), expected);
     refused(FrameKind::Entries, FramePlace { file_tag: 43, ..place_at(512) }, expected);
-    refused(FrameKind::Filter, place_at(512), expected);
+    refused(FrameKind::Other, place_at(512), expected);
     // The frame that was there before: whole, but not the one that the pointer means.
     refused(FrameKind::Entries, place_at(512), expected ^ 1);
 }

@@ -18,8 +18,8 @@ use crate::block::Block;
 use crate::block::BlockBuilder;
 use crate::block::BlockCursor;
 use crate::block::FramePlace;
-use crate::block::KEY_LEN_MAX;
 use crate::block::RestartPolicy;
+use crate::block::layout::KEY_LEN_MAX;
 
 const POLICIES: [RestartPolicy; 6] = [
     RestartPolicy::Whole,

@@ -8,7 +8,8 @@ use super::load::Loader;
 use super::tree::{FlexTree, OwnedCursor};
 use crate::base::{Cursor, EntryRef, Result, Slice, lost_its_place};
 use crate::block::BlockCursor;
-use crate::structure::{Access, StructureCursor};
+use crate::cache::Admission;
+use crate::structure::StructureCursor;
 
 /// Where a [`FlexCursor`] is.
 #[derive(Debug)]
@@ -31,7 +32,6 @@ enum Place {
 pub(super) struct FlexCursor {
     loader: Arc<Loader>,
     intervals: OwnedCursor<Arc<Interval>>,
-    access: Access,
     place: Place,
 }
 
@@ -43,28 +43,25 @@ impl fmt::Debug for FlexCursor {
 }
 
 impl FlexCursor {
-    pub(super) fn new(
-        loader: Arc<Loader>,
-        tree: FlexTree<Arc<Interval>>,
-        access: Access,
-    ) -> FlexCursor {
-        FlexCursor { loader, intervals: OwnedCursor::new(tree), access, place: Place::Start }
+    pub(super) fn new(loader: Arc<Loader>, tree: FlexTree<Arc<Interval>>) -> FlexCursor {
+        FlexCursor { loader, intervals: OwnedCursor::new(tree), place: Place::Start }
     }
 
-    /// A cursor over the block of the interval that the tree's cursor is at.
-    fn open_interval(&self) -> Result<Option<BlockCursor>> {
+    /// A cursor over the block of the interval that the tree's cursor is at. What a seek comes to
+    /// is as likely to be wanted again as what a lookup finds; what a walk passes is not.
+    fn open_interval(&self, admission: Admission) -> Result<Option<BlockCursor>> {
         let Some(interval) = self.intervals.item() else { return Ok(None) };
         if interval.run_count() == 0 {
             return Ok(None);
         }
-        Ok(Some(BlockCursor::new(self.loader.block(interval, self.access)?)))
+        Ok(Some(BlockCursor::new(self.loader.block(interval, admission)?)))
     }
 
     /// From the interval at hand onward, goes to the first entry there is.
     fn enter_forward(&mut self) -> Result<()> {
         self.place = Place::UnreadForward;
         while self.intervals.item().is_some() {
-            if let Some(mut block) = self.open_interval()? {
+            if let Some(mut block) = self.open_interval(Admission::OnceRead)? {
                 block.seek_first()?;
                 if block.entry().is_some() {
                     self.place = Place::On(block);
@@ -81,7 +78,7 @@ impl FlexCursor {
     fn enter_backward(&mut self) -> Result<()> {
         self.place = Place::UnreadBackward;
         loop {
-            if let Some(mut block) = self.open_interval()? {
+            if let Some(mut block) = self.open_interval(Admission::OnceRead)? {
                 block.seek_last()?;
                 if block.entry().is_some() {
                     self.place = Place::On(block);
@@ -128,7 +125,7 @@ impl Cursor for FlexCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.place = Place::Lost;
         self.intervals.seek_key(key);
-        if let Some(mut block) = self.open_interval()? {
+        if let Some(mut block) = self.open_interval(Admission::Normal)? {
             block.seek(key)?;
             if block.entry().is_some() {
                 self.place = Place::On(block);
@@ -141,7 +138,7 @@ impl Cursor for FlexCursor {
     fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
         self.place = Place::Lost;
         self.intervals.seek_key(key);
-        if let Some(mut block) = self.open_interval()? {
+        if let Some(mut block) = self.open_interval(Admission::Normal)? {
             block.seek_for_prev(key)?;
             if block.entry().is_some() {
                 self.place = Place::On(block);

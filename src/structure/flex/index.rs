@@ -116,7 +116,7 @@ impl Index {
             self.segments.iter().map(|(&number, state)| (number, state.end)).collect();
         put(Encoder::header(&self.counters, &self.sweep_from, &segments))?;
         let mut part = Vec::with_capacity(PART_INTERVAL_COUNT);
-        for interval in self.tree.iter() {
+        for interval in &self.tree {
             part.push(record_of(interval));
             if part.len() == PART_INTERVAL_COUNT {
                 put(Encoder::intervals(&part))?;

@@ -8,7 +8,6 @@ use crate::base::{Cursor, EntryKind, Result};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::cache::{Admission, Cache};
 use crate::merge::MergeCursor;
-use crate::structure::Access;
 
 /// Reads intervals of one keyspace through the cache.
 #[derive(Debug)]
@@ -43,11 +42,7 @@ impl Loader {
     }
 
     /// The interval's entries, merged.
-    pub(super) fn block(&self, interval: &Interval, access: Access) -> Result<Arc<Block>> {
-        let admission = match access {
-            Access::Point => Admission::Normal,
-            Access::Scan => Admission::OnceRead,
-        };
+    pub(super) fn block(&self, interval: &Interval, admission: Admission) -> Result<Arc<Block>> {
         match self.cache.load(&interval.slot, admission) {
             Some(block) => Ok(block),
             None => self.load_and_keep(interval, admission),

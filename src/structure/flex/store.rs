@@ -22,8 +22,8 @@ use crate::cache::{Cache, Charge, MemoryBudget, Part};
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
 use crate::storage::Storage;
 use crate::structure::{
-    Access, Findings, FlushOrder, FlushOutcome, FlushProgress, Found, StructureCursor,
-    StructureStats, Version,
+    Findings, FlushOrder, FlushOutcome, FlushProgress, Found, StructureCursor, StructureStats,
+    Version,
 };
 
 /// Where a store is and what it shares with others.
@@ -306,7 +306,6 @@ impl FlexStore {
             consolidations: writer.consolidations,
             blocks_read,
             block_bytes_read,
-            index_memory: writer.charge.bytes() as u64,
         }
     }
 
@@ -356,12 +355,8 @@ impl Version for FlexVersion {
         })
     }
 
-    fn cursor(&self, access: Access) -> Box<dyn StructureCursor> {
-        Box::new(FlexCursor::new(Arc::clone(&self.loader), self.tree.clone(), access))
-    }
-
-    fn entry_count_max(&self) -> u64 {
-        self.tree.size().entries
+    fn cursor(&self) -> Box<dyn StructureCursor> {
+        Box::new(FlexCursor::new(Arc::clone(&self.loader), self.tree.clone()))
     }
 }
 

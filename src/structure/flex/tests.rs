@@ -11,7 +11,7 @@ use crate::base::{
 use crate::cache::{Cache, MemoryBudget};
 use crate::manifest::KeyspaceOptions;
 use crate::storage::{MemoryStorage, Storage};
-use crate::structure::{Access, Findings, FlushOrder, FlushProgress};
+use crate::structure::{Findings, FlushOrder, FlushProgress};
 
 /// A memtable for tests: the newest entry of each key.
 type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -115,7 +115,7 @@ impl Bench {
     fn assert_equals_model(&self) {
         assert_eq!(self.problems(), Vec::<String>::new());
         let version = self.store.version();
-        let mut cursor = version.cursor(Access::Scan);
+        let mut cursor = version.cursor();
         let mut seen = Vec::new();
         cursor.seek_first().unwrap();
         while let Some(entry) = cursor.entry() {
@@ -232,7 +232,7 @@ fn old_versions_stay_as_they_are_and_hold_their_files() {
     for _ in 0..30 {
         bench.flush(random_changes(&random, 200, 1000));
     }
-    let mut cursor = old_version.cursor(Access::Point);
+    let mut cursor = old_version.cursor();
     cursor.seek_first().unwrap();
     let mut seen = BTreeMap::new();
     while let Some(entry) = cursor.entry() {
@@ -272,7 +272,7 @@ fn a_missing_or_damaged_segment_is_an_error_that_names_it() {
     let problems = bench.problems();
     let name = segments[0].display().to_string();
     assert!(problems.iter().any(|problem| problem.contains(&name)), "{problems:?}");
-    let mut cursor = bench.store.version().cursor(Access::Scan);
+    let mut cursor = bench.store.version().cursor();
     let refused = cursor.seek_first().unwrap_err();
     assert!(matches!(refused, Error::Corruption { file, .. } if file == segments[0]));
     storage.remove_file(&segments[1]).unwrap();

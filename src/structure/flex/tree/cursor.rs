@@ -201,6 +201,7 @@ impl<'a, T: Item, const LEAF: usize, const FAN: usize> Cursor<'a, T, LEAF, FAN> 
     }
 
     /// Moves one item on, from the last behind it; the item then at the position.
+    #[expect(clippy::should_implement_trait, reason = "a cursor also moves back and seeks")]
     #[inline]
     pub fn next(&mut self) -> Option<&'a T> {
         if self.path.next() { self.item() } else { None }
@@ -267,6 +268,7 @@ impl<T: Item, const LEAF: usize, const FAN: usize> OwnedCursor<T, LEAF, FAN> {
     }
 
     /// Moves one item on, from the last behind it; the item then at the position.
+    #[expect(clippy::should_implement_trait, reason = "a cursor also moves back and seeks")]
     #[inline]
     pub fn next(&mut self) -> Option<&T> {
         if self.path.next() { self.item() } else { None }

@@ -19,8 +19,6 @@
 //!
 //! What operations cost was measured in `tests/timing.rs`.
 
-#![allow(dead_code, unused_imports, reason = "used from the next layer up")]
-
 mod check;
 mod cursor;
 mod diff;
