@@ -8,6 +8,8 @@ pub mod base;
 mod block;
 mod cache;
 mod db;
+#[doc(hidden)]
+pub mod fuzzing;
 mod jobs;
 mod manifest;
 mod memtable;

@@ -85,6 +85,33 @@ pub trait Cursor {
 
     /// The entry at the position, if it is on one. Valid until the cursor moves.
     fn entry(&self) -> Option<EntryRef<'_>>;
+
+    // Parts of the entry, for walks that are counted in nanoseconds an entry: a cursor that
+    // unpacks entries gives them for less.
+
+    /// Whether the position is on an entry.
+    #[inline]
+    fn is_valid(&self) -> bool {
+        self.entry().is_some()
+    }
+
+    /// The key at the position.
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        self.entry().map(|entry| entry.key)
+    }
+
+    /// The value at the position.
+    #[inline]
+    fn value(&self) -> Option<&[u8]> {
+        self.entry().map(|entry| entry.value)
+    }
+
+    /// Whether the position is on a tombstone.
+    #[inline]
+    fn is_tombstone(&self) -> bool {
+        self.entry().is_some_and(|entry| entry.kind == EntryKind::Tombstone)
+    }
 }
 
 /// What a cursor answers when it is moved after a failed seek.

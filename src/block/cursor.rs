@@ -247,14 +247,35 @@ impl Cursor for BlockCursor {
         if !self.is_on_entry() {
             return None;
         }
-        let data = self.block.data();
-        let key = if self.block.layout().is_whole() {
-            &data[self.key_start..self.value_start]
-        } else {
-            self.key.as_slice()
-        };
-        let value = &data[self.value_start..self.value_end];
+        let key = self.key()?;
+        let value = self.value()?;
         Some(EntryRef { key, seqno: self.block.seqno(self.index), kind: self.kind, value })
+    }
+
+    #[inline]
+    fn is_valid(&self) -> bool {
+        self.is_on_entry()
+    }
+
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        if !self.is_on_entry() {
+            return None;
+        }
+        Some(match self.block.layout().is_whole() {
+            true => &self.block.data()[self.key_start..self.value_start],
+            false => self.key.as_slice(),
+        })
+    }
+
+    #[inline]
+    fn value(&self) -> Option<&[u8]> {
+        self.is_on_entry().then(|| &self.block.data()[self.value_start..self.value_end])
+    }
+
+    #[inline]
+    fn is_tombstone(&self) -> bool {
+        self.is_on_entry() && self.kind == EntryKind::Tombstone
     }
 }
 

@@ -1,6 +1,6 @@
 //! Threads that do background work, and the one step that they, or the caller, take.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -22,7 +22,6 @@ pub(super) struct Workers {
     /// Counts calls for work.
     calls: Mutex<u64>,
     called: Condvar,
-    idle_count: AtomicUsize,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -49,11 +48,6 @@ impl Workers {
         self.called.notify_all();
     }
 
-    /// Whether a thread is waiting for work.
-    pub(super) fn is_idle(&self) -> bool {
-        self.idle_count.load(Ordering::Relaxed) > 0
-    }
-
     /// Waits until the threads are gone; they end when the database is closed.
     pub(super) fn join(&self) {
         self.wake();
@@ -71,12 +65,10 @@ impl Workers {
     }
 
     fn wait_for_call(&self, seen: u64, longest: Duration) {
-        self.idle_count.fetch_add(1, Ordering::Relaxed);
         let guard = lock(&self.calls);
         let waited =
             self.called.wait_timeout_while(guard, longest, |calls: &mut u64| *calls == seen);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
-        self.idle_count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@
 //! all threads that wait.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::base::{EntryKind, Error, Result, SeqNo, StampClock};
@@ -35,8 +35,12 @@ pub(super) struct CommitLog {
     released: AtomicU64,
     log_end: AtomicU64,
     commit_count: AtomicU64,
+    /// The next log file should be made ready, and no worker was told yet.
+    wants_file: AtomicBool,
     /// Wakes those who wait for another thread to apply their commit.
     applied: (Mutex<()>, Condvar),
+    /// How many wait: a signal that nobody waits for costs a system call.
+    waiting_count: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -78,11 +82,18 @@ impl CommitLog {
             applier: Mutex::new(Applier { applied: end }),
             sync_turn: Mutex::new(()),
             commit_count: AtomicU64::new(0),
+            wants_file: AtomicBool::new(false),
             applied: (Mutex::new(()), Condvar::new()),
+            waiting_count: AtomicUsize::new(0),
         }
     }
 
     pub(super) fn wake_waiting(&self) {
+        // A waiter counts itself before it looks at its commit, so one that is not seen here will
+        // see the commit applied.
+        if self.waiting_count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
         let _order = lock(&self.applied.0);
         self.applied.1.notify_all();
     }
@@ -176,7 +187,7 @@ impl Core {
             self.sync_to(pending.end)?;
         }
         self.apply_until(&pending)?;
-        if self.log_needs_file() {
+        if self.log.wants_file.swap(false, Ordering::Relaxed) {
             self.workers.wake();
         }
         Ok(pending.seqno)
@@ -209,6 +220,9 @@ impl Core {
             durability,
             progress: AtomicU8::new(WAITING),
         });
+        if log.wal.wants_next() {
+            self.log.wants_file.store(true, Ordering::Relaxed);
+        }
         lock(&self.log.queue).push_back(Arc::clone(&pending));
         Ok(pending)
     }
@@ -259,12 +273,14 @@ impl Core {
                 break;
             }
             // An earlier commit waits for its sync: whoever syncs it applies this one as well.
+            self.log.waiting_count.fetch_add(1, Ordering::SeqCst);
             let guard = lock(&self.log.applied.0);
-            self.check_writable()?;
             const WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(10);
-            let waiting = |(): &mut ()| pending.progress.load(Ordering::Acquire) == WAITING;
+            let waiting = |(): &mut ()| pending.progress.load(Ordering::SeqCst) == WAITING;
             let waited = self.log.applied.1.wait_timeout_while(guard, WAIT_MAX, waiting);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
+            self.log.waiting_count.fetch_sub(1, Ordering::SeqCst);
+            self.check_writable()?;
         }
         Ok(())
     }
@@ -272,7 +288,6 @@ impl Core {
     /// Applies the commits at the head of the queue that may be.
     fn apply_ready(&self) {
         let mut applier = self.log.lock_applier();
-        let mut applied_for_others = false;
         loop {
             let next = {
                 let mut queue = lock(&self.log.queue);
@@ -288,14 +303,11 @@ impl Core {
             applier.applied = pending.end;
             self.published.publish(pending.seqno);
             self.log.commit_count.fetch_add(1, Ordering::Relaxed);
-            pending.progress.store(APPLIED, Ordering::Release);
-            applied_for_others |= Arc::strong_count(&pending) > 1;
+            pending.progress.store(APPLIED, Ordering::SeqCst);
             self.seal_if_due(&pending, &applier);
         }
         drop(applier);
-        if applied_for_others {
-            self.log.wake_waiting();
-        }
+        self.log.wake_waiting();
     }
 
     /// Inserts a commit into the memtables of the keyspaces that still exist.
@@ -352,14 +364,6 @@ impl Core {
     fn log_limit(&self) -> u64 {
         const FILE_COUNT: u64 = 4;
         self.sizes.budget / 2 + FILE_COUNT * self.sizes.wal_file
-    }
-
-    fn log_needs_file(&self) -> bool {
-        // Cheap enough to ask after each commit: the workers look closer.
-        self.background == Background::Threads
-            && self.log.log_end.load(Ordering::Relaxed) % self.sizes.wal_file
-                > self.sizes.wal_file / 2
-            && self.workers.is_idle()
     }
 
     /// Seals a keyspace's active memtable, unless it is empty. The applier's lock keeps commits

@@ -61,6 +61,23 @@ impl crate::base::Cursor for Source {
     fn entry(&self) -> Option<EntryRef<'_>> {
         each_source!(self, cursor => cursor.entry())
     }
+
+    #[inline]
+    fn is_valid(&self) -> bool {
+        each_source!(self, cursor => cursor.is_valid())
+    }
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        each_source!(self, cursor => cursor.key())
+    }
+    #[inline]
+    fn value(&self) -> Option<&[u8]> {
+        each_source!(self, cursor => cursor.value())
+    }
+    #[inline]
+    fn is_tombstone(&self) -> bool {
+        each_source!(self, cursor => cursor.is_tombstone())
+    }
 }
 
 /// Where a [`Cursor`] is.
@@ -163,9 +180,9 @@ impl Cursor {
             self.place = Place::Lost;
             return Err(error);
         }
-        let inside = self.inner.entry().is_some_and(|entry| match beyond {
-            Place::End => self.range.ends_after(entry.key),
-            _ => self.range.starts_by(entry.key),
+        let inside = self.inner.key().is_some_and(|key| match beyond {
+            Place::End => self.range.ends_after(key),
+            _ => self.range.starts_by(key),
         });
         self.place = if inside { Place::On } else { beyond };
         Ok(())
@@ -292,7 +309,8 @@ impl Cursor {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        self.entry().key
+        assert!(self.valid(), "the cursor is not on an entry");
+        self.inner.key().expect("a valid cursor is on an entry")
     }
 
     /// The value at the position.
@@ -302,7 +320,8 @@ impl Cursor {
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {
-        self.entry().value
+        assert!(self.valid(), "the cursor is not on an entry");
+        self.inner.value().expect("a valid cursor is on an entry")
     }
 
     /// The stamp of the entry at the position.

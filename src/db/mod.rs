@@ -51,6 +51,13 @@ pub const VALUE_LEN_MAX: usize = BATCH_SIZE_MAX - KEY_LEN_MAX - 64;
 /// The largest batch, in bytes of keys and values and a few for each entry.
 pub const BATCH_SIZE_MAX: usize = u32::MAX as usize - (64 << 20);
 
+/// Decodes a commit record's payload, for fuzzers.
+pub(crate) fn fuzz_commit_record(payload: &[u8]) {
+    if let Some((_, _, operations)) = batch::decode_record(payload) {
+        assert!(operations.count() <= payload.len(), "every operation takes some bytes");
+    }
+}
+
 /// A database, open. Cheap to clone; all clones are the same database. When the last clone, and
 /// the last [`Keyspace`] and [`Snapshot`] taken from it, are dropped, it is closed as by
 /// [`Db::close`], except that an error cannot be told.

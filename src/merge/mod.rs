@@ -13,7 +13,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::base::{Cursor, EntryKind, EntryRef, Result, lost_its_place};
+use crate::base::{Cursor, EntryRef, Result, lost_its_place};
 
 /// Which way a [`MergeCursor`] moved last; what M2 holds for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +65,10 @@ impl<C: Cursor> MergeCursor<C> {
     fn pick(&self, beats: impl Fn(&[u8], &[u8]) -> bool) -> Option<usize> {
         let mut best: Option<(usize, &[u8])> = None;
         for (index, source) in self.sources.iter().enumerate() {
-            let Some(entry) = source.entry() else { continue };
+            let Some(key) = source.key() else { continue };
             // A tie keeps the earlier source, which is the newer one (M1).
-            if best.is_none_or(|(_, key)| beats(entry.key, key)) {
-                best = Some((index, entry.key));
+            if best.is_none_or(|(_, best)| beats(key, best)) {
+                best = Some((index, key));
             }
         }
         best.map(|(index, _)| index)
@@ -78,13 +78,11 @@ impl<C: Cursor> MergeCursor<C> {
     fn step_over_shadowed(&mut self, current: usize) -> Result<()> {
         let (before, rest) = self.sources.split_at_mut(current);
         let (winner, behind) = rest.split_first_mut().expect("the current source exists");
-        let Some(shown) = winner.entry() else { return Ok(()) };
+        let Some(shown) = winner.key() else { return Ok(()) };
         // Sources in front of the winner do not have its key, or they would have won (M1).
-        debug_assert!(
-            before.iter().all(|source| source.entry().is_none_or(|entry| entry.key != shown.key))
-        );
+        debug_assert!(before.iter().all(|source| source.key() != Some(shown)));
         for source in behind {
-            if source.entry().is_some_and(|entry| entry.key == shown.key) {
+            if source.key() == Some(shown) {
                 match self.direction {
                     Direction::Backward => source.prev()?,
                     Direction::Forward | Direction::Lost => source.next()?,
@@ -198,7 +196,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         if self.sources.len() > 1 {
             self.pick_smallest();
         } else {
-            self.current = self.sources[0].entry().map(|_| 0);
+            self.current = self.sources[0].is_valid().then_some(0);
         }
         Ok(())
     }
@@ -217,7 +215,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         if self.sources.len() > 1 {
             self.pick_largest();
         } else {
-            self.current = self.sources[0].entry().map(|_| 0);
+            self.current = self.sources[0].is_valid().then_some(0);
         }
         Ok(())
     }
@@ -225,6 +223,26 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         self.sources[self.current?].entry()
+    }
+
+    #[inline]
+    fn is_valid(&self) -> bool {
+        self.current.is_some()
+    }
+
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        self.sources[self.current?].key()
+    }
+
+    #[inline]
+    fn value(&self) -> Option<&[u8]> {
+        self.sources[self.current?].value()
+    }
+
+    #[inline]
+    fn is_tombstone(&self) -> bool {
+        self.current.is_some_and(|current| self.sources[current].is_tombstone())
     }
 }
 
@@ -247,7 +265,7 @@ impl<C: Cursor> LiveCursor<C> {
 
     #[inline]
     fn skip_forward(&mut self) -> Result<()> {
-        while self.inner.entry().is_some_and(|entry| entry.kind == EntryKind::Tombstone) {
+        while self.inner.is_tombstone() {
             self.inner.next()?;
         }
         Ok(())
@@ -255,7 +273,7 @@ impl<C: Cursor> LiveCursor<C> {
 
     #[inline]
     fn skip_backward(&mut self) -> Result<()> {
-        while self.inner.entry().is_some_and(|entry| entry.kind == EntryKind::Tombstone) {
+        while self.inner.is_tombstone() {
             self.inner.prev()?;
         }
         Ok(())
@@ -298,5 +316,25 @@ impl<C: Cursor> Cursor for LiveCursor<C> {
     #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         self.inner.entry()
+    }
+
+    #[inline]
+    fn is_valid(&self) -> bool {
+        self.inner.is_valid()
+    }
+
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        self.inner.key()
+    }
+
+    #[inline]
+    fn value(&self) -> Option<&[u8]> {
+        self.inner.value()
+    }
+
+    #[inline]
+    fn is_tombstone(&self) -> bool {
+        false
     }
 }

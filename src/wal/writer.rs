@@ -182,12 +182,17 @@ impl Wal {
         self.release_files();
     }
 
+    /// Whether [`Self::order_next`] would answer with an order.
+    pub fn wants_next(&self) -> bool {
+        let half = self.place.options.file_capacity / 2;
+        self.next.is_none() && !self.order_is_out && self.room() <= half
+    }
+
     /// An order to make the next file ready, when there is none and the current file is more than
     /// half full. [`PrepareOrder::run`] works without the lock; its outcome goes to
     /// [`Self::finish_order`]. If nobody does this, the append that needs the file makes it.
     pub fn order_next(&mut self) -> Option<PrepareOrder> {
-        let half = self.place.options.file_capacity / 2;
-        if self.next.is_some() || self.order_is_out || self.room() > half {
+        if !self.wants_next() {
             return None;
         }
         self.order_is_out = true;

@@ -63,7 +63,7 @@ impl FlexCursor {
         while self.intervals.item().is_some() {
             if let Some(mut block) = self.open_interval(Admission::OnceRead)? {
                 block.seek_first()?;
-                if block.entry().is_some() {
+                if block.is_valid() {
                     self.place = Place::On(block);
                     return Ok(());
                 }
@@ -80,7 +80,7 @@ impl FlexCursor {
         loop {
             if let Some(mut block) = self.open_interval(Admission::OnceRead)? {
                 block.seek_last()?;
-                if block.entry().is_some() {
+                if block.is_valid() {
                     self.place = Place::On(block);
                     return Ok(());
                 }
@@ -127,7 +127,7 @@ impl Cursor for FlexCursor {
         self.intervals.seek_key(key);
         if let Some(mut block) = self.open_interval(Admission::Normal)? {
             block.seek(key)?;
-            if block.entry().is_some() {
+            if block.is_valid() {
                 self.place = Place::On(block);
                 return Ok(());
             }
@@ -140,7 +140,7 @@ impl Cursor for FlexCursor {
         self.intervals.seek_key(key);
         if let Some(mut block) = self.open_interval(Admission::Normal)? {
             block.seek_for_prev(key)?;
-            if block.entry().is_some() {
+            if block.is_valid() {
                 self.place = Place::On(block);
                 return Ok(());
             }
@@ -153,7 +153,7 @@ impl Cursor for FlexCursor {
         match &mut self.place {
             Place::On(block) => {
                 block.next()?;
-                if block.entry().is_some() {
+                if block.is_valid() {
                     return Ok(());
                 }
                 self.leave_forward()
@@ -171,7 +171,7 @@ impl Cursor for FlexCursor {
         match &mut self.place {
             Place::On(block) => {
                 block.prev()?;
-                if block.entry().is_some() {
+                if block.is_valid() {
                     return Ok(());
                 }
                 self.leave_backward()
@@ -190,6 +190,32 @@ impl Cursor for FlexCursor {
             Place::On(block) => block.entry(),
             _ => None,
         }
+    }
+
+    #[inline]
+    fn is_valid(&self) -> bool {
+        matches!(self.place, Place::On(_))
+    }
+
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        match &self.place {
+            Place::On(block) => block.key(),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn value(&self) -> Option<&[u8]> {
+        match &self.place {
+            Place::On(block) => block.value(),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn is_tombstone(&self) -> bool {
+        matches!(&self.place, Place::On(block) if block.is_tombstone())
     }
 }
 

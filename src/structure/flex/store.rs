@@ -12,7 +12,7 @@ use super::flush::{SliceEnd, Slicer, Source};
 use super::index::Index;
 use super::interval::Interval;
 use super::load::Loader;
-use super::record::{Counters, EditRecord, Encoder};
+use super::record::{Counters, Decoder, EditRecord, Encoder};
 use super::segment::{Segment, SegmentPlace, missing};
 use super::sweep::Sweep;
 use super::tree::FlexTree;
@@ -131,6 +131,15 @@ impl FlexStore {
                 charge,
             }),
         })
+    }
+
+    /// Decodes index records, for fuzzers.
+    pub(crate) fn fuzz_records(bytes: &[u8]) {
+        if let Some(edit) = Decoder::edit(bytes) {
+            let again = Decoder::edit(&Encoder::edit(&edit));
+            assert_eq!(again.as_ref(), Some(&edit), "what was decoded encodes to the same");
+        }
+        let _ = (Decoder::header(bytes), Decoder::intervals(bytes));
     }
 
     /// The newest version.

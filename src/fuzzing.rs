@@ -1,0 +1,98 @@
+//! Doors for fuzzers into the decoders: each takes any bytes and must neither panic, nor hang, nor
+//! allocate more than the bytes warrant. Not part of the API.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::{Cursor, Result};
+use crate::block::{Block, BlockCursor, FrameKind, FramePlace, frame};
+use crate::manifest::Manifest;
+use crate::storage::{MemoryStorage, OpenMode, Storage};
+use crate::structure::flex::FlexStore;
+use crate::wal::{Lsn, WalOptions, WalPlace, replay};
+
+const PLACE: &str = "/fuzz";
+
+fn place(file: &Path) -> FramePlace<'_> {
+    FramePlace { file, file_tag: 1, offset: 40 }
+}
+
+/// A block's payload: parsed, walked both ways, searched for each of its keys.
+pub fn block(bytes: &[u8]) {
+    let data: Arc<[u8]> = Arc::from(bytes);
+    let Ok(block) = Block::parse(data, 0..bytes.len(), place(Path::new(PLACE))) else { return };
+    let block = Arc::new(block);
+    let mut cursor = BlockCursor::new(Arc::clone(&block));
+    let mut count = 0;
+    let mut step = cursor.seek_first();
+    while let (Ok(()), Some(entry)) = (&step, cursor.entry()) {
+        let _ = block.get(entry.key);
+        count += 1;
+        step = cursor.next();
+    }
+    assert_eq!(count, block.entry_count(), "a walk gives every entry");
+    let mut step = cursor.seek_last();
+    while let (Ok(()), true) = (&step, cursor.is_valid()) {
+        count -= 1;
+        step = cursor.prev();
+    }
+    assert_eq!(count, 0, "a walk back gives every entry");
+    for cut in 0..bytes.len().min(64) {
+        let _ = cursor.seek(&bytes[cut..]);
+        let _ = cursor.seek_for_prev(&bytes[cut..]);
+        let _ = block.get(&bytes[..cut]);
+    }
+    let _ = block.check_order();
+}
+
+/// A frame as read from a segment, and the block in it.
+pub fn frame(bytes: &[u8]) {
+    let expected = bytes.first_chunk().map_or(0, |sum| u32::from_le_bytes(*sum));
+    let place = place(Path::new(PLACE));
+    let Ok(payload) = frame::open(Arc::from(bytes), FrameKind::Entries, place, expected) else {
+        return;
+    };
+    block(&payload.data[payload.range.clone()]);
+}
+
+/// Makes a file with these bytes in a directory of its own.
+fn storage_with(name: &str, bytes: &[u8]) -> Result<Arc<dyn Storage>> {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let path = Path::new(PLACE).join(name);
+    let io = |error| crate::base::Error::io("make", &path, error);
+    storage.create_dir_all(Path::new(PLACE)).map_err(io)?;
+    let file = storage.open(&path, OpenMode::CreateNew).map_err(io)?;
+    file.write_all_at(bytes, 0).map_err(io)?;
+    Ok(storage)
+}
+
+/// A log file, as the only one of its log.
+pub fn wal_file(bytes: &[u8]) {
+    let Ok(storage) = storage_with("00000001.wal", bytes) else { return };
+    let options = WalOptions { file_capacity: 16 << 10, spare_files_max: 0 };
+    let place = WalPlace { storage, dir: PLACE.into(), database_id: 1, options };
+    let mut count = 0;
+    let _ = replay(&place, Lsn::ZERO, &mut |record| {
+        count += 1;
+        crate::db::fuzz_commit_record(record.payload);
+        Ok(())
+    });
+    assert!(count <= bytes.len(), "every record takes some bytes");
+}
+
+/// The payload of a commit record.
+pub fn commit_record(bytes: &[u8]) {
+    crate::db::fuzz_commit_record(bytes);
+}
+
+/// A manifest, as the only file of its database.
+pub fn manifest_file(bytes: &[u8]) {
+    let Ok(storage) = storage_with("MANIFEST-00000001", bytes) else { return };
+    let _ = Manifest::read(&*storage, Path::new(PLACE));
+    let _ = Manifest::open(storage, Path::new(PLACE));
+}
+
+/// The records of an index: a snapshot's parts and an edit.
+pub fn index_record(bytes: &[u8]) {
+    FlexStore::fuzz_records(bytes);
+}
