@@ -47,8 +47,9 @@ impl Core {
         for keyspace in &state.keyspaces {
             // A flush would change the index between its halves of the check.
             let turn = crate::db::core::lock(&keyspace.runtime.flushing);
-            keyspace.runtime.store.check(&mut findings);
+            let data = keyspace.runtime.store.check_index(&mut findings);
             drop(turn);
+            data.check_data(&mut findings);
         }
         Ok(CheckReport {
             files: findings.files,

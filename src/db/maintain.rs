@@ -70,8 +70,10 @@ impl Core {
         self.disk_full_count.store(0, Ordering::Relaxed);
         self.signal_flushed();
         self.cache.trim();
-        if outcome.progress == FlushProgress::Complete {
-            drop((cursor, state));
+        let (runtime, progress) = (Arc::clone(&keyspace.runtime), outcome.progress);
+        drop((cursor, outcome, state));
+        runtime.store.remove_unreferenced();
+        if progress == FlushProgress::Complete {
             self.advance_log(AdvanceLog::WhenWorthwhile)?;
         }
         Ok(true)

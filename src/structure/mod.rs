@@ -78,7 +78,7 @@ pub enum FlushProgress {
     Complete,
 }
 
-/// What [`flex::FlexStore::check`] and the like found. Counts what was looked at.
+/// What a check of a structure found. Counts what was looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// Files.

@@ -12,14 +12,9 @@ use crate::base::{Cursor, EntryKind};
 use crate::block::BlockCursor;
 use crate::structure::Findings;
 
-/// Checks X1 to X3, the sizes in the tree, live bytes per segment, overlapping runs, every frame's
-/// checksum and order, and that the durable index says the same.
-pub(super) fn check(
-    index: &Index,
-    place: &Arc<SegmentPlace>,
-    loader: &Loader,
-    findings: &mut Findings,
-) {
+/// Checks the sizes in the tree, X1 for anchors, live bytes per segment, overlapping runs, and that
+/// the durable index says the same.
+pub(super) fn check_index(index: &Index, place: &Arc<SegmentPlace>, findings: &mut Findings) {
     let keyspace = place.keyspace;
     if let Err(what) = index.tree.check() {
         findings.note(format!("keyspace {keyspace}: the tree of intervals: {what}"));
@@ -27,6 +22,10 @@ pub(super) fn check(
     check_anchors(index, place, findings);
     check_segments(index, place, findings);
     check_durable_form(index, place, findings);
+}
+
+/// Checks every run: its checksum and order, X1 for its keys, X3.
+pub(super) fn check_data(index: &Index, loader: &Loader, findings: &mut Findings) {
     for (position, interval) in index.tree.iter().enumerate() {
         let limit = index.tree.get(position + 1).map(|next| &*next.anchor);
         findings.intervals += 1;

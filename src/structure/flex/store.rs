@@ -76,6 +76,36 @@ struct Writer {
 pub(super) struct FlexVersion {
     tree: FlexTree<Arc<Interval>>,
     loader: Arc<Loader>,
+    summary: Summary,
+}
+
+/// What others ask about the newest version, so that nobody waits for a flush to learn it.
+#[derive(Clone, Copy, Debug)]
+struct Summary {
+    counters: Counters,
+    log_position: LogPosition,
+    log_capacity: u64,
+    segment_count: usize,
+    /// Bytes of segments that the index refers to.
+    segment_bytes: u64,
+    live_bytes: u64,
+    consolidations: u64,
+    index_bytes_written: u64,
+}
+
+impl Writer {
+    fn summary(&self) -> Summary {
+        Summary {
+            counters: self.index.counters,
+            log_position: self.log.position(),
+            log_capacity: self.log.capacity(),
+            segment_count: self.index.segments.len(),
+            segment_bytes: self.index.segments.values().map(|state| state.end).sum(),
+            live_bytes: self.index.live_bytes(),
+            consolidations: self.consolidations,
+            index_bytes_written: self.index_bytes_written,
+        }
+    }
 }
 
 impl FlexStore {
@@ -110,26 +140,26 @@ impl FlexStore {
             segment_size: u64::from(place.options.segment_size),
             interval_size: place.options.interval_size as usize,
         };
-        let version = FlexVersion { tree: index.tree.clone(), loader: Arc::clone(&loader) };
         let sweep = Sweep { from: index.sweep_from.clone(), credit: 0 };
         let budget: &Arc<MemoryBudget> = place.cache.budget();
         let charge = budget.charge(Part::Index, index_memory(&index));
         let runs = RunWriter::new(Arc::clone(&segments), options, next_segment);
+        let writer = Writer {
+            index,
+            log,
+            runs,
+            sweep,
+            resume: None,
+            consolidations: 0,
+            index_bytes_written: 0,
+            charge,
+        };
         Ok(FlexStore {
             segments,
+            current: ArcSwap::from_pointee(version_of(&writer, &loader)),
             loader,
             options: place.options.clone(),
-            current: ArcSwap::from_pointee(version),
-            writer: Mutex::new(Writer {
-                index,
-                log,
-                runs,
-                sweep,
-                resume: None,
-                consolidations: 0,
-                index_bytes_written: 0,
-                charge,
-            }),
+            writer: Mutex::new(writer),
         })
     }
 
@@ -151,19 +181,19 @@ impl FlexStore {
     /// The log in front of this position is in the structure, durably.
     #[must_use]
     pub fn log_end(&self) -> u64 {
-        self.lock_writer().index.counters.log_end
+        self.current.load().summary.counters.log_end
     }
 
     /// The newest stamp in the structure.
     #[must_use]
     pub fn last_seqno(&self) -> SeqNo {
-        self.lock_writer().index.counters.last_seqno
+        self.current.load().summary.counters.last_seqno
     }
 
     /// Up to where the index log is durable.
     #[must_use]
     pub fn log_position(&self) -> LogPosition {
-        self.lock_writer().log.position()
+        self.current.load().summary.log_position
     }
 
     /// Does one slice of a flush: takes entries from `memtable` (a cursor over the newest entry
@@ -184,11 +214,8 @@ impl FlexStore {
         }
         let progress = result?;
         writer.charge.resize(index_memory(&writer.index));
-        let tree = writer.index.tree.clone();
-        let version = Arc::new(FlexVersion { tree, loader: Arc::clone(&self.loader) });
+        let version = Arc::new(version_of(writer, &self.loader));
         self.current.store(Arc::clone(&version));
-        drop(guard);
-        self.segments.remove_doomed();
         Ok(FlushOutcome { version, progress })
     }
 
@@ -284,35 +311,34 @@ impl FlexStore {
         self.segments.remove_doomed();
     }
 
-    /// Checks everything: see `check.rs`.
-    pub fn check(&self, findings: &mut Findings) {
-        let (index, place) = (self.lock_writer().index.clone(), &self.segments);
-        super::check::check(&index, place, &self.loader, findings);
+    /// Checks the index, against its durable form too: see `check.rs`. No flush may be under way;
+    /// [`IndexCheck::check_data`] needs no such care.
+    pub fn check_index(&self, findings: &mut Findings) -> IndexCheck {
+        let index = self.lock_writer().index.clone();
+        super::check::check_index(&index, &self.segments, findings);
+        IndexCheck { index, loader: Arc::clone(&self.loader) }
     }
 
-    /// Figures, at the cost of a walk over the segments' counts.
+    /// Figures.
     #[must_use]
     pub fn stats(&self) -> StructureStats {
-        let writer = self.lock_writer();
-        let size = writer.index.tree.size();
-        let live = writer.index.live_bytes();
-        let ends: u64 = writer.index.segments.values().map(|state| state.end).sum();
+        let version = self.current.load();
+        let (size, summary) = (version.tree.size(), version.summary);
         let pinned = self.segments.pinned_bytes();
         let (blocks_read, block_bytes_read) = self.loader.reads();
-        let counters = writer.index.counters;
         StructureStats {
             entry_count_max: size.entries,
-            intervals: writer.index.tree.len() as u64,
+            intervals: version.tree.len() as u64,
             runs: size.runs,
-            segments: writer.index.segments.len() as u64,
-            bytes_on_disk: ends + pinned + writer.log.capacity(),
-            bytes_live: live,
-            bytes_dead: ends + pinned - live,
-            logical_bytes: counters.logical_bytes,
-            segment_bytes_written: counters.segment_bytes,
-            index_bytes_written: writer.index_bytes_written,
-            flushes: counters.flush_count,
-            consolidations: writer.consolidations,
+            segments: summary.segment_count as u64,
+            bytes_on_disk: summary.segment_bytes + pinned + summary.log_capacity,
+            bytes_live: summary.live_bytes,
+            bytes_dead: summary.segment_bytes + pinned - summary.live_bytes,
+            logical_bytes: summary.counters.logical_bytes,
+            segment_bytes_written: summary.counters.segment_bytes,
+            index_bytes_written: summary.index_bytes_written,
+            flushes: summary.counters.flush_count,
+            consolidations: summary.consolidations,
             blocks_read,
             block_bytes_read,
         }
@@ -321,6 +347,25 @@ impl FlexStore {
     fn lock_writer(&self) -> MutexGuard<'_, Writer> {
         // A panic in a flush leaves the index as it was: changes are applied last, at once.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn version_of(writer: &Writer, loader: &Arc<Loader>) -> FlexVersion {
+    let (tree, loader) = (writer.index.tree.clone(), Arc::clone(loader));
+    FlexVersion { tree, loader, summary: writer.summary() }
+}
+
+/// An index that was checked; its data is still to be.
+#[derive(Debug)]
+pub struct IndexCheck {
+    index: Index,
+    loader: Arc<Loader>,
+}
+
+impl IndexCheck {
+    /// Reads and verifies every run, as of when the index was checked. Flushes may go on.
+    pub fn check_data(&self, findings: &mut Findings) {
+        super::check::check_data(&self.index, &self.loader, findings);
     }
 }
 
