@@ -375,7 +375,7 @@ impl Core {
                 return state.clone();
             }
             let mut next = KeyspaceState::clone(keyspace);
-            let fresh = Table::new(&self.budget);
+            let fresh = Table::new(&self.budget, keyspace.runtime.memtable_size);
             next.sealed.insert(0, std::mem::replace(&mut next.active, fresh));
             state.with(next)
         });

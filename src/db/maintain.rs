@@ -173,7 +173,7 @@ impl Core {
         manifest.apply(&Edit::CreateKeyspace(record.clone()))?;
         let runtime = runtime_of(&record, store, self.sizes.memtable);
         self.published.replace(|state| {
-            let active = Table::new(&self.budget);
+            let active = Table::new(&self.budget, runtime.memtable_size);
             let version = runtime.store.version();
             let sealed = Vec::new();
             state.with(KeyspaceState { runtime: Arc::clone(&runtime), active, sealed, version })

@@ -204,7 +204,7 @@ impl<'a> Opening<'a> {
             };
             let store = FlexStore::open(&place, record.journal)?;
             let runtime = runtime_of(record, store, self.sizes.memtable);
-            let active = Table::new(&self.budget);
+            let active = Table::new(&self.budget, runtime.memtable_size);
             let version = runtime.store.version();
             state = state.with(KeyspaceState { runtime, active, sealed: Vec::new(), version });
         }

@@ -89,13 +89,13 @@ const MEMORY_BUDGET_MIN: u64 = 64 << 10;
 const MEMORY_BUDGET_UNKNOWN: u64 = 256 << 20;
 /// The default budget is this part of what the process may use.
 const MEMORY_BUDGET_SHARE: u64 = 4;
-/// The default memtable is this part of the budget, within bounds. Six of them are in memory
-/// when flushes fall behind, so that most of the budget is left for the cache.
-const MEMTABLE_SHARE: u64 = 8;
+/// The default memtable is this part of the budget, within bounds: the larger it is against the
+/// data, the less is written. When no flush is behind, the cache has the rest.
+const MEMTABLE_SHARE: u64 = 4;
 const MEMTABLE_SIZE_DEFAULT_MAX: u64 = 64 << 20;
 const MEMTABLE_SIZE_MIN: u64 = 4 << 10;
 const MEMTABLE_SIZE_MAX: u64 = 1 << 30;
-const WAL_FILE_SIZE_DEFAULT: u64 = 32 << 20;
+const WAL_FILE_SIZE_DEFAULT: u64 = 16 << 20;
 const WAL_FILE_SIZE_MIN: u64 = 16 << 10;
 const WAL_FILE_SIZE_MAX: u64 = 4 << 30;
 
@@ -130,7 +130,7 @@ impl Builder {
     }
 
     /// Bytes at which a memtable is sealed, where the keyspace's options do not say: 4 KiB to
-    /// 1 GiB. Default: an eighth of the memory budget, at most 64 MiB. Larger ones write less to
+    /// 1 GiB. Default: a quarter of the memory budget, at most 64 MiB. Larger ones write less to
     /// the structures and take longer to recover.
     #[must_use]
     pub fn memtable_size(mut self, bytes: u64) -> Builder {
@@ -138,7 +138,7 @@ impl Builder {
         self
     }
 
-    /// Bytes of a log file: 16 KiB to 4 GiB. Default 32 MiB.
+    /// Bytes of a log file: 16 KiB to 4 GiB. Default 16 MiB.
     #[must_use]
     pub fn wal_file_size(mut self, bytes: u64) -> Builder {
         self.wal_file_size = Some(bytes);

@@ -86,7 +86,7 @@ impl<'a> Replayer<'a> {
         for keyspace in self.keyspaces.values_mut().map(|replayed| &mut replayed.state) {
             let size = keyspace.runtime.memtable_size;
             if keyspace.active.memtable.memory_used() as u64 >= size {
-                let fresh = Table::new(self.budget);
+                let fresh = Table::new(self.budget, size);
                 keyspace.sealed.insert(0, std::mem::replace(&mut keyspace.active, fresh));
             }
         }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use crate::base::SeqNo;
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::manifest::KeyspaceOptions;
-use crate::memtable::Memtable;
+use crate::memtable::{Filtering, Memtable, MemtableConfig};
 use crate::structure::Version;
 use crate::structure::flex::FlexStore;
 
@@ -27,8 +27,11 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(budget: &Arc<MemoryBudget>) -> Arc<Table> {
-        let memtable = Arc::new(Memtable::new());
+    /// `expected_bytes` is how large the memtable may become.
+    pub(super) fn new(budget: &Arc<MemoryBudget>, expected_bytes: u64) -> Arc<Table> {
+        let config =
+            MemtableConfig { expected_bytes: expected_bytes as usize, filtering: Filtering::Bloom };
+        let memtable = Arc::new(Memtable::new(config));
         let charge = Mutex::new(budget.charge(Part::Memtable, memtable.memory_used()));
         Arc::new(Table {
             memtable,

@@ -59,6 +59,7 @@ impl LeafCopy {
         });
         self.run.merge_from(entries, &landing.leaf.view());
         self.fence = landing.fence;
+        self.fence.inspect(|&fence| entries.prefetch(fence));
         let keys = self.run.keys();
         let first = keys.rank_by_heads(bound);
         self.prefetch(memtable, first..first + AHEAD);

@@ -38,6 +38,7 @@ const CHILD_COUNT_MAX: usize = WIDTH + 1;
 
 /// Nodes are cut from huge pages once they take so much; the entries take several times that.
 const HUGE_FROM: usize = HUGE_PAGE_SIZE / 2;
+const ONE_BY_ONE_BELOW: usize = 16 << 10;
 
 const COUNT_BITS: u32 = 16;
 
@@ -427,9 +428,9 @@ impl Nodes {
         let size = size.next_multiple_of(LINE_SIZE);
         let room = self.chunks.last().map_or(0, |chunk| chunk.size() - self.chunk_used);
         if room < size {
-            // The first leaf of a small memtable does not take a page.
+            // A small memtable takes its nodes one by one.
             let chunk_size = match self.allocated {
-                0 => size,
+                ..ONE_BY_ONE_BELOW => size,
                 allocated => chunk::next_size(allocated, HUGE_FROM).max(size),
             };
             self.chunks.push(Chunk::allocate(chunk_size));

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::Memtable;
 use super::arena::{EntryAppender, EntryId};
+use super::filter::{FilterFill, Sizes};
 use super::node::{Append, NodePtr, Nodes, WIDTH};
 use super::order::{self, Bound, Fit};
 use super::run::{Run, TailPlace};
@@ -20,6 +21,7 @@ use super::tree;
 use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::SeqNo;
+use crate::base::hash_key;
 
 /// A leaf's tail is merged when it has so many entries. A search looks at half of them on average.
 const TAIL_LEN_MAX: usize = 16;
@@ -36,6 +38,7 @@ const GROUP_LEN: usize = 8;
 pub(super) struct WriterState {
     appender: EntryAppender,
     nodes: Nodes,
+    fill: FilterFill,
     /// Changes of inner nodes: what was found before one may be out of date.
     splits: u64,
     path: Vec<(NodePtr, usize)>,
@@ -43,9 +46,9 @@ pub(super) struct WriterState {
 }
 
 impl WriterState {
-    pub(super) fn new(appender: EntryAppender, nodes: Nodes) -> WriterState {
+    pub(super) fn new(appender: EntryAppender, nodes: Nodes, fill: FilterFill) -> WriterState {
         let run = Box::new(Run::empty());
-        WriterState { appender, nodes, splits: 0, path: Vec::new(), run }
+        WriterState { appender, nodes, fill, splits: 0, path: Vec::new(), run }
     }
 }
 
@@ -139,6 +142,9 @@ impl Writer<'_> {
         totals.data_size.store(data_size, Relaxed);
         // Last, and `Release`: who sees that there are entries sees a range of seqnos.
         totals.entry_count.store(totals.entry_count.load(Relaxed) + 1, Release);
+        let Memtable { filters, config, .. } = self.memtable;
+        let sizes = Sizes { expected_bytes: config.expected_bytes, data_size };
+        filters.add(&mut self.state.fill, || hash_key(entry.key), &sizes);
         Pending { key: entry.key, seqno: entry.seqno, id }
     }
 

@@ -24,14 +24,14 @@ fn random_keys(count: usize, seed: u64, make_key: MakeKey) -> Vec<Vec<u8>> {
     (0..count as u64).map(|number| make_key(random.next_u64(), number)).collect()
 }
 
-fn print_times(name: &str, make_key: MakeKey) {
+fn print_times(name: &str, filtering: Filtering, make_key: MakeKey) {
     let keys = random_keys(COUNT, 1, make_key);
     let absent = random_keys(QUERY_COUNT, 2, make_key);
     let random = SeededEntropy::new(3);
     // Copies, one behind the other: fetching a query must not count.
     let present: Vec<Vec<u8>> =
         (0..QUERY_COUNT).map(|_| keys[random.next_u64() as usize % COUNT].clone()).collect();
-    let memtable = Arc::new(Memtable::new());
+    let memtable = Arc::new(Memtable::new(MemtableConfig { expected_bytes: 64 << 20, filtering }));
     let value = [7u8; 100];
     let insert = time(COUNT, || {
         for (batch, keys) in keys.chunks(BATCH_LEN).enumerate() {
@@ -83,16 +83,17 @@ fn print_times(name: &str, make_key: MakeKey) {
 #[test]
 #[ignore = "timing, run by hand"]
 fn timings() {
-    for _ in 0..2 {
-        print_times("random 16 B", |random, _| {
+    for filtering in [Filtering::Off, Filtering::Bloom].repeat(2) {
+        println!("filtering: {filtering:?}");
+        print_times("random 16 B", filtering, |random, _| {
             [random.to_be_bytes(), random.rotate_left(9).to_be_bytes()].concat()
         });
-        print_times("%016d random", |random, _| {
+        print_times("%016d random", filtering, |random, _| {
             format!("{:016}", random % 10_000_000_000).into_bytes()
         });
-        print_times("60 B, 50 shared", |random, _| {
+        print_times("60 B, 50 shared", filtering, |random, _| {
             format!("{:-<50}{:010}", "user", random % 10_000_000_000).into_bytes()
         });
-        print_times("%016d ascending", |_, number| format!("{number:016}").into_bytes());
+        print_times("%016d ascending", filtering, |_, number| format!("{number:016}").into_bytes());
     }
 }
