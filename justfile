@@ -1,13 +1,42 @@
-# Everyday commands. `just check` is all of CI.
+# Everyday commands. `just check` is all of CI; the slower ones stand beside it.
 
+# All that must pass for a change to land.
 check:
     .ci/run
 
+# The tests.
 test:
     cargo test --workspace
 
+# What the store does, on bundled data.
 demo:
     cargo run --release -- demo
 
+# Benchmarks: `just bench W3 W4 --keys 1000000`.
 bench *ARGS:
     cargo run --release -- bench {{ARGS}}
+
+# Crash states in the simulation, with the prefix oracle.
+crash STATES='1000000' SEED='1':
+    cargo run --release -p lithe-sim -- crash --states {{STATES}} --seed {{SEED}}
+
+# Bit flips and truncations of every file.
+damage SEED='1':
+    cargo run --release -p lithe-sim -- flips --seed {{SEED}}
+    cargo run --release -p lithe-sim -- truncations --seed {{SEED}}
+
+# Errors injected at every operation.
+errors SEED='1':
+    cargo run --release -p lithe-sim -- errors --seed {{SEED}}
+
+# Random operations against maps.
+model SEED='1':
+    cargo run --release -p lithe-sim -- model --seed {{SEED}}
+
+# The memtable's unsafe code under miri (needs a nightly toolchain with miri).
+miri:
+    cargo +nightly miri test -p lithedb --lib memtable
+
+# A decoder under a fuzzer (needs a nightly toolchain and cargo-fuzz).
+fuzz TARGET SECONDS='60':
+    cargo +nightly fuzz run {{TARGET}} -- -max_total_time={{SECONDS}}
