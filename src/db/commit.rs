@@ -242,7 +242,7 @@ impl Core {
     }
 
     /// Stage 2: waits until the log is durable up to `end`, syncing if nobody else has.
-    fn sync_to(&self, end: Lsn) -> Result<()> {
+    pub(super) fn sync_to(&self, end: Lsn) -> Result<()> {
         if self.log.durable.load(Ordering::Acquire) >= end.as_u64() {
             return Ok(());
         }

@@ -405,8 +405,14 @@ impl Iter {
     /// Whether the ends have met: what one end has given, the other does not give again.
     fn have_met(&self) -> bool {
         let Some(back) = &self.back else { return false };
-        let front_started = self.front.place != Place::Start && self.front_turn == Turn::Following;
-        front_started && back.valid() && self.front.valid() && self.front.key() >= back.key()
+        match (self.front.place, self.front_turn) {
+            _ if back.place == Place::Start => true, // the back has given everything
+            (Place::End, _) => true,
+            (Place::On, Turn::Following) => back.valid() && self.front.key() >= back.key(),
+            // What the front was moved to is still to be given by one of the two.
+            (Place::On, Turn::Sought) => back.valid() && self.front.key() > back.key(),
+            _ => false,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord};
 use crate::memtable::MemtableCursor;
 use crate::structure::flex::FlexStore;
 use crate::structure::{FlushOrder, FlushProgress};
+use crate::wal::Lsn;
 
 /// A flush makes its work durable about this many times.
 const SLICES_PER_FLUSH: u64 = 8;
@@ -56,6 +57,9 @@ impl Core {
             last_seqno: table.memtable.seqno_range().map_or(SeqNo::ZERO, |(_, newest)| newest),
             slice_bytes: (bytes / SLICES_PER_FLUSH).max(SLICE_BYTES_MIN),
         };
+        // D5: else a power cut could leave the commits in this structure and not in the log, from
+        // which the other keyspaces have to learn of them.
+        self.sync_to(Lsn::from_u64(table.log_end()))?;
         let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
         let outcome = keyspace.runtime.store.flush(&mut cursor, order)?;
         self.published.replace(|state| {

@@ -11,6 +11,9 @@
 //! - D3  The log in front of the first commit of the oldest memtable that is not in its structure
 //!   yet is not needed. Only that part is ever released, after the manifest says so durably.
 //! - D4  After a failure that leaves doubt about what is durable, nothing is written any more.
+//! - D5  The log is durable up to the last commit of a memtable before any of it is durable in a
+//!   structure. So what is recovered is a prefix of the commits over all keyspaces, and no
+//!   structure is ahead of the log.
 
 mod background;
 mod batch;

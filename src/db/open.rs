@@ -155,6 +155,7 @@ impl<'a> Opening<'a> {
         }
         let required = Lsn::from_u64(self.manifest.state().log_start());
         let next_id = self.manifest.state().next_keyspace_id();
+        let state_of_stores = state.clone();
         let mut replayer = Replayer::new(state, &self.budget, next_id, &place.dir);
         let log = replay(&place, required, &mut |record| replayer.take(&record))?;
         let found = log.recovered();
@@ -165,6 +166,7 @@ impl<'a> Opening<'a> {
             let what = format!("the log ends at {}, it was closed at {clean_end}", found.end);
             return Err(Error::corruption(&file, offset, what));
         }
+        self.check_structures(&state_of_stores, found.end, &place.dir)?;
         self.report.wal_records = found.record_count;
         self.report.wal_bytes = found.end.bytes_since(required);
         self.report.wal_bytes_cut = found.truncated_bytes;
@@ -172,6 +174,18 @@ impl<'a> Opening<'a> {
         let wal = Wal::resume(place, &log)?;
         let (state, newest_replayed) = replayer.finish();
         Ok((state, StampClock::after(newest.max(newest_replayed)), wal))
+    }
+
+    /// D5: a structure that is ahead of the log says that a durable part of the log is lost.
+    fn check_structures(&self, state: &State, log_end: Lsn, log_dir: &Path) -> Result<()> {
+        let ahead = state
+            .keyspaces
+            .iter()
+            .find(|keyspace| keyspace.runtime.store.log_end() > log_end.as_u64());
+        let Some(keyspace) = ahead else { return Ok(()) };
+        let (id, known) = (keyspace.runtime.id, keyspace.runtime.store.log_end());
+        let what = format!("the log ends at {log_end}; keyspace {id} holds commits up to {known}");
+        Err(Error::corruption(log_dir, log_end.as_u64(), what))
     }
 
     /// The log of a new database. That it exists is noted in the manifest by a first stamp: until

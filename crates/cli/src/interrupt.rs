@@ -1,5 +1,5 @@
 //! Ctrl-C. A command that says nothing dies at once with exit code 130, which is safe at any
-//! moment: the store survives it. One that wants to finish its batch asks for [`graceful`].
+//! moment: the store survives it. One that wants to finish its batch asks for `graceful`.
 //!
 //! Invariant
 //! - I1  The second Ctrl-C ends the program at once, whatever it is doing.
