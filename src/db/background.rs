@@ -53,10 +53,7 @@ impl Workers {
         self.wake();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
-            // A worker may be the last to hold the core and so the one that closes.
-            if thread.thread().id() != std::thread::current().id() {
-                let _its_panic_was_noted = thread.join();
-            }
+            let _its_panic_was_noted = thread.join();
         }
     }
 

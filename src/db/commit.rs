@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::base::{EntryKind, Error, Result, SeqNo, StampClock};
-use crate::cache::Part;
 use crate::db::batch::WriteBatch;
 use crate::db::core::{Core, lock};
 use crate::db::options::{Background, Durability};
@@ -353,7 +352,7 @@ impl Core {
             active: keyspace.active.memtable.memory_used() as u64,
             memtable_size: keyspace.runtime.memtable_size,
             sealed_count: keyspace.sealed.len(),
-            memtables_total: self.budget.usage(Part::Memtable) as u64,
+            memtables_total: self.meter.in_use(),
             budget: self.sizes.budget,
             log_live: self.log.live_bytes(),
             log_limit: self.log_limit(),
@@ -375,7 +374,7 @@ impl Core {
                 return state.clone();
             }
             let mut next = KeyspaceState::clone(keyspace);
-            let fresh = Table::new(&self.budget, keyspace.runtime.memtable_size);
+            let fresh = Table::new(&self.meter, keyspace.runtime.memtable_size);
             next.sealed.insert(0, std::mem::replace(&mut next.active, fresh));
             state.with(next)
         });

@@ -12,7 +12,7 @@ use crate::db::commit::CommitLog;
 use crate::db::maintain::DroppedRegister;
 use crate::db::options::{Background, Builder, Durability, Sizes};
 use crate::db::snapshot::SnapshotRegister;
-use crate::db::state::{KeyspaceState, Published, Runtime};
+use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime};
 use crate::db::stats::StallCounters;
 use crate::db::{KeyspaceInfo, RecoveryReport};
 use crate::manifest::Manifest;
@@ -33,10 +33,12 @@ pub(super) struct Core {
     pub durability: Durability,
     pub background: Background,
     pub budget: Arc<MemoryBudget>,
+    pub meter: Arc<MemtableMeter>,
     pub cache: Arc<Cache<Block>>,
     pub recovery: RecoveryReport,
 
-    // Each with its own lock inside. Order: manifest, log, apply, then the state.
+    // Each with its own lock inside. Order: a keyspace's turn to flush, the turn to sync, the
+    // manifest, the log or the applier (never both), a store's writer, the state.
     pub manifest: Mutex<Manifest>,
     pub log: CommitLog,
     pub published: Published,
@@ -63,6 +65,7 @@ pub(super) struct Parts {
     pub opening: u64,
     pub sizes: Sizes,
     pub budget: Arc<MemoryBudget>,
+    pub meter: Arc<MemtableMeter>,
     pub cache: Arc<Cache<Block>>,
     pub recovery: RecoveryReport,
     pub manifest: Manifest,
@@ -83,6 +86,7 @@ impl Core {
             durability: builder.durability,
             background: builder.background,
             budget: parts.budget,
+            meter: parts.meter,
             cache: parts.cache,
             recovery: parts.recovery,
             manifest: Mutex::new(parts.manifest),

@@ -11,6 +11,7 @@ use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
 use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord};
 use crate::memtable::MemtableCursor;
+use crate::storage::EntryType;
 use crate::structure::flex::FlexStore;
 use crate::structure::{FlushOrder, FlushProgress};
 use crate::wal::Lsn;
@@ -71,6 +72,9 @@ impl Core {
             }
             state.with(next)
         });
+        if outcome.progress == FlushProgress::Complete {
+            table.note_flushed();
+        }
         self.disk_full_count.store(0, Ordering::Relaxed);
         self.signal_flushed();
         self.cache.trim();
@@ -177,7 +181,7 @@ impl Core {
         manifest.apply(&Edit::CreateKeyspace(record.clone()))?;
         let runtime = runtime_of(&record, store, self.sizes.memtable);
         self.published.replace(|state| {
-            let active = Table::new(&self.budget, runtime.memtable_size);
+            let active = Table::new(&self.meter, runtime.memtable_size);
             let version = runtime.store.version();
             let sealed = Vec::new();
             state.with(KeyspaceState { runtime: Arc::clone(&runtime), active, sealed, version })
@@ -264,7 +268,8 @@ enum AdvanceLog {
     Always,
 }
 
-/// Removes a directory with the files in it, if it is there.
+/// Removes a directory with the files in it, if it is there. What else is in it was not put there
+/// by the store, and is left alone, with the directory.
 pub(super) fn clear_directory(
     storage: &dyn crate::storage::Storage,
     dir: &std::path::Path,
@@ -274,10 +279,17 @@ pub(super) fn clear_directory(
         return Ok(());
     }
     for entry in storage.list_dir(dir).map_err(|error| io("list", error))? {
-        let path = dir.join(entry.name);
-        storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+        if entry.entry_type == EntryType::File {
+            let path = dir.join(entry.name);
+            storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+        }
     }
-    storage.remove_dir(dir).map_err(|error| io("remove", error))
+    match storage.remove_dir(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::DirectoryNotEmpty => {
+            Err(io("remove", error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What is kept about an open keyspace.

@@ -224,7 +224,8 @@ impl Db {
         Snapshot::new(Arc::clone(&self.handle))
     }
 
-    /// Reads and verifies everything: see [`CheckReport`]. Writes go on meanwhile.
+    /// Reads and verifies everything: see [`CheckReport`]. Commits wait while the log is read, and
+    /// flushes of a keyspace while its index is; the data is read beside them.
     ///
     /// # Errors
     /// `Closed`. What is wrong with the data is in the report.

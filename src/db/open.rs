@@ -13,7 +13,7 @@ use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir};
 use crate::db::maintain::{clear_directory, runtime_of};
 use crate::db::options::{Builder, OpenExisting, Sizes};
 use crate::db::replay::Replayer;
-use crate::db::state::{KeyspaceState, Published, State, Table};
+use crate::db::state::{KeyspaceState, MemtableMeter, Published, State, Table};
 use crate::manifest::{Edit, Manifest};
 use crate::storage::StorageLock;
 use crate::structure::flex::{FlexStore, StorePlace};
@@ -65,7 +65,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     opening.report.created = !is_there;
     opening.remove_dropped()?;
     let (state, stamps, log) = opening.recover()?;
-    let Opening { manifest, budget, cache, mut report, .. } = opening;
+    let Opening { manifest, budget, meter, cache, mut report, .. } = opening;
     report.duration = builder.clock.monotonic().saturating_sub(since);
     let published = Published::new(state, stamps.last());
     let released = Lsn::from_u64(manifest.state().log_start());
@@ -75,6 +75,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
         opening: builder.entropy.next_u64(),
         sizes,
         budget,
+        meter,
         cache,
         recovery: report,
         manifest,
@@ -121,6 +122,7 @@ struct Opening<'a> {
     sizes: Sizes,
     manifest: Manifest,
     budget: Arc<MemoryBudget>,
+    meter: Arc<MemtableMeter>,
     cache: Arc<Cache<Block>>,
     report: RecoveryReport,
 }
@@ -129,8 +131,9 @@ impl<'a> Opening<'a> {
     fn new(builder: &'a Builder, dir: &'a Path, sizes: Sizes, manifest: Manifest) -> Opening<'a> {
         let budget = MemoryBudget::new(usize::try_from(sizes.budget).unwrap_or(usize::MAX));
         let cache = Arc::new(Cache::new(Arc::clone(&budget)));
+        let meter = MemtableMeter::new(Arc::clone(&budget));
         let report = RecoveryReport::default();
-        Opening { builder, dir, sizes, manifest, budget, cache, report }
+        Opening { builder, dir, sizes, manifest, budget, meter, cache, report }
     }
 
     /// Removes what is left of keyspaces that were dropped.
@@ -148,7 +151,9 @@ impl<'a> Opening<'a> {
     fn recover(&mut self) -> Result<(State, StampClock, Wal)> {
         let state = self.open_keyspaces()?;
         let stores = state.keyspaces.iter().map(|keyspace| keyspace.runtime.store.last_seqno());
-        let newest = stores.max().unwrap_or(SeqNo::ZERO).max(self.manifest.state().last_seqno());
+        let created = self.manifest.state().keyspaces().map(|record| record.created);
+        let newest = stores.chain(created).max().unwrap_or(SeqNo::ZERO);
+        let newest = newest.max(self.manifest.state().last_seqno());
         let place = self.wal_place();
         if self.manifest.state().last_seqno() == SeqNo::ZERO {
             return self.begin_log(state, place);
@@ -156,7 +161,7 @@ impl<'a> Opening<'a> {
         let required = Lsn::from_u64(self.manifest.state().log_start());
         let next_id = self.manifest.state().next_keyspace_id();
         let state_of_stores = state.clone();
-        let mut replayer = Replayer::new(state, &self.budget, next_id, &place.dir);
+        let mut replayer = Replayer::new(state, &self.meter, next_id, &place.dir);
         let log = replay(&place, required, &mut |record| replayer.take(&record))?;
         let found = log.recovered();
         if let Some(clean_end) = self.manifest.state().clean_log_end()
@@ -218,7 +223,7 @@ impl<'a> Opening<'a> {
             };
             let store = FlexStore::open(&place, record.journal)?;
             let runtime = runtime_of(record, store, self.sizes.memtable);
-            let active = Table::new(&self.budget, runtime.memtable_size);
+            let active = Table::new(&self.meter, runtime.memtable_size);
             let version = runtime.store.version();
             state = state.with(KeyspaceState { runtime, active, sealed: Vec::new(), version });
         }

@@ -5,16 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result, SeqNo};
-use crate::cache::MemoryBudget;
 use crate::db::batch::decode_record;
 use crate::db::commit::insert_commit;
-use crate::db::state::{KeyspaceState, State, Table};
+use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
 use crate::wal::RecordRef;
 
 /// Takes the log's records in order.
 pub(super) struct Replayer<'a> {
     keyspaces: HashMap<u32, Replayed>,
-    budget: &'a Arc<MemoryBudget>,
+    meter: &'a Arc<MemtableMeter>,
     /// No keyspace has this id or a larger one.
     next_id: u32,
     newest: SeqNo,
@@ -31,7 +30,7 @@ struct Replayed {
 impl<'a> Replayer<'a> {
     pub(super) fn new(
         state: State,
-        budget: &'a Arc<MemoryBudget>,
+        meter: &'a Arc<MemtableMeter>,
         next_id: u32,
         dir: &Path,
     ) -> Replayer<'a> {
@@ -41,7 +40,7 @@ impl<'a> Replayer<'a> {
             (state.runtime.id, Replayed { state, flushed })
         });
         let keyspaces = keyspaces.collect();
-        Replayer { keyspaces, budget, next_id, newest: SeqNo::ZERO, dir: dir.to_owned() }
+        Replayer { keyspaces, meter, next_id, newest: SeqNo::ZERO, dir: dir.to_owned() }
     }
 
     /// Takes one record. A record that is in place and yet not a commit was never written by the
@@ -86,7 +85,7 @@ impl<'a> Replayer<'a> {
         for keyspace in self.keyspaces.values_mut().map(|replayed| &mut replayed.state) {
             let size = keyspace.runtime.memtable_size;
             if keyspace.active.memtable.memory_used() as u64 >= size {
-                let fresh = Table::new(self.budget, size);
+                let fresh = Table::new(self.meter, size);
                 keyspace.sealed.insert(0, std::mem::replace(&mut keyspace.active, fresh));
             }
         }

@@ -15,6 +15,27 @@ use crate::structure::flex::FlexStore;
 /// No commit has gone to the memtable yet.
 const NO_LOG_START: u64 = u64::MAX;
 
+/// Counts the memory of memtables: those that take part, and those that only readers still hold.
+#[derive(Debug)]
+pub(super) struct MemtableMeter {
+    budget: Arc<MemoryBudget>,
+    /// Bytes of memtables that are flushed and still held.
+    pinned: AtomicU64,
+}
+
+impl MemtableMeter {
+    pub(super) fn new(budget: Arc<MemoryBudget>) -> Arc<MemtableMeter> {
+        Arc::new(MemtableMeter { budget, pinned: AtomicU64::new(0) })
+    }
+
+    /// Bytes of memtables that are written to or wait to be flushed. Sealing and waiting can do
+    /// nothing about the others.
+    pub(super) fn in_use(&self) -> u64 {
+        let all = self.budget.usage(Part::Memtable) as u64;
+        all.saturating_sub(self.pinned.load(Ordering::Relaxed))
+    }
+}
+
 /// A memtable with what the database knows about it.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -24,21 +45,39 @@ pub(super) struct Table {
     /// Where the last commit in it ends in the log.
     log_end: AtomicU64,
     charge: Mutex<Charge>,
+    meter: Arc<MemtableMeter>,
+    /// Bytes counted as pinned: from when it was flushed until the last reader lets go.
+    pinned: AtomicU64,
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.meter.pinned.fetch_sub(*self.pinned.get_mut(), Ordering::Relaxed);
+    }
 }
 
 impl Table {
     /// `expected_bytes` is how large the memtable may become.
-    pub(super) fn new(budget: &Arc<MemoryBudget>, expected_bytes: u64) -> Arc<Table> {
+    pub(super) fn new(meter: &Arc<MemtableMeter>, expected_bytes: u64) -> Arc<Table> {
         let config =
             MemtableConfig { expected_bytes: expected_bytes as usize, filtering: Filtering::Bloom };
         let memtable = Arc::new(Memtable::new(config));
-        let charge = Mutex::new(budget.charge(Part::Memtable, memtable.memory_used()));
+        let charge = Mutex::new(meter.budget.charge(Part::Memtable, memtable.memory_used()));
         Arc::new(Table {
             memtable,
             log_start: AtomicU64::new(NO_LOG_START),
             log_end: AtomicU64::new(0),
             charge,
+            meter: Arc::clone(meter),
+            pinned: AtomicU64::new(0),
         })
+    }
+
+    /// Says that it is flushed: from now on only readers hold it.
+    pub(super) fn note_flushed(&self) {
+        let bytes = self.memtable.memory_used() as u64;
+        self.pinned.store(bytes, Ordering::Relaxed);
+        self.meter.pinned.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Accounts for a commit that was inserted and that lies at this place of the log.

@@ -11,7 +11,7 @@ use super::index::Index;
 use super::interval::Interval;
 use super::load::Loader;
 use super::record::ChangeRecord;
-use super::sweep::{Candidate, Choice, Sweep, Swept, choose, deltas_to_merge};
+use super::sweep::{Candidate, Choice, MERGE_BYTES_MAX, Sweep, Swept, choose, deltas_to_merge};
 use super::tree::Item;
 use crate::base::{Cursor, EntryKind, EntryRef, Result, Slice};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
@@ -69,8 +69,10 @@ pub(super) enum SliceEnd {
 /// What was gathered of an interval's new entries.
 struct Gathered {
     first_key: Slice,
-    /// Bytes of the entries; when there are too many for a delta, some of them.
+    /// Bytes of the entries; when there are too many for a delta, so many that this shows.
     bytes: u64,
+    /// Bytes of those that the source has gone past.
+    taken: u64,
     tombstones: u64,
 }
 
@@ -167,7 +169,7 @@ impl<'a> Slicer<'a> {
                 if let Some(gathered) = &gathered {
                     // The entries are taken again, in one stream with the older ones.
                     source.cursor.seek(&gathered.first_key)?;
-                    source.logical_bytes -= gathered.bytes;
+                    source.logical_bytes -= gathered.taken;
                     self.delta.clear();
                 }
                 self.consolidate(index, interval, source, limit)
@@ -190,7 +192,8 @@ impl<'a> Slicer<'a> {
         Swept::Yes
     }
 
-    /// Gathers the interval's new entries as a delta, up to as many as are kept as one.
+    /// Gathers the interval's new entries as a delta. Stops at as many as are kept as one: beyond
+    /// that the choice is to consolidate, whatever else there is.
     fn gather(
         &mut self,
         interval: &Interval,
@@ -199,19 +202,20 @@ impl<'a> Slicer<'a> {
     ) -> Result<Option<Gathered>> {
         let Some(first) = source.below(limit) else { return Ok(None) };
         let first_key = Slice::from(first.key);
-        // Beyond this the choice is to consolidate, whatever else there is.
-        let enough = 2 * interval.base_bytes();
+        let enough = (2 * interval.base_bytes()).min(MERGE_BYTES_MAX);
         let before = source.logical_bytes;
-        let mut tombstones = 0;
+        let (mut bytes, mut tombstones) = (0, 0);
         while let Some(entry) = source.below(limit) {
+            bytes += (entry.key.len() + entry.value.len()) as u64;
+            if bytes >= enough {
+                break;
+            }
             tombstones += u64::from(entry.kind == EntryKind::Tombstone);
             self.delta.add(entry)?;
             source.advance()?;
-            if source.logical_bytes - before >= enough {
-                break;
-            }
         }
-        Ok(Some(Gathered { first_key, bytes: source.logical_bytes - before, tombstones }))
+        let taken = source.logical_bytes - before;
+        Ok(Some(Gathered { first_key, bytes, taken, tombstones }))
     }
 
     /// Writes the gathered entries as a delta, merged with older ones when a level is full.

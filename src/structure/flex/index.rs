@@ -18,8 +18,10 @@ use crate::storage::Storage;
 /// Tells index logs from the other edit logs.
 const LOG_KIND: u32 = 2;
 const LOG_STEM: &str = "index";
-/// Intervals in one part of a snapshot.
+/// Intervals in one part of a snapshot, at most.
 const PART_INTERVAL_COUNT: usize = 1024;
+/// A part with this many bytes of anchors is long enough.
+const PART_ANCHOR_BYTES: usize = 1 << 20;
 /// Room for edits behind a snapshot, at least.
 const EDIT_ROOM_MIN: u64 = 32 << 10;
 
@@ -116,11 +118,14 @@ impl Index {
             self.segments.iter().map(|(&number, state)| (number, state.end)).collect();
         put(Encoder::header(&self.counters, &self.sweep_from, &segments))?;
         let mut part = Vec::with_capacity(PART_INTERVAL_COUNT);
+        let mut anchor_bytes = 0;
         for interval in &self.tree {
             part.push(record_of(interval));
-            if part.len() == PART_INTERVAL_COUNT {
+            anchor_bytes += interval.anchor.len();
+            if part.len() == PART_INTERVAL_COUNT || anchor_bytes >= PART_ANCHOR_BYTES {
                 put(Encoder::intervals(&part))?;
                 part.clear();
+                anchor_bytes = 0;
             }
         }
         put(Encoder::intervals(&part))

@@ -9,7 +9,7 @@
 //! | 12 | 4 | keyspace |
 //! | 16 | 8 | database |
 //! | 24 | 8 | segment number |
-//! | 32 | 8 | checksum of bytes 0..32 |
+//! | 32 | 8 | checksum of bytes 0..32, with tag 0 and offset 0 |
 //! | 40 | | frames, one a run |
 //!
 //! Invariants

@@ -71,6 +71,9 @@ pub(super) enum Choice {
 const DELTA_TO_BASE_MAX: u64 = 2;
 /// Runs that an interval may have: each is a read of its own when the interval is not in memory.
 pub(super) const DELTA_COUNT_MAX: usize = 40;
+/// Bytes of entries that are merged in memory as one; a block holds less than 4 GiB, and one that
+/// large would not serve anybody.
+pub(super) const MERGE_BYTES_MAX: u64 = 64 << 20;
 /// The sweep leaves intervals alone whose deltas are below this part of the base: rewriting them
 /// would cost sixteen times what it merges.
 const WORTHWHILE_FRACTION: u64 = 16;
@@ -83,6 +86,9 @@ pub(super) fn choose(candidate: Candidate) -> Choice {
         return Choice::Consolidate;
     }
     if is_pending && candidate.delta_count >= DELTA_COUNT_MAX {
+        return Choice::Consolidate;
+    }
+    if is_pending && candidate.base_bytes + deltas >= MERGE_BYTES_MAX {
         return Choice::Consolidate;
     }
     // Deleting most of an interval gives its room back at once, and costs little: little is left.
@@ -151,6 +157,8 @@ mod tests {
         ] {
             assert_eq!(choose(case), expected, "{case:?}");
         }
+        let large = candidate(MERGE_BYTES_MAX, 0, 100, Swept::No);
+        assert_eq!(choose(large), Choice::Consolidate);
         let deleted = Candidate { new_tombstones: 6, ..candidate(1000, 0, 60, Swept::No) };
         assert_eq!(choose(deleted), Choice::Consolidate);
     }
