@@ -39,7 +39,8 @@ pub struct MergeCursor<C> {
 }
 
 impl<C: Cursor> MergeCursor<C> {
-    /// Merges `sources`, the newest first, wherever they stand. The cursor is before the first entry.
+    /// Merges `sources`, the newest first, wherever they stand. The cursor is before the first
+    /// entry.
     pub fn new(sources: Vec<C>) -> MergeCursor<C> {
         MergeCursor { sources, current: None, direction: Direction::Backward }
     }

@@ -12,9 +12,11 @@
 //! | piece | fields |
 //! |---|---|
 //! | counters | flushes, log end, last stamp, next segment, logical bytes, segment bytes |
-//! | run | segment - the one before, offset - end of the run before, length, checksum (4 bytes), entries, level |
+//! | run | segment - that of the run before, offset - end of the run before, length, checksum |
+//! | | (4 bytes, little-endian), entries, level (1 byte) |
 //! | change: delta | 0, intervals skipped, newest deltas replaced, run |
-//! | change: replace | 1, intervals skipped, intervals removed, intervals added; for each: anchor, has base, run |
+//! | change: replace | 1, intervals skipped, intervals removed, intervals added; for each: |
+//! | | anchor (length, bytes), has base, run |
 
 use std::ops::Range;
 
