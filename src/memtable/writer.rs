@@ -39,7 +39,7 @@ pub(super) struct WriterState {
     appender: EntryAppender,
     nodes: Nodes,
     fill: FilterFill,
-    /// Changes of inner nodes: what was found before one may be out of date.
+    /// Changes of inner nodes and of the root: what was found before one may be out of date.
     splits: u64,
     path: Vec<(NodePtr, usize)>,
     run: Box<Run>,
@@ -282,7 +282,10 @@ impl Writer<'_> {
     fn replace(&mut self, new: NodePtr) {
         match self.state.path.last() {
             Some(&(above, index)) => self.state.nodes.replace_child(above, index, new),
-            None => self.memtable.root.store(new),
+            None => {
+                self.memtable.root.store(new);
+                self.state.splits += 1; // No inner node leads to the new leaf.
+            }
         }
     }
 

@@ -296,6 +296,27 @@ fn the_later_of_two_inserts_of_one_version_wins() {
     }
 }
 
+/// The first leaf is the root. In the fourth group of this batch, a key without the leaf's prefix
+/// has it replaced; what follows in the group used to be linked to the leaf that was replaced.
+#[test]
+fn small_batches_stay_whole_when_a_group_replaces_the_root_leaf() {
+    let crossing = |numbers: std::ops::RangeInclusive<u32>| {
+        numbers.rev().map(|number| format!("usr/lib/gcc-cross/{number}"))
+    };
+    let other = ["usr/lib/gcc-aaa".to_owned()];
+    let keys: Vec<String> = crossing(37..=60)
+        .chain(other)
+        .chain(crossing(30..=36))
+        .chain(["usr/z".to_owned()])
+        .collect();
+    let memtable = memtable();
+    let batch = keys.iter().map(|key| (key.as_bytes(), EntryKind::Value, &b""[..]));
+    memtable.writer().insert_batch(SeqNo::from_u64(7), batch);
+    for key in &keys {
+        assert!(memtable.get(key.as_bytes(), SeqNo::MAX).is_some(), "{key}");
+    }
+}
+
 #[test]
 fn ten_thousand_versions_of_a_key_are_found_each() {
     let memtable = memtable();
