@@ -17,6 +17,7 @@ use crate::base::SeededEntropy;
 use crate::base::SeqNo;
 
 mod concurrent;
+mod paths;
 mod timings;
 
 /// Key, then seqno descending; what was inserted last under both.
