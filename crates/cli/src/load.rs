@@ -111,7 +111,9 @@ pub fn run(globals: &Globals, notices: Notices, interrupt: &Interrupt, args: &Lo
     let durable = load.finish();
     let (done, elapsed) = (load.done, load.progress.elapsed());
     if durable.is_ok() {
-        notices.say(summary(done, elapsed));
+        let stats = db.stats();
+        let waited = stats.stall_time + stats.slowdown_time;
+        notices.say(summary(done, elapsed) + &waiting(waited, elapsed));
     }
     // The first failure is the cause; a store that failed would fail to close for the same reason.
     loaded.and(durable).and_then(|()| close(&db))
@@ -210,6 +212,15 @@ fn summary(done: Done, elapsed: Duration) -> String {
     )
 }
 
+/// `, waited 2.10 s for flushes`, or nothing when that is not worth a word.
+fn waiting(waited: Duration, elapsed: Duration) -> String {
+    const WORTH_A_WORD: f64 = 0.1;
+    if waited.as_secs_f64() < elapsed.as_secs_f64() * WORTH_A_WORD {
+        return String::new();
+    }
+    format!(", waited {} for flushes", duration_text(waited))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,5 +233,12 @@ mod tests {
             text,
             "loaded 5,000,000 rows in 8.00 s: 625,000 rows/s, 381.5 MiB of input, 50.0 MB/s"
         );
+    }
+
+    #[test]
+    fn waiting_is_told_when_it_took_a_good_part_of_the_time() {
+        let load = Duration::from_secs(10);
+        assert_eq!(waiting(Duration::from_millis(900), load), "");
+        assert_eq!(waiting(Duration::from_millis(2500), load), ", waited 2.50 s for flushes");
     }
 }

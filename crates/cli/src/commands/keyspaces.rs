@@ -4,11 +4,12 @@ use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
 use lithedb::{Db, KeyspaceInfo, KeyspaceOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::Globals;
 use crate::database::{close, open_existing, open_or_create};
 use crate::failure::{Failure, Outcome};
+use crate::notation::{bytes_text, parse_size, parse_small_size};
 use crate::output::{
     Columns, ListFormat, Notices, Row, RowFormat, RowWriter, Surface, Table, stdout,
 };
@@ -16,7 +17,8 @@ use crate::output::{
 const EXAMPLES: &str = "\
 Examples:
   lithe --db my.lithe keyspaces
-  lithe --db my.lithe keyspaces create users --structure flex
+  lithe --db my.lithe keyspaces create users
+  lithe --db my.lithe keyspaces create events --codec lz4 --interval-size 64KiB --pace 1.2
   lithe --db my.lithe keyspaces rename users people
   lithe --db my.lithe keyspaces drop people --yes";
 
@@ -59,6 +61,7 @@ pub enum Action {
 
 /// Options of `lithe keyspaces create`.
 #[derive(Args, Debug)]
+#[command(after_help = CREATE_EXAMPLES)]
 pub struct CreateArgs {
     /// Its name
     pub name: String,
@@ -66,13 +69,67 @@ pub struct CreateArgs {
     /// How it stores its data
     #[arg(long, value_name = "STRUCTURE", default_value = "flex")]
     pub structure: Structure,
+
+    /// How blocks are compressed [default: none]
+    #[arg(long, value_name = "CODEC")]
+    pub codec: Option<Codec>,
+
+    /// What an interval aims at, 512B to 1MiB: smaller ones read less for a point read, larger ones
+    /// take less memory and compress better [default: 16KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_small_size)]
+    pub interval_size: Option<u32>,
+
+    /// When a segment file is closed, 4KiB to 256MiB: space is given back by whole segments
+    /// [default: 4MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_small_size)]
+    pub segment_size: Option<u32>,
+
+    /// How much dead data is tolerated against live data, 0.05 to 8: larger writes less and takes
+    /// more space [default: 0.6]
+    #[arg(long, value_name = "RATIO")]
+    pub pace: Option<f32>,
+
+    /// How many delta runs of an interval are merged among themselves, 2 to 64, or 0 for never:
+    /// larger suits data that is large against the memtable [default: 8]
+    #[arg(long, value_name = "RUNS")]
+    pub fan_in: Option<u8>,
+
+    /// When a memtable is sealed and flushed, 4KiB to 64GiB [default: an eighth of the memory
+    /// budget, 64MiB at most]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memtable_size: Option<u64>,
 }
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  lithe --db my.lithe keyspaces create users
+  lithe --db my.lithe keyspaces create events --codec lz4 --interval-size 64KiB --pace 1.2
+
+The options stay with the keyspace; `lithe keyspaces` shows them.";
 
 /// The storage structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Structure {
     /// Mixed reads and writes, fast scans, low write amplification
     Flex,
+}
+
+/// The codecs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Codec {
+    /// Blocks as they are
+    None,
+    /// Fast, about half the size for text
+    Lz4,
+}
+
+impl Codec {
+    fn of_store(self) -> lithedb::Codec {
+        match self {
+            Codec::None => lithedb::Codec::None,
+            Codec::Lz4 => lithedb::Codec::Lz4,
+        }
+    }
 }
 
 /// Does what was asked for.
@@ -83,8 +140,10 @@ pub fn run(globals: &Globals, notices: Notices, args: KeyspacesArgs) -> Outcome 
             write_list(&mut stdout(), &db.keyspaces(), args.format, Surface::of_stdout())
         }
         Action::Create(create) => {
+            let options = options_of(&create);
+            options.validate()?; // Before a database is created for a keyspace that cannot be.
             let db = open_or_create(globals)?;
-            db.create_keyspace(&create.name, options_of(&create))?;
+            db.create_keyspace(&create.name, options)?;
             done(&db, notices, &format!("created keyspace {:?}", create.name))
         }
         Action::Drop { name, yes: false } => {
@@ -110,9 +169,37 @@ fn done(db: &Db, notices: Notices, text: &str) -> Outcome {
     Ok(())
 }
 
+/// The defaults of the structure, but for what was said.
 fn options_of(create: &CreateArgs) -> KeyspaceOptions {
-    match create.structure {
+    let mut options = match create.structure {
         Structure::Flex => KeyspaceOptions::flex(),
+    };
+    if let Some(codec) = create.codec {
+        options = options.codec(codec.of_store());
+    }
+    if let Some(bytes) = create.interval_size {
+        options = options.interval_size(bytes);
+    }
+    if let Some(bytes) = create.segment_size {
+        options = options.segment_size(bytes);
+    }
+    if let Some(pace) = create.pace {
+        options = options.consolidation_pace(pace);
+    }
+    if let Some(count) = create.fan_in {
+        options = options.delta_fan_in(count);
+    }
+    if let Some(bytes) = create.memtable_size {
+        options = options.memtable_size(bytes);
+    }
+    options
+}
+
+fn codec_text(codec: lithedb::Codec) -> &'static str {
+    match codec {
+        lithedb::Codec::None => "none",
+        lithedb::Codec::Lz4 => "lz4",
+        _ => "another", // The library may learn one before this program does.
     }
 }
 
@@ -122,28 +209,15 @@ fn write_list(
     format: ListFormat,
     surface: Surface,
 ) -> Outcome {
-    let objects = keyspaces
-        .iter()
-        .map(|info| json!({ "name": info.name, "id": info.id, "structure": info.structure }));
     match format {
-        ListFormat::Table => {
-            let mut table = Table::new(&["name", ">id", "structure"]);
-            for info in keyspaces {
-                table.row([
-                    info.name.escape_debug().to_string(),
-                    info.id.to_string(),
-                    info.structure.to_owned(),
-                ]);
-            }
-            write!(out, "{table}")?;
-        }
+        ListFormat::Table => write!(out, "{}", list_table(keyspaces))?,
         ListFormat::Json => {
-            let list: Vec<serde_json::Value> = objects.collect();
-            writeln!(out, "{}", serde_json::Value::from(list))?;
+            let list: Vec<Value> = keyspaces.iter().map(info_json).collect();
+            writeln!(out, "{}", Value::from(list))?;
         }
         ListFormat::Jsonl => {
-            for object in objects {
-                writeln!(out, "{object}")?;
+            for info in keyspaces {
+                writeln!(out, "{}", info_json(info))?;
             }
         }
         ListFormat::Csv => write_csv(out, keyspaces)?,
@@ -159,12 +233,81 @@ fn write_list(
     Ok(out.flush()?)
 }
 
+fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
+    let mut table = Table::new(&[
+        "name",
+        ">id",
+        "structure",
+        "codec",
+        ">interval",
+        ">segment",
+        ">pace",
+        ">fan-in",
+        ">memtable",
+    ]);
+    for info in keyspaces {
+        let options = &info.options;
+        table.row([
+            info.name.escape_debug().to_string(),
+            info.id.to_string(),
+            info.structure.to_owned(),
+            codec_text(options.codec).to_owned(),
+            bytes_text(u64::from(options.interval_size)),
+            bytes_text(u64::from(options.segment_size)),
+            options.consolidation_pace.to_string(),
+            options.delta_fan_in.to_string(),
+            options.memtable_size.map_or_else(|| "by budget".to_owned(), bytes_text),
+        ]);
+    }
+    table
+}
+
+/// Sizes are in bytes; a memtable size of null is decided by the memory budget.
+fn info_json(info: &KeyspaceInfo) -> Value {
+    let options = &info.options;
+    json!({
+        "name": info.name,
+        "id": info.id,
+        "structure": info.structure,
+        "codec": codec_text(options.codec),
+        "interval_size": options.interval_size,
+        "segment_size": options.segment_size,
+        // By way of text: 0.6 as an f64 has digits that nobody asked for.
+        "consolidation_pace": options.consolidation_pace.to_string().parse::<f64>().ok(),
+        "delta_fan_in": options.delta_fan_in,
+        "memtable_size": options.memtable_size,
+    })
+}
+
 fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
+    const TITLES: [&str; 9] = [
+        "name",
+        "id",
+        "structure",
+        "codec",
+        "interval_size",
+        "segment_size",
+        "consolidation_pace",
+        "delta_fan_in",
+        "memtable_size",
+    ];
     let failed = |error: csv::Error| Failure::Output(error.into());
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(["name", "id", "structure"]).map_err(failed)?;
+    csv.write_record(TITLES).map_err(failed)?;
     for info in keyspaces {
-        csv.write_record([&info.name, &info.id.to_string(), info.structure]).map_err(failed)?;
+        let options = &info.options;
+        let record: [&str; TITLES.len()] = [
+            &info.name,
+            &info.id.to_string(),
+            info.structure,
+            codec_text(options.codec),
+            &options.interval_size.to_string(),
+            &options.segment_size.to_string(),
+            &options.consolidation_pace.to_string(),
+            &options.delta_fan_in.to_string(),
+            &options.memtable_size.map(|bytes| bytes.to_string()).unwrap_or_default(),
+        ];
+        csv.write_record(record).map_err(failed)?;
     }
     Ok(csv.flush()?)
 }

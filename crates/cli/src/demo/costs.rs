@@ -32,18 +32,50 @@ pub fn check(demo: &Demo, screen: &mut Screen) -> Outcome {
     Ok(())
 }
 
-/// Shows what was written, kept and used; `session` is what the load and the writes had done.
-pub fn show(demo: &Demo, session: &Stats, path: &Path, screen: &mut Screen) -> Outcome {
-    let now = demo.db.stats();
-    let logical: u64 = session.keyspaces.iter().map(|stats| stats.logical_bytes_written).sum();
-    let live: u64 = now.keyspaces.iter().map(|stats| stats.bytes_live).sum();
-    let kept: u64 = now.keyspaces.iter().map(|stats| stats.bytes_on_disk).sum();
+/// The part of the demo from opening the database to closing it.
+pub struct Session {
+    /// When the database had been opened.
+    pub at_start: Stats,
+    /// When everything had been written and read.
+    pub at_work: Stats,
+    /// When it had been closed.
+    pub at_end: Stats,
+    /// Bytes of keys and values that the demo wrote.
+    pub given_bytes: u64,
+}
+
+impl Session {
+    /// What was written to the keyspaces' files. Their segments are counted since they were
+    /// created, their indexes since the database was opened.
+    fn keyspace_bytes(&self) -> u64 {
+        let segments = |stats: &Stats| -> u64 {
+            stats.keyspaces.iter().map(|keyspace| keyspace.structure_bytes_written).sum()
+        };
+        let indexes: u64 =
+            self.at_end.keyspaces.iter().map(|keyspace| keyspace.index_bytes_written).sum();
+        segments(&self.at_end).saturating_sub(segments(&self.at_start)) + indexes
+    }
+}
+
+/// Shows what was written, kept and used.
+pub fn show(demo: &Demo, session: &Session, path: &Path, screen: &mut Screen) -> Outcome {
+    let (log, keyspaces) = (session.at_end.wal_bytes_written, session.keyspace_bytes());
     let text = format!(
-        "{:.2}: bytes written per byte given ({} in this session)",
-        session.write_amplification(),
-        bytes_text(logical)
+        "{:.2}: {} written for {} of keys and values",
+        (log + keyspaces) as f64 / session.given_bytes as f64,
+        bytes_text(log + keyspaces),
+        bytes_text(session.given_bytes)
     );
     screen.fact("write amplification", &text)?;
+    let text = format!(
+        "keyspaces {}, commit log {} (most commits here are one small row)",
+        bytes_text(keyspaces),
+        bytes_text(log)
+    );
+    screen.fact("of that", &text)?;
+    let now = demo.db.stats();
+    let live: u64 = now.keyspaces.iter().map(|stats| stats.bytes_live).sum();
+    let kept: u64 = now.keyspaces.iter().map(|stats| stats.bytes_on_disk).sum();
     let text = format!(
         "{:.2}: {} on disk for {} live",
         now.space_amplification(),
@@ -57,18 +89,19 @@ pub fn show(demo: &Demo, session: &Stats, path: &Path, screen: &mut Screen) -> O
         bytes_text(now.wal_bytes_on_disk)
     );
     screen.fact("directory", &text)?;
-    let used = session.memory_memtable + session.memory_cache + session.memory_index;
+    let used = &session.at_work;
     let text = format!(
-        "{} of a budget of {} (memtables {}, cache {}, indexes {})",
-        bytes_text(used),
-        bytes_text(session.memory_budget),
-        bytes_text(session.memory_memtable),
-        bytes_text(session.memory_cache),
-        bytes_text(session.memory_index)
+        "{} of a budget of {}: memtables {}, cache {}, indexes {}",
+        bytes_text(used.memory_memtable + used.memory_cache + used.memory_index),
+        bytes_text(used.memory_budget),
+        bytes_text(used.memory_memtable),
+        bytes_text(used.memory_cache),
+        bytes_text(used.memory_index)
     );
-    screen.fact("memory", &text)?;
+    screen.fact("memory before close", &text)?;
     if let Some(bytes) = peak_memory() {
-        screen.fact("process, at most", &bytes_text(bytes))?;
+        let text = format!("{}, the program and its data set included", bytes_text(bytes));
+        screen.fact("process at its peak", &text)?;
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ use crate::failure::{Failure, Outcome};
 use crate::notation::{count_text, duration_text};
 use crate::output::Notices;
 use claims::Claim;
+use costs::Session;
 use dataset::CHARACTER_COUNT;
 use screen::Screen;
 
@@ -80,18 +81,21 @@ pub fn run(globals: &Globals, notices: Notices, _args: &DemoArgs) -> Outcome {
     ))?;
 
     let demo = Demo::of(database::open(globals, &path, OpenExisting::OrCreate)?)?;
+    let at_start = demo.db.stats();
     screen.step("Load the Unicode Character Database")?;
-    fill::fill_or_find(&demo, &mut screen, notices)?;
+    let mut given_bytes = fill::fill_or_find(&demo, &mut screen, notices)?;
     screen.step("Point reads")?;
     reads::point_reads(&demo, &mut screen)?;
     screen.step("Prefix and range scans")?;
     reads::scans(&demo, &mut screen)?;
     screen.step("One atomic batch over two keyspaces")?;
-    commits::atomic_batch(&demo, &mut screen)?;
+    given_bytes += commits::atomic_batch(&demo, &mut screen)?;
     screen.step("A snapshot stands still while writes go on")?;
-    commits::snapshot(&demo, &mut screen)?;
+    given_bytes += commits::snapshot(&demo, &mut screen)?;
     screen.step("Close and reopen")?;
-    let (demo, session) = reopen(demo, globals, &path, &mut screen)?;
+    let at_work = demo.db.stats();
+    let (demo, at_end) = reopen(demo, globals, &path, &mut screen)?;
+    let session = Session { at_start, at_work, at_end, given_bytes };
     screen.step("Check every checksum and structure")?;
     costs::check(&demo, &mut screen)?;
     screen.step("What it costs")?;

@@ -53,7 +53,7 @@ impl Screen {
         let (program, database) = (Path::new(&program).display(), database.display());
         for arguments in [
             "get --keyspace characters 01F600",
-            "scan --keyspace names --prefix CHESS --limit 12",
+            "scan --keyspace names --prefix 'WHITE CHESS'",
             "scan --keyspace characters --from 002600 --to 002610 --format jsonl --stamps",
             "count --keyspace names --prefix 'LATIN SMALL'",
             "put greeting hello",

@@ -54,9 +54,42 @@ pub fn rate_text(count: u64, duration: Duration) -> String {
     count_text((count as f64 / seconds) as u64)
 }
 
+/// The bytes that a size on the command line means: `4096`, `16KiB`, `64 MiB`, `1GiB`.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit_size = match unit.trim_start() {
+        "" | "B" => 1,
+        "KiB" => KIB,
+        "MiB" => MIB,
+        "GiB" => GIB,
+        _ => return Err("a size is a number of B, KiB, MiB or GiB, as in 16KiB".to_owned()),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("no size: {text:?}"))?;
+    number.checked_mul(unit_size).ok_or_else(|| format!("too large: {text}"))
+}
+
+/// The size of the command line that has to fit into 32 bits.
+pub fn parse_small_size(text: &str) -> Result<u32, String> {
+    u32::try_from(parse_size(text)?).map_err(|_| format!("too large: {text}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_unit() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("512B"), Ok(512));
+        assert_eq!(parse_size("16KiB"), Ok(16 << 10));
+        assert_eq!(parse_size("64 MiB"), Ok(64 << 20));
+        assert_eq!(parse_size("3GiB"), Ok(3 << 30));
+        for text in ["", "KiB", "12MB", "-1", "1.5MiB", "99999999999GiB"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_small_size("4GiB"), Err("too large: 4GiB".to_owned()));
+    }
 
     #[test]
     fn numbers_are_written_for_people() {

@@ -122,4 +122,11 @@ fn the_demo_runs_twice_and_leaves_other_databases_alone() {
     assert!(get.ok_text().starts_with("SNOWMAN;So;"));
     let count = shell.run(&["--db", "demo.lithe", "--keyspace", "names", "count"]);
     assert_eq!(count.ok_text(), "34924\n");
+
+    let (_, suggested) = second.split_once("Try next\n").unwrap();
+    for line in suggested.lines().map(str::trim) {
+        let run = Run::of(shell.shell_command(line).output().unwrap());
+        assert_eq!(run.code, 0, "{line}: {run:?}");
+        assert_eq!(run.stdout.is_empty(), line.contains(" put "), "{line} shows something");
+    }
 }

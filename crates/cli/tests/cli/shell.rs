@@ -67,8 +67,19 @@ impl Shell {
     /// The program with these arguments, in the directory, without a database in the environment.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lithe"));
+        command.args(arguments);
+        self.at_home(command)
+    }
+
+    /// A line for `sh`, run in the same place.
+    pub fn shell_command(&self, line: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        self.at_home(command)
+    }
+
+    fn at_home(&self, mut command: Command) -> Command {
         command
-            .args(arguments)
             .current_dir(self.directory.path())
             .env_remove("LITHE_DB")
             .env_remove("NO_COLOR")

@@ -97,6 +97,56 @@ fn an_open_database_is_locked() {
 }
 
 #[test]
+fn a_keyspace_keeps_the_options_it_was_created_with() {
+    let shell = Shell::new();
+    let create = ["keyspaces", "create", "tuned", "--codec", "lz4", "--interval-size", "4KiB"];
+    let more = ["--segment-size", "64KiB", "--pace", "0.35", "--fan-in", "0"];
+    shell.db(&[&create[..], &more, &["--memtable-size", "1MiB"]].concat()).ok();
+    shell.db(&["keyspaces", "create", "plain"]).ok();
+    let list = shell.db(&["keyspaces", "--format", "jsonl"]).ok_text();
+    let tuned = "{\"name\":\"tuned\",\"id\":1,\"structure\":\"flex\",\"codec\":\"lz4\",\
+        \"interval_size\":4096,\"segment_size\":65536,\"consolidation_pace\":0.35,\
+        \"delta_fan_in\":0,\"memtable_size\":1048576}";
+    assert!(list.lines().any(|line| line == tuned), "{list}");
+    let table = shell.db(&["keyspaces"]).ok_text();
+    assert!(table.contains("0.35") && table.contains("by budget"), "{table}");
+    let csv = shell.db(&["keyspaces", "--format", "csv"]).ok_text();
+    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576\n"), "{csv}");
+
+    // What it does: lines that repeat themselves take a fraction of their size.
+    let rows: String =
+        (0..20_000).map(|index| format!("{index:06} {}\n", "lithe ".repeat(20))).collect();
+    let load = ["--keyspace", "tuned", "load", "-q", "--value", "line", "-"];
+    shell.db_with_input(&load, rows.as_bytes()).ok();
+    let stats = shell.db(&["stats", "--format", "json"]).ok_text();
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    let keyspaces = stats["keyspaces"].as_array().unwrap();
+    let tuned = keyspaces.iter().find(|keyspace| keyspace["name"] == "tuned").unwrap();
+    let live = tuned["live_bytes"].as_u64().unwrap();
+    assert!(live > 0 && live < rows.len() as u64 / 2, "{tuned}");
+    assert!(shell.db(&["check"]).ok_text().starts_with("ok: "));
+}
+
+#[test]
+fn options_that_cannot_be_create_nothing() {
+    let shell = Shell::new();
+    for (option, value, says) in [
+        ("--interval-size", "1", "interval_size is 1"),
+        ("--interval-size", "5GiB", "too large"),
+        ("--segment-size", "12MB", "KiB"),
+        ("--pace", "9", "consolidation_pace is 9"),
+        ("--pace", "NaN", "consolidation_pace is NaN"),
+        ("--fan-in", "1", "delta_fan_in is 1"),
+        ("--codec", "zip", "lz4"),
+        ("--memtable-size", "1KiB", "memtable_size is 1024"),
+    ] {
+        let text = shell.db(&["keyspaces", "create", "k", option, value]).fails(2);
+        assert!(text.contains(says), "{option} {value}: {text}");
+    }
+    assert!(!shell.path("db").exists());
+}
+
+#[test]
 fn keyspaces_are_created_listed_renamed_and_dropped() {
     let shell = Shell::new();
     shell.db(&["keyspaces", "create", "users", "--structure", "flex"]).ok();
