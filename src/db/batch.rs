@@ -36,6 +36,8 @@ const KIND_BITS: u32 = 2;
 pub struct WriteBatch {
     operations: Vec<u8>,
     count: u64,
+    /// Bytes of keys and values.
+    data_bytes: u64,
     /// The keyspaces written to, each once.
     keyspaces: Vec<Target>,
     /// The first operation that was over a limit.
@@ -99,6 +101,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.operations.clear();
         self.count = 0;
+        self.data_bytes = 0;
         self.keyspaces.clear();
         self.refused = None;
     }
@@ -109,6 +112,7 @@ impl WriteBatch {
             self.refused.get_or_insert(refusal);
             return; // Nothing of such a batch is ever committed.
         }
+        self.data_bytes += (key.len() + value.len()) as u64;
         let id = keyspace.id();
         let is_known = self
             .keyspaces
@@ -156,6 +160,11 @@ impl WriteBatch {
             }
             None => Ok(()),
         }
+    }
+
+    /// Bytes of keys and values.
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.data_bytes
     }
 
     pub(super) fn targets(&self) -> &[Target] {

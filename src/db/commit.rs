@@ -34,6 +34,8 @@ pub(super) struct CommitLog {
     released: AtomicU64,
     log_end: AtomicU64,
     commit_count: AtomicU64,
+    /// Bytes of keys and values committed.
+    data_bytes: AtomicU64,
     /// The next log file should be made ready, and no worker was told yet.
     wants_file: AtomicBool,
     /// Wakes those who wait for another thread to apply their commit.
@@ -81,6 +83,7 @@ impl CommitLog {
             applier: Mutex::new(Applier { applied: end }),
             sync_turn: Mutex::new(()),
             commit_count: AtomicU64::new(0),
+            data_bytes: AtomicU64::new(0),
             wants_file: AtomicBool::new(false),
             applied: (Mutex::new(()), Condvar::new()),
             waiting_count: AtomicUsize::new(0),
@@ -99,6 +102,11 @@ impl CommitLog {
 
     pub(super) fn commit_count(&self) -> u64 {
         self.commit_count.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of keys and values committed since opening.
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.data_bytes.load(Ordering::Relaxed)
     }
 
     pub(super) fn wal_stats(&self) -> crate::wal::WalStats {
@@ -302,6 +310,7 @@ impl Core {
             applier.applied = pending.end;
             self.published.publish(pending.seqno);
             self.log.commit_count.fetch_add(1, Ordering::Relaxed);
+            self.log.data_bytes.fetch_add(pending.batch.data_bytes(), Ordering::Relaxed);
             pending.progress.store(APPLIED, Ordering::SeqCst);
             self.seal_if_due(&pending, &applier);
         }

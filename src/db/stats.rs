@@ -62,6 +62,8 @@ pub struct KeyspaceStats {
     pub logical_bytes_written: u64,
     /// Bytes written to segments.
     pub structure_bytes_written: u64,
+    /// Bytes written to segments since opening.
+    pub structure_bytes_since_open: u64,
     /// Bytes written to the index since opening.
     pub index_bytes_written: u64,
     /// Memtables flushed.
@@ -88,6 +90,8 @@ pub struct Stats {
     pub keyspaces: Vec<KeyspaceStats>,
     /// Commits since opening.
     pub commits: u64,
+    /// Bytes of keys and values committed since opening.
+    pub data_bytes_written: u64,
     /// Bytes appended to the log since opening.
     pub wal_bytes_written: u64,
     /// Bytes that log files take on disk, spare ones included.
@@ -121,19 +125,15 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Bytes written to log, segments and indexes for each byte of key and value. Log and index
-    /// are counted since opening, so after reopening a database this is about what was written
-    /// before, too, only for the segments.
+    /// Bytes written to log, segments and indexes for each byte of key and value committed, since
+    /// opening. What is still in memtables has only been written to the log.
     #[must_use]
     pub fn write_amplification(&self) -> f64 {
-        let structure: u64 = self
-            .keyspaces
-            .iter()
-            .map(|keyspace| keyspace.structure_bytes_written + keyspace.index_bytes_written)
+        let keyspaces = self.keyspaces.iter();
+        let structures: u64 = keyspaces
+            .map(|keyspace| keyspace.structure_bytes_since_open + keyspace.index_bytes_written)
             .sum();
-        let logical: u64 =
-            self.keyspaces.iter().map(|keyspace| keyspace.logical_bytes_written).sum();
-        ratio(self.wal_bytes_written + structure, logical)
+        ratio(self.wal_bytes_written + structures, self.data_bytes_written)
     }
 
     /// Bytes of keyspace files for each byte of current runs. Overwritten entries that were not
@@ -217,6 +217,7 @@ impl Core {
         Stats {
             keyspaces: state.keyspaces.iter().map(|state| self.keyspace_stats(state)).collect(),
             commits: self.log.commit_count(),
+            data_bytes_written: self.log.data_bytes(),
             wal_bytes_written: wal.bytes_appended,
             wal_bytes_on_disk: wal.disk_bytes,
             wal_files: (wal.file_count + wal.spare_count) as u64,
@@ -256,6 +257,7 @@ impl Core {
             sealed_memtables: keyspace.sealed.len() as u64,
             logical_bytes_written: structure.logical_bytes,
             structure_bytes_written: structure.segment_bytes_written,
+            structure_bytes_since_open: structure.segment_bytes_since_open,
             index_bytes_written: structure.index_bytes_written,
             flushes: structure.flushes,
             consolidations: structure.consolidations,

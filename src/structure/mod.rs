@@ -128,7 +128,9 @@ pub struct StructureStats {
     pub logical_bytes: u64,
     /// Bytes written to segments, since the keyspace was created.
     pub segment_bytes_written: u64,
-    /// Bytes written to the index, since the keyspace was created.
+    /// Bytes written to segments since opening.
+    pub segment_bytes_since_open: u64,
+    /// Bytes written to the index since opening.
     pub index_bytes_written: u64,
     /// Memtables flushed, since the keyspace was created.
     pub flushes: u64,

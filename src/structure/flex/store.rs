@@ -50,6 +50,8 @@ pub struct FlexStore {
     segments: Arc<SegmentPlace>,
     loader: Arc<Loader>,
     options: KeyspaceOptions,
+    /// Bytes written to segments before it was opened.
+    segment_bytes_before: u64,
     // Replaced whole.
     current: ArcSwap<FlexVersion>,
     // Guarded by the lock.
@@ -159,6 +161,7 @@ impl FlexStore {
             current: ArcSwap::from_pointee(version_of(&writer, &loader)),
             loader,
             options: place.options.clone(),
+            segment_bytes_before: writer.index.counters.segment_bytes,
             writer: Mutex::new(writer),
         })
     }
@@ -336,6 +339,7 @@ impl FlexStore {
             bytes_dead: summary.segment_bytes + pinned - summary.live_bytes,
             logical_bytes: summary.counters.logical_bytes,
             segment_bytes_written: summary.counters.segment_bytes,
+            segment_bytes_since_open: summary.counters.segment_bytes - self.segment_bytes_before,
             index_bytes_written: summary.index_bytes_written,
             flushes: summary.counters.flush_count,
             consolidations: summary.consolidations,
