@@ -81,11 +81,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::Io`], or [`Error::DiskFull`] when that is what `source` says.
+    /// An [`Error::Io`], or [`Error::DiskFull`] when that is what `source` says. A sync that fails
+    /// for want of room is no `DiskFull`, after which nothing has changed: what it should have made
+    /// durable may be lost.
     #[must_use]
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
-        let full =
-            matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let full = action != "sync"
+            && matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         if full {
             return Error::DiskFull { path: path.to_owned() };
         }

@@ -80,7 +80,7 @@ impl Core {
         let _kept = self.lock_manifest();
         let place = WalPlace {
             storage: std::sync::Arc::clone(&self.storage),
-            dir: self.dir.join("wal"),
+            dir: self.dir.join(crate::db::open::LOG_DIR),
             database_id: self.database,
             options: WalOptions { file_capacity: self.sizes.wal_file, spare_files_max: 0 },
         };

@@ -9,7 +9,7 @@ use crate::base::{Error, Result, SeqNo};
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir};
 use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
-use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord};
+use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
 use crate::memtable::MemtableCursor;
 use crate::storage::EntryType;
 use crate::structure::flex::FlexStore;
@@ -105,7 +105,10 @@ impl Core {
             .map(|keyspace| (keyspace.runtime.id, keyspace.runtime.store.log_position()))
             .collect();
         let last_seqno = self.visible();
-        manifest.apply(&Edit::AdvanceLog { log_start: needed, journals, last_seqno })?;
+        self.apply_edit(
+            &mut manifest,
+            &Edit::AdvanceLog { log_start: needed, journals, last_seqno },
+        )?;
         drop(manifest);
         self.log.release(needed);
         Ok(())
@@ -178,7 +181,7 @@ impl Core {
         let parent = keyspaces_dir(&self.dir);
         self.storage.sync_dir(&parent).map_err(|error| Error::io("sync", &parent, error))?;
         let store = FlexStore::open(&place, None)?;
-        manifest.apply(&Edit::CreateKeyspace(record.clone()))?;
+        self.apply_edit(&mut manifest, &Edit::CreateKeyspace(record.clone()))?;
         let runtime = runtime_of(&record, store, self.sizes.memtable);
         self.published.replace(|state| {
             let active = Table::new(&self.meter, runtime.memtable_size);
@@ -194,7 +197,7 @@ impl Core {
         let runtime = self.find_keyspace(name)?;
         self.check_writable()?;
         let mut manifest = self.lock_manifest();
-        manifest.apply(&Edit::DropKeyspace { id: runtime.id })?;
+        self.apply_edit(&mut manifest, &Edit::DropKeyspace { id: runtime.id })?;
         // Between commits: one that comes later finds the keyspace gone.
         let applier = self.log.lock_applier();
         self.published.replace(|state| state.without(runtime.id));
@@ -209,16 +212,27 @@ impl Core {
         let runtime = self.find_keyspace(from)?;
         self.check_writable()?;
         let mut manifest = self.lock_manifest();
-        manifest.apply(&Edit::RenameKeyspace { id: runtime.id, name: to.to_owned() })?;
+        let edit = Edit::RenameKeyspace { id: runtime.id, name: to.to_owned() };
+        self.apply_edit(&mut manifest, &edit)?;
         runtime.name.store(Arc::new(to.to_owned()));
         Ok(())
+    }
+
+    /// Changes the catalogue. D4: an edit that failed on its way to the disk may be found there when
+    /// the database is opened again, so nothing may be written that assumes otherwise.
+    fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
+        manifest.apply(edit).inspect_err(|error| {
+            if matches!(error, Error::Io { .. } | Error::ReadOnly { .. }) {
+                self.set_poison(&format!("the catalogue could not be changed: {error}"));
+            }
+        })
     }
 
     /// Removes the files of one dropped keyspace that nobody reads any more. Whether there was one.
     pub(super) fn remove_dropped(&self) -> Result<bool> {
         let Some(id) = self.dropped.take_unreferenced() else { return Ok(false) };
         self.clear_directory(id)?;
-        self.lock_manifest().apply(&Edit::ForgetDropped { id })?;
+        self.apply_edit(&mut self.lock_manifest(), &Edit::ForgetDropped { id })?;
         Ok(true)
     }
 

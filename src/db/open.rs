@@ -40,6 +40,8 @@ pub struct RecoveryReport {
     pub duration: Duration,
 }
 
+/// Where the log is, in the database's directory.
+pub(super) const LOG_DIR: &str = "wal";
 /// Log files that are kept to be overwritten.
 const SPARE_LOG_FILES: usize = 2;
 
@@ -96,7 +98,18 @@ fn prepare_directory(builder: &Builder, dir: &Path) -> Result<()> {
         return Err(Error::io("open", dir, source));
     }
     let storage = &*builder.storage;
-    let was_there = storage.exists(dir).map_err(|error| Error::io("look for", dir, error))?;
+    let look =
+        |path: &Path| storage.exists(path).map_err(|error| Error::io("look for", path, error));
+    let was_there = look(dir)?;
+    // The manifest is the first thing that a creation makes.
+    if was_there && (look(&dir.join(LOG_DIR))? || look(&keyspaces_dir(dir))?) {
+        let path = dir.join("MANIFEST-00000001");
+        return Err(Error::corruption(
+            &path,
+            0,
+            "no manifest is there, but the rest of a database",
+        ));
+    }
     storage.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
     if !was_there && let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty())
     {
@@ -233,7 +246,7 @@ impl<'a> Opening<'a> {
     fn wal_place(&self) -> WalPlace {
         WalPlace {
             storage: Arc::clone(&self.builder.storage),
-            dir: self.dir.join("wal"),
+            dir: self.dir.join(LOG_DIR),
             database_id: self.manifest.state().database(),
             options: WalOptions {
                 file_capacity: self.sizes.wal_file,

@@ -1,4 +1,22 @@
-//! Integration tests, one binary.
+//! Integration tests, one binary. The long versions of the simulations are commands of
+//! `lithe-sim`; what a test here prints when it fails is the command that shows it again.
 #![allow(clippy::unwrap_used, reason = "a test that fails should panic where it fails")]
 
+mod concurrency;
+mod corruption;
+mod crash;
+mod errors;
+mod fuzz_smoke;
+mod model;
+mod regression;
+mod support;
 mod tidy;
+
+use lithe_sim::allocation::WatchedAllocator;
+
+/// So that a huge allocation on account of damaged bytes is found.
+#[global_allocator]
+static ALLOCATOR: WatchedAllocator = WatchedAllocator;
+
+/// Cases run on this many threads.
+const THREADS: usize = 2;

@@ -23,8 +23,8 @@ const NEW_FIELDS: &str = "LITHE SIGN;Co;0;L;;;;;N;;;;;";
 const WRITING_TIME: Duration = Duration::from_millis(2500);
 const SEED: u64 = 16;
 
-/// Adds a character to two keyspaces at once, and takes it away again. Returns the bytes of keys and
-/// values that it wrote.
+/// Adds a character to two keyspaces at once, and takes it away again. Returns the bytes of keys
+/// and values that it wrote.
 pub fn atomic_batch(demo: &Demo, screen: &mut Screen) -> Result<u64, Failure> {
     let mut batch = WriteBatch::new();
     batch.put(&demo.characters, NEW_CODE, NEW_FIELDS);

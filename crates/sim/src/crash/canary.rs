@@ -1,0 +1,54 @@
+//! Canaries: mistakes planted on purpose. A harness that does not find them finds nothing.
+//!
+//! Each is a lie of the storage that looks, from outside, like an engine that forgot a sync: the
+//! call succeeds and does nothing. The lie is told to the run, and not to those who recover.
+
+use std::sync::Arc;
+
+use lithedb::storage::{FaultEffect, FaultPlan, FaultRule, Operation};
+
+use crate::crash::CrashRun;
+use crate::ledger::Ledger;
+use crate::random::seed_of;
+
+/// A planted mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Canary {
+    /// What is forgotten.
+    pub name: &'static str,
+    operation: Operation,
+    path_part: &'static str,
+}
+
+/// Every planted mistake.
+pub const CANARIES: [Canary; 7] = [
+    Canary { name: "sync of the log", operation: Operation::Sync, path_part: ".wal" },
+    Canary { name: "sync of segments", operation: Operation::Sync, path_part: "seg-" },
+    Canary { name: "sync of indexes", operation: Operation::Sync, path_part: "index-" },
+    Canary { name: "sync of the manifest", operation: Operation::Sync, path_part: "MANIFEST" },
+    Canary { name: "sync of the log's directory", operation: Operation::SyncDir, path_part: "wal" },
+    Canary { name: "sync of directories", operation: Operation::SyncDir, path_part: "" },
+    Canary { name: "any sync", operation: Operation::Sync, path_part: "" },
+];
+
+impl Canary {
+    /// The lie.
+    pub fn plan(self) -> FaultPlan {
+        let rule = FaultRule::new(FaultEffect::LieSync).on(&[self.operation]);
+        FaultPlan::new().rule(rule.path(self.path_part).lasting())
+    }
+
+    /// Runs with the mistake until it is found; the number of runs that took, or `None` when
+    /// `run_count_max` were not enough.
+    #[must_use]
+    pub fn runs_until_found(self, seed: u64, run_count_max: u64) -> Option<u64> {
+        (1..=run_count_max).find(|number| {
+            let ledger = Arc::new(Ledger::new());
+            let mut run = CrashRun::of_seed(seed_of(&[seed, *number]), 6);
+            run.stride = 5;
+            run.planted = self.plan();
+            run.run(&ledger);
+            ledger.finding_count() > 0
+        })
+    }
+}

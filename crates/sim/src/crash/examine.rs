@@ -1,0 +1,218 @@
+//! Opening on what a crash left, and judging it.
+//!
+//! What must hold of a database that was opened after a crash
+//! - E1  It opens, reads and checks clean.
+//! - E2  It shows a moment that had to survive, or a later one.
+//! - E3  That moment is final: another crash, a close, a second opening show the same.
+//! - E4  All this also when recovery itself is interrupted, at any mutation.
+//! - E5  Writing goes on, and is as safe as before.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lithedb::storage::{CrashMode, SimStorage, Storage};
+use lithedb::{Db, Error};
+
+use crate::clock::SimClock;
+use crate::crash::states::{self, CrashState};
+use crate::crash::{STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
+use crate::finding::{Fault, Finding, Verdict};
+use crate::ledger::Ledger;
+use crate::ops::{Mix, Purpose, draw};
+use crate::parallel::survive;
+use crate::random::Random;
+use crate::readback::{Detail, expect_check_ok, read_all};
+use crate::sample::ValueSizes;
+use crate::session::{Session, SharedTimeline, Trouble, look};
+use crate::setup::{START_MILLIS, Setup};
+use crate::timeline::{Found, Survival, Timeline};
+use crate::watched::{Mutation, WatchedStorage};
+
+/// How many recoveries in a thousand are interrupted, and at how many of their mutations.
+const INTERRUPTED_PER_MILLE: u64 = 120;
+const INTERRUPTED_MUTATIONS_PER_MILLE: u64 = 250;
+/// Operations behind a recovery.
+const FURTHER_OPS_MAX: u64 = 14;
+/// Within this many mutations behind a recovery the next crash comes.
+const FURTHER_MUTATIONS_MAX: u64 = 60;
+/// States that are tried at that crash.
+const FURTHER_STATES: u64 = 2;
+
+/// Judges crash states of one run.
+#[derive(Clone)]
+pub(super) struct Examiner {
+    pub setup: Arc<Setup>,
+    pub ledger: Arc<Ledger>,
+}
+
+impl Examiner {
+    /// Opens on a state and judges it; `depth` is how many more crashes may follow.
+    pub(super) fn examine(
+        &self,
+        state: &CrashState,
+        timeline: &Arc<Timeline>,
+        random: &mut Random,
+        depth: u32,
+    ) -> Verdict {
+        let storage = &state.storage;
+        let is_interrupted = depth > 0 && random.chance(INTERRUPTED_PER_MILLE);
+        let (db, clock) = if is_interrupted {
+            self.open_interrupted(state, timeline, random, depth)?
+        } else {
+            self.open(Arc::new(storage.clone()), depth)?
+        };
+        let found = self.read_and_judge(&db, timeline, state.survival)?;
+        expect_check_ok(&db)?;
+        let verdict = match random.below(8) {
+            0 => self.expect_same_after(&found, &storage.crash(CrashMode::DropAll, 0), "power cut"),
+            1 => self.expect_same_after(&found, &storage.crash(CrashMode::KeepAll, 0), "kill"),
+            2 => db
+                .close()
+                .map_err(|error| Finding::new(Fault::Refused, format!("close: {error}")))
+                .and_then(|_| self.expect_same_after(&found, &storage.duplicate(), "close")),
+            3 | 4 if depth > 0 => return self.go_on((db, clock), storage, random, depth),
+            _ => Ok(()),
+        };
+        abandon(storage, db);
+        verdict
+    }
+
+    fn open(&self, storage: Arc<dyn Storage>, depth: u32) -> Verdict<(Db, Arc<SimClock>)> {
+        // Identities that are drawn now must differ from those drawn before the crash.
+        let nth = 1 + u64::from(super::DEPTH - depth);
+        let clock = Arc::new(SimClock::at_millis(START_MILLIS + nth * 1000));
+        let opened = self.setup.builder(storage, Arc::clone(&clock), nth).open(&self.setup.path);
+        opened.map(|db| (db, clock)).map_err(|error| failed_open("open", &error))
+    }
+
+    /// E4: opens while crashes strike the recovery.
+    fn open_interrupted(
+        &self,
+        state: &CrashState,
+        timeline: &Arc<Timeline>,
+        random: &mut Random,
+        depth: u32,
+    ) -> Verdict<(Db, Arc<SimClock>)> {
+        let storage = state.storage.clone();
+        let nested = Nested {
+            examiner: self.clone(),
+            storage: storage.clone(),
+            timeline: Arc::clone(timeline),
+            survival: state.survival,
+            depth: depth - 1,
+            progress: Mutex::new((random.clone(), Ok(()))),
+        };
+        let nested = Arc::new(nested);
+        let watcher = Arc::clone(&nested);
+        let hook = Arc::new(move |mutation: &Mutation<'_>| watcher.strike(mutation));
+        let opened = self.open(Arc::new(WatchedStorage::new(storage, hook)), depth)?;
+        // What follows is not recovery any more, and the hook goes on: it must find nothing to do.
+        let verdict = nested.finish();
+        verdict.map(|()| opened)
+    }
+
+    fn read_and_judge(&self, db: &Db, timeline: &Timeline, survival: Survival) -> Verdict<Found> {
+        let found = read_all(db, Detail::Digests).map_err(|error| failed_open("read", &error))?;
+        if timeline.judge(&found, survival).is_ok() {
+            return Ok(found);
+        }
+        // Once more with the rows, for the story.
+        let found = read_all(db, Detail::Rows).map_err(|error| failed_open("read", &error))?;
+        timeline.judge(&found, survival).map(|_| found)
+    }
+
+    /// E3
+    fn expect_same_after(&self, found: &Found, storage: &SimStorage, event: &str) -> Verdict {
+        let (db, _) = self.open(Arc::new(storage.clone()), 0)?;
+        let again = read_all(&db, Detail::Digests).map_err(|error| failed_open("read", &error))?;
+        abandon(storage, db);
+        if again.catalog == found.catalog && again.digests == found.digests {
+            return Ok(());
+        }
+        let what = format!("a recovered moment was another one after a {event}");
+        Err(Finding::new(Fault::Lost, what))
+    }
+
+    /// E5: writes on, crashes inside a mutation, and judges again.
+    fn go_on(
+        &self,
+        (db, clock): (Db, Arc<SimClock>),
+        storage: &SimStorage,
+        random: &mut Random,
+        depth: u32,
+    ) -> Verdict {
+        let timeline = SharedTimeline::default();
+        let session = Session::adopt(&self.setup, db, clock, Arc::clone(&timeline));
+        let mut session = session.map_err(|error| failed_open("read", &error))?;
+        storage.crash_inside(storage.mutation_count() + random.below(FURTHER_MUTATIONS_MAX));
+        let mix = Mix { key_count: 40, sizes: ValueSizes::Mixed, purpose: Purpose::Writing };
+        for _ in 0..=random.below(FURTHER_OPS_MAX) {
+            match session.run(&draw(random, mix)) {
+                Ok(()) => {}
+                Err(Trouble::Refused(_)) if storage.is_crashed() => break,
+                Err(trouble) => return Err(trouble.into_finding().at("behind the recovery")),
+            }
+        }
+        let timeline = Arc::new(look(&timeline).clone());
+        for number in 0..FURTHER_STATES {
+            self.ledger.count(STATES_AFTER_RECOVERY);
+            let number = random.below(32) * 2 + number;
+            let state = states::numbered(storage, None, number, random.draw());
+            self.examine(&state, &timeline, random, depth - 1)
+                .map_err(|finding| finding.at(&format!("behind the recovery, {}", state.what)))?;
+        }
+        let Session { db, .. } = session;
+        abandon(storage, db);
+        Ok(())
+    }
+}
+
+/// A recovery that is watched (E4).
+struct Nested {
+    // Constant.
+    examiner: Examiner,
+    storage: SimStorage,
+    timeline: Arc<Timeline>,
+    survival: Survival,
+    depth: u32,
+    // Guarded by the lock: choices, and the verdict so far.
+    progress: Mutex<(Random, Verdict)>,
+}
+
+impl Nested {
+    fn finish(&self) -> Verdict {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut progress.1, Err(Finding::new(Fault::Panic, "it is over")))
+    }
+
+    fn strike(&self, mutation: &Mutation<'_>) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let (random, verdict) = &mut *progress;
+        if verdict.is_err() || !random.chance(INTERRUPTED_MUTATIONS_PER_MILLE) {
+            return;
+        }
+        self.examiner.ledger.count(STATES_IN_RECOVERY);
+        *verdict = survive(|| {
+            let mut state =
+                states::numbered(&self.storage, Some(mutation), random.below(32), random.draw());
+            if self.survival == Survival::Durable {
+                state.survival = Survival::Durable; // The machine had lost power before.
+            }
+            let place = format!(
+                "recovery: {} before {:?} {:?}",
+                state.what, mutation.operation, mutation.path
+            );
+            let verdict = self.examiner.examine(&state, &self.timeline, random, self.depth);
+            verdict.map_err(|finding| finding.at(&place))
+        });
+    }
+}
+
+/// Lets go of a database without letting it write anything more.
+fn abandon(storage: &SimStorage, db: Db) {
+    storage.crash_at(storage.mutation_count());
+    drop(db);
+}
+
+fn failed_open(action: &str, error: &Error) -> Finding {
+    Finding::new(Fault::FailedOpen, format!("{action}: {error}"))
+}

@@ -1,0 +1,182 @@
+//! Crashes: a run is struck by power cuts and kills at every mutation of the disk, the database is
+//! opened on what is left, and the prefix oracle judges what it finds.
+//!
+//! A run goes on while it is struck: at each mutation, before it is done, copies of the simulated
+//! disk are crashed and recovered on the spot. So a run of `n` mutations costs `n` recoveries for
+//! each state that is tried at a point, and not `n` runs.
+//!
+//! | file | what |
+//! |---|---|
+//! | `states` | what a crash leaves: two generators, written independently |
+//! | `examine` | opening on what is left, judging it, going on and crashing again |
+//! | `canary` | planted mistakes that must be found |
+//!
+//! Everything follows from the seed of the run, the number of the point and the number of the
+//! state, so that a finding can be repeated by itself.
+
+pub mod canary;
+mod examine;
+mod states;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lithedb::storage::{FaultPlan, Operation, SimStorage};
+
+use crate::finding::{Fault, Finding, Verdict};
+use crate::ledger::Ledger;
+use crate::ops::{Mix, Op, Purpose, draw_run};
+use crate::parallel::survive;
+use crate::random::{Random, seed_of};
+use crate::sample::ValueSizes;
+use crate::session::{Session, SharedTimeline, look};
+use crate::setup::Setup;
+use crate::watched::{Mutation, WatchedStorage};
+
+use examine::Examiner;
+
+/// Count of states that were tried, in the ledger.
+pub const STATES: &str = "crash states";
+/// Count of states that were tried while an earlier crash was being recovered from.
+pub const STATES_IN_RECOVERY: &str = "crash states inside recovery";
+/// Count of states that were tried after writing went on behind a recovery.
+pub const STATES_AFTER_RECOVERY: &str = "crash states after writing on behind a recovery";
+/// Count of mutations at which states were tried.
+pub const POINTS: &str = "crash points";
+/// Crashes within recoveries within recoveries.
+const DEPTH: u32 = 3;
+/// Numbers of option sets that runs choose from.
+const SETUP_COUNT: u64 = 48;
+
+/// A run and how it is struck.
+#[derive(Clone, Debug)]
+pub struct CrashRun {
+    /// Decides everything.
+    pub seed: u64,
+    /// How many operations it has.
+    pub op_count: usize,
+    /// Only every so many points are tried.
+    pub stride: u64,
+    /// Only this point, if given.
+    pub only_point: Option<u64>,
+    /// Only at calls of this kind, if given.
+    pub only_operation: Option<Operation>,
+    /// Which states are tried at each point.
+    pub states: Range<u64>,
+    /// Faults of the storage while the run goes on: planted mistakes.
+    pub planted: FaultPlan,
+}
+
+impl CrashRun {
+    /// The run of a seed, struck at every point by `states` states.
+    #[must_use]
+    pub fn of_seed(seed: u64, states: u64) -> CrashRun {
+        CrashRun {
+            seed,
+            op_count: 40 + (seed % 41) as usize,
+            stride: 1,
+            only_point: None,
+            only_operation: None,
+            states: 0..states,
+            planted: FaultPlan::new(),
+        }
+    }
+
+    /// How the database is opened.
+    #[must_use]
+    pub fn setup(&self) -> Setup {
+        Setup::numbered(self.seed % SETUP_COUNT)
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn ops(&self) -> Vec<Op> {
+        let mut random = Random::new(seed_of(&[self.seed, 1]));
+        let key_count = random.pick(&[12, 60, 160]);
+        let sizes = random.pick(&[ValueSizes::Mixed, ValueSizes::Mixed, ValueSizes::Small]);
+        draw_run(&mut random, Mix { key_count, sizes, purpose: Purpose::Writing }, self.op_count)
+    }
+
+    /// Runs it, and notes what is tried and what is wrong.
+    pub fn run(&self, ledger: &Arc<Ledger>) {
+        let storage = SimStorage::new(self.seed);
+        storage.arm(self.planted.clone());
+        let timeline = SharedTimeline::default();
+        let striker = Arc::new(Striker {
+            run: self.clone(),
+            storage: storage.clone(),
+            timeline: Arc::clone(&timeline),
+            examiner: Examiner { setup: Arc::new(self.setup()), ledger: Arc::clone(ledger) },
+            point: AtomicU64::new(0),
+        });
+        let watcher = Arc::clone(&striker);
+        let hook = Arc::new(move |mutation: &Mutation<'_>| watcher.strike(mutation));
+        let watched = WatchedStorage::new(storage.clone(), hook);
+        let outcome = survive(|| self.drive(watched, &timeline));
+        let outcome = outcome.and_then(|()| match storage.violations().first() {
+            Some(violation) => Err(Finding::new(Fault::Misuse, violation.clone())),
+            None => Ok(()),
+        });
+        if let Err(finding) = outcome {
+            ledger.note(finding.at("the run itself"), || format!("crash --run {:#x}", self.seed));
+        }
+        ledger.count("runs");
+    }
+
+    fn drive(&self, storage: WatchedStorage, timeline: &SharedTimeline) -> Verdict {
+        let session = Session::open(&self.setup(), Arc::new(storage), 0, Arc::clone(timeline));
+        let mut session =
+            session.map_err(|error| Finding::new(Fault::FailedOpen, error.to_string()))?;
+        for (number, op) in self.ops().iter().enumerate() {
+            let done = session.run(op);
+            done.map_err(|trouble| trouble.into_finding().at(&format!("operation {number}")))?;
+        }
+        session.close().map_err(|error| Finding::new(Fault::Refused, format!("close: {error}")))
+    }
+}
+
+/// Strikes a run at its mutations.
+struct Striker {
+    // Constant.
+    run: CrashRun,
+    storage: SimStorage,
+    timeline: SharedTimeline,
+    examiner: Examiner,
+    // Atomic.
+    point: AtomicU64,
+}
+
+impl Striker {
+    fn strike(&self, mutation: &Mutation<'_>) {
+        let point = self.point.fetch_add(1, Ordering::Relaxed);
+        let is_due = match self.run.only_point {
+            Some(only) => point == only,
+            None => (point + self.run.seed).is_multiple_of(self.run.stride),
+        };
+        let is_of_kind = self.run.only_operation.is_none_or(|only| mutation.operation == only);
+        if !is_due || !is_of_kind {
+            return;
+        }
+        let ledger = &self.examiner.ledger;
+        ledger.count(POINTS);
+        let timeline = Arc::new(look(&self.timeline).clone());
+        for index in self.run.states.clone() {
+            let seed = seed_of(&[self.run.seed, point, index]);
+            ledger.count(STATES);
+            let mut what = String::new();
+            let verdict = survive(|| {
+                let state = states::numbered(&self.storage, Some(mutation), index, seed);
+                what.clone_from(&state.what);
+                self.examiner.examine(&state, &timeline, &mut Random::new(seed), DEPTH)
+            });
+            if let Err(finding) = verdict {
+                let place = format!("{what} before {:?} {:?}", mutation.operation, mutation.path);
+                ledger.note(finding.at(&place), || {
+                    let run = self.run.seed;
+                    format!("crash --run {run:#x} --point {point} --state {index}")
+                });
+            }
+        }
+    }
+}

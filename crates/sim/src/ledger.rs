@@ -1,0 +1,107 @@
+//! The ledger of a campaign: what was tried, what was found, and the command that repeats it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::finding::{Fault, Finding};
+
+/// Findings whose story is kept, of each kind.
+const STORIES_PER_FAULT_MAX: usize = 5;
+
+/// Counts and findings. Shared by all threads of a campaign.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    book: Mutex<Book>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    counts: BTreeMap<&'static str, u64>,
+    faults: BTreeMap<Fault, u64>,
+    stories: Vec<Story>,
+}
+
+/// A finding and the arguments of `lithe-sim` that show it again.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// What is wrong.
+    pub finding: Finding,
+    /// Arguments of `lithe-sim`.
+    pub repeat: String,
+}
+
+impl Ledger {
+    /// An empty ledger.
+    #[must_use]
+    pub fn new() -> Ledger {
+        Ledger::default()
+    }
+
+    /// One more of what `what` names.
+    pub fn count(&self, what: &'static str) {
+        self.count_many(what, 1);
+    }
+
+    /// Several more of what `what` names.
+    pub fn count_many(&self, what: &'static str, count: u64) {
+        *self.book().counts.entry(what).or_default() += count;
+    }
+
+    /// How many of what `what` names there were.
+    #[must_use]
+    pub fn counted(&self, what: &str) -> u64 {
+        self.book().counts.get(what).copied().unwrap_or(0)
+    }
+
+    /// Something is wrong.
+    pub fn note(&self, finding: Finding, repeat: impl FnOnce() -> String) {
+        let mut book = self.book();
+        let count = book.faults.entry(finding.fault).or_default();
+        *count += 1;
+        if *count <= STORIES_PER_FAULT_MAX as u64 {
+            book.stories.push(Story { finding, repeat: repeat() });
+        }
+    }
+
+    /// How many findings there were.
+    #[must_use]
+    pub fn finding_count(&self) -> u64 {
+        self.book().faults.values().sum()
+    }
+
+    /// The first findings of each kind.
+    #[must_use]
+    pub fn stories(&self) -> Vec<Story> {
+        self.book().stories.clone()
+    }
+
+    /// Panics with the whole ledger if anything is wrong: for tests.
+    ///
+    /// # Panics
+    /// When there are findings.
+    pub fn assert_clean(&self) {
+        assert!(self.finding_count() == 0, "\n{self}");
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Display for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let book = self.book();
+        for (what, count) in &book.counts {
+            writeln!(f, "{count:>12}  {what}")?;
+        }
+        writeln!(f, "{:>12}  findings", book.faults.values().sum::<u64>())?;
+        for (fault, count) in &book.faults {
+            writeln!(f, "{count:>12}  {fault:?}")?;
+        }
+        for story in &book.stories {
+            writeln!(f, "\n{}\n  lithe-sim {}", story.finding, story.repeat)?;
+        }
+        Ok(())
+    }
+}

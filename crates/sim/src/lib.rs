@@ -1,0 +1,32 @@
+//! Simulation of LitheDB: the harnesses behind the integration tests and the program
+//! `lithe-sim`, which runs them for as long as one likes.
+//!
+//! | module | what |
+//! |---|---|
+//! | `random`, `sample`, `ops`, `setup` | what a run does, from a seed |
+//! | `session`, `timeline`, `readback` | running it, its history, and the prefix oracle |
+//! | `crash` | power cuts and kills at every mutation of a run, and during recovery |
+//! | `damage` | bytes at rest that rot, vanish or return |
+//! | `faults` | calls of the storage that fail; full disks |
+//! | `model` | everything that can be read, against `BTreeMap`s |
+//! | `ledger`, `parallel`, `allocation` | counting, running on several threads, limits |
+
+pub mod allocation;
+pub mod clock;
+pub mod corpus;
+pub mod crash;
+pub mod damage;
+pub mod digest;
+pub mod faults;
+pub mod finding;
+pub mod ledger;
+pub mod model;
+pub mod ops;
+pub mod parallel;
+pub mod random;
+pub mod readback;
+pub mod sample;
+pub mod session;
+pub mod setup;
+pub mod timeline;
+pub mod watched;

@@ -1,0 +1,188 @@
+//! `lithe-sim`: the campaigns, for as long as one likes. See `lithe-sim help`.
+//!
+//! Every finding is printed with the arguments that show it again.
+
+mod arguments;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use lithe_sim::allocation::WatchedAllocator;
+use lithe_sim::crash::canary::CANARIES;
+use lithe_sim::crash::{CrashRun, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
+use lithe_sim::damage::{Ending, Fixture, Thoroughness};
+use lithe_sim::faults::FaultRun;
+use lithe_sim::ledger::Ledger;
+use lithe_sim::model::ModelRun;
+use lithe_sim::parallel::run_cases;
+use lithe_sim::random::seed_of;
+use lithedb::base::{Clock, SystemClock};
+
+use arguments::Arguments;
+
+#[global_allocator]
+static ALLOCATOR: WatchedAllocator = WatchedAllocator;
+
+const HELP: &str = "\
+lithe-sim COMMAND [OPTIONS]
+
+  crash        power cuts and kills at every mutation, and during recovery
+                 --states N  how many states in all (default 100000)
+                 --per-point N  states at each point (default 24)
+                 --run SEED [--point P [--state S]]  one run, point or state again
+  model        random operations against BTreeMaps
+                 --runs N (default 100), --operations N each (default 3000), --run SEED
+  flips        every bit of every byte of every file of a small database
+  truncations  every file cut at every offset, and extended
+  sectors      zeroed, filled, doubled, swapped and old sectors
+  files        missing, empty, old, swapped and foreign files
+                 all four: --operations N (default 120), --stride N, --ending 0|1, --case N
+  errors       every call of a run fails, in several ways, once and from then on
+                 --runs N (default 10), --operations N each (default 40), --stride N,
+                 --run SEED [--case N]
+  full         disks of every size that fill up and empty again
+                 --runs N (default 10), --run SEED --room BYTES
+  canary       planted mistakes, which must be found
+
+Options of all: --seed N (default 1), --threads N (default 2)
+";
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(message) => {
+            eprintln!("{message}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    let clock = SystemClock::new();
+    let ledger = Arc::new(Ledger::new());
+    match arguments.command.as_str() {
+        "crash" => crash(&arguments, &ledger),
+        "model" => model(&arguments, &ledger),
+        "flips" | "truncations" | "sectors" | "files" => damage(&arguments, &ledger),
+        "errors" => errors(&arguments, &ledger),
+        "full" => full(&arguments, &ledger),
+        "canary" => canary(&arguments, &ledger),
+        _ => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+    }
+    println!("{ledger}\n{:.1} s", clock.monotonic().as_secs_f64());
+    if ledger.finding_count() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn crash(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    let per_point = arguments.number("per-point").unwrap_or(24);
+    if let Some(seed) = arguments.number("run") {
+        let mut run = CrashRun::of_seed(seed, per_point);
+        run.only_point = arguments.number("point");
+        if let Some(state) = arguments.number("state") {
+            run.states = state..state + 1;
+        }
+        run.run(ledger);
+        return;
+    }
+    let wanted = arguments.number("states").unwrap_or(100_000);
+    let seed = arguments.seed();
+    run_cases(arguments.threads(), u64::MAX, |number| {
+        CrashRun::of_seed(seed_of(&[seed, number]), per_point).run(ledger);
+        let tried = [STATES, STATES_IN_RECOVERY, STATES_AFTER_RECOVERY];
+        tried.into_iter().map(|what| ledger.counted(what)).sum::<u64>() < wanted
+    });
+}
+
+fn model(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    let op_count = arguments.number("operations").unwrap_or(3000) as usize;
+    if let Some(seed) = arguments.number("run") {
+        ModelRun { seed, op_count }.run(ledger);
+        return;
+    }
+    let run_count = arguments.number("runs").unwrap_or(100);
+    run_cases(arguments.threads(), run_count, |number| {
+        ModelRun { seed: seed_of(&[arguments.seed(), number]), op_count }.run(ledger);
+        true
+    });
+}
+
+fn damage(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    let seed = arguments.seed();
+    let op_count = arguments.number("operations").unwrap_or(120) as usize;
+    let stride = arguments.number("stride").unwrap_or(1);
+    for (number, ending) in [Ending::Closed, Ending::Killed].into_iter().enumerate() {
+        if arguments.number("ending").is_some_and(|only| only != number as u64) {
+            continue;
+        }
+        let built = Fixture::build(seed, ending, op_count)
+            .and_then(|fixture| Ok((fixture, Fixture::build(seed ^ 1 << 32, ending, op_count)?)));
+        let (fixture, other) = match built {
+            Ok(built) => built,
+            Err(finding) => {
+                ledger.note(finding.at("the fixture"), || format!("flips --seed {seed}"));
+                continue;
+            }
+        };
+        println!("{ending:?}: {:?}", fixture.files());
+        let injuries = match arguments.command.as_str() {
+            "flips" => lithe_sim::damage::flips(&fixture, stride, Thoroughness::AllBits),
+            "truncations" => lithe_sim::damage::truncations(&fixture, stride),
+            "sectors" => lithe_sim::damage::sectors(&fixture),
+            _ => lithe_sim::damage::misplacements(&fixture, &other),
+        };
+        let repeat = format!(
+            "{} --seed {seed} --operations {op_count} --stride {stride} --ending {number}",
+            arguments.command
+        );
+        if let Some(case) = arguments.number("case") {
+            lithe_sim::damage::run_one(&fixture, &injuries[case as usize], ledger, &repeat);
+            continue;
+        }
+        lithe_sim::damage::run(&fixture, &injuries, arguments.threads(), ledger, &repeat);
+    }
+}
+
+fn errors(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    let op_count = arguments.number("operations").unwrap_or(40) as usize;
+    let stride = arguments.number("stride").unwrap_or(1);
+    if let Some(seed) = arguments.number("run") {
+        let run = FaultRun { seed, op_count, stride };
+        match arguments.number("case") {
+            Some(number) => run.run_case(&run.cases()[number as usize], number, ledger),
+            None => run.run(arguments.threads(), ledger),
+        }
+        return;
+    }
+    for number in 0..arguments.number("runs").unwrap_or(10) {
+        let run = FaultRun { seed: seed_of(&[arguments.seed(), number]), op_count, stride };
+        run.run(arguments.threads(), ledger);
+    }
+}
+
+fn full(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    /// Sizes of disks that are tried in each run: one page more each time.
+    const SIZE_COUNT: u64 = 100;
+    if let (Some(seed), Some(room)) = (arguments.number("run"), arguments.number("room")) {
+        lithe_sim::faults::full::run(seed, room, ledger);
+        return;
+    }
+    let run_count = arguments.number("runs").unwrap_or(10);
+    run_cases(arguments.threads(), run_count * SIZE_COUNT, |number| {
+        let seed = seed_of(&[arguments.seed(), number / SIZE_COUNT]);
+        lithe_sim::faults::full::run(seed, number % SIZE_COUNT * 4096, ledger);
+        true
+    });
+}
+
+fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    const RUN_COUNT_MAX: u64 = 20;
+    for canary in CANARIES {
+        match canary.runs_until_found(arguments.seed(), RUN_COUNT_MAX) {
+            Some(count) => println!("found after {count} runs: forgotten {}", canary.name),
+            None => {
+                println!("NOT FOUND in {RUN_COUNT_MAX} runs: forgotten {}", canary.name);
+                ledger.count("canaries that were not found");
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The model test: whatever can be read is compared with `BTreeMap`s, while memtables, intervals,
+//! segments and log files are so small that everything happens to them all the time.
+//!
+//! | file | what |
+//! |---|---|
+//! | `compare` | reads, iterators and cursors against sorted rows |
+//! | `shrink` | cutting a failing run down |
+
+mod compare;
+mod shrink;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lithedb::storage::{MemoryStorage, SimStorage, Storage};
+use lithedb::{Error, Keyspace, Snapshot};
+
+use crate::finding::{Fault, Finding, Verdict};
+use crate::ledger::Ledger;
+use crate::ops::{Farewell, Mix, Op, Purpose, Reading, draw_run};
+use crate::parallel::survive;
+use crate::random::{Random, seed_of};
+use crate::readback::expect_check_ok;
+use crate::sample::ValueSizes;
+use crate::session::{Session, SharedTimeline, Trouble};
+use crate::setup::Setup;
+use crate::timeline::{Catalog, Rows};
+
+use compare::{View, compare};
+
+pub use shrink::shrink;
+
+/// Count of operations, in the ledger.
+pub const OPERATIONS: &str = "operations";
+/// Snapshots that are held at most.
+const SNAPSHOTS_MAX: usize = 6;
+
+/// A run against the model.
+#[derive(Clone, Debug)]
+pub struct ModelRun {
+    /// Decides everything.
+    pub seed: u64,
+    /// How many operations it has.
+    pub op_count: usize,
+}
+
+impl ModelRun {
+    /// How the database is opened.
+    #[must_use]
+    pub fn setup(&self) -> Setup {
+        Setup::numbered(self.seed % 64)
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn ops(&self) -> Vec<Op> {
+        let mut random = Random::new(seed_of(&[self.seed, 2]));
+        let key_count = random.pick(&[20, 160, 160, 700]);
+        let mix = Mix { key_count, sizes: ValueSizes::Mixed, purpose: Purpose::Comparing };
+        draw_run(&mut random, mix, self.op_count)
+    }
+
+    /// Runs it; a failure is cut down before it is noted.
+    pub fn run(&self, ledger: &Arc<Ledger>) {
+        let (setup, ops) = (self.setup(), self.ops());
+        ledger.count_many(OPERATIONS, ops.len() as u64);
+        ledger.count("runs");
+        if let Err(finding) = self.try_ops(&setup, &ops) {
+            let (ops, finding) = shrink(ops, finding, |ops| self.try_ops(&setup, ops));
+            let finding = finding.at(&format!("{ops:?} with {setup:?}"));
+            ledger.note(finding, || {
+                format!("model --run {:#x} --operations {}", self.seed, self.op_count)
+            });
+        }
+    }
+
+    fn try_ops(&self, setup: &Setup, ops: &[Op]) -> Verdict {
+        survive(|| {
+            let sim = SimStorage::new(self.seed);
+            if self.seed.is_multiple_of(4) {
+                return run_ops(setup, Arc::new(MemoryStorage::new()), ops);
+            }
+            run_ops(setup, Arc::new(sim.clone()), ops)?;
+            match (sim.violations().first(), sim.open_files().first()) {
+                (Some(violation), _) => Err(Finding::new(Fault::Misuse, violation.clone())),
+                (_, Some((path, count))) => {
+                    let what = format!("{} is open {count} times after close", path.display());
+                    Err(Finding::new(Fault::Misuse, what))
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+}
+
+/// Runs operations on a new database in `storage` and compares all the way.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn run_ops(setup: &Setup, storage: Arc<dyn Storage>, ops: &[Op]) -> Verdict {
+    let mut run = Run::start(setup, storage)?;
+    for (number, op) in ops.iter().enumerate() {
+        let done = run.run(op);
+        done.map_err(|finding| finding.at(&format!("operation {number}, {op:?}")))?;
+    }
+    run.compare_everything()?;
+    run.reopen(Farewell::Close).map_err(|finding| finding.at("the last close"))
+}
+
+/// Runs the operations that these bytes describe on a new database in memory: the stateful target
+/// of fuzzing.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn run_bytes(bytes: &[u8]) -> Verdict {
+    let mut random = Random::from_bytes(bytes);
+    let setup = Setup::numbered(random.below(16));
+    let mix = Mix { key_count: 80, sizes: ValueSizes::Mixed, purpose: Purpose::Comparing };
+    let ops = draw_run(&mut random, mix, bytes.len());
+    run_ops(&setup, Arc::new(MemoryStorage::new()), &ops)
+}
+
+/// A snapshot that is held, and what it must go on showing.
+struct Held {
+    snapshot: Snapshot,
+    keyspaces: Vec<(Keyspace, Arc<Rows>)>,
+}
+
+struct Run {
+    setup: Setup,
+    storage: Arc<dyn Storage>,
+    session: Session,
+    held: Vec<Held>,
+    opened_count: u64,
+}
+
+impl Run {
+    fn start(setup: &Setup, storage: Arc<dyn Storage>) -> Verdict<Run> {
+        let session = open(setup, &storage, 0)?;
+        Ok(Run { setup: setup.clone(), storage, session, held: Vec::new(), opened_count: 1 })
+    }
+
+    fn run(&mut self, op: &Op) -> Verdict {
+        match op {
+            Op::Read(reading) => self.read(reading),
+            Op::TakeSnapshot => {
+                self.take_snapshot();
+                Ok(())
+            }
+            Op::ReadSnapshot(which, reading) => self.read_snapshot(*which, reading),
+            Op::DropSnapshot(which) => {
+                let Some(index) = usize::from(*which).checked_rem(self.held.len()) else {
+                    return Ok(());
+                };
+                expect_unmoved(&self.held.swap_remove(index))
+            }
+            Op::Check => {
+                expect_check_ok(&self.session.db)?;
+                self.compare_everything()
+            }
+            Op::Reopen(farewell) => self.reopen(*farewell),
+            op => self.session.run(op).map_err(Trouble::into_finding),
+        }
+    }
+
+    fn read(&self, reading: &Reading) -> Verdict {
+        let Some(keyspace) = self.session.keyspace(slot_of(reading)) else { return Ok(()) };
+        let rows = self.session.timeline().rows(keyspace.id());
+        compare(&View::Now(&keyspace), &rows, reading)
+    }
+
+    fn take_snapshot(&mut self) {
+        if self.held.len() >= SNAPSHOTS_MAX {
+            return;
+        }
+        let snapshot = self.session.db.snapshot();
+        let timeline = self.session.timeline();
+        let keyspaces = self.session.keyspaces.iter();
+        let keyspaces =
+            keyspaces.map(|(_, keyspace)| (keyspace.clone(), timeline.rows(keyspace.id())));
+        let keyspaces = keyspaces.collect();
+        drop(timeline);
+        self.held.push(Held { snapshot, keyspaces });
+    }
+
+    fn read_snapshot(&self, which: u8, reading: &Reading) -> Verdict {
+        let Some(index) = usize::from(which).checked_rem(self.held.len()) else { return Ok(()) };
+        let held = &self.held[index];
+        let slot = usize::from(slot_of(reading));
+        let Some(slot) = slot.checked_rem(held.keyspaces.len()) else { return Ok(()) };
+        let (keyspace, rows) = &held.keyspaces[slot];
+        compare(&View::Then(&held.snapshot, keyspace), rows, reading)
+    }
+
+    /// Leaves and opens again: everything must be as it was.
+    fn reopen(&mut self, farewell: Farewell) -> Verdict {
+        let before = self.contents();
+        if farewell == Farewell::Close {
+            let closed = self.session.close();
+            closed.map_err(|error| Finding::new(Fault::Refused, format!("close: {error}")))?;
+            self.expect_closed()?;
+            // What was read before can be read on.
+            for held in self.held.drain(..) {
+                expect_unmoved(&held)?;
+            }
+        }
+        self.held.clear();
+        self.session.keyspaces.clear();
+        // The handle in here is the last one, and closes; it must be gone before the next opening.
+        let nowhere: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        self.session = open(&Setup::tiny(1), &nowhere, 0)?;
+        self.session = open(&self.setup, &self.storage, self.opened_count)?;
+        self.opened_count += 1;
+        let after = self.contents();
+        if before == after {
+            return Ok(());
+        }
+        let what = format!("reopened after {farewell:?}: other keyspaces or rows than before");
+        Err(Finding::new(Fault::Lost, what))
+    }
+
+    fn contents(&self) -> (Catalog, BTreeMap<u32, Arc<Rows>>) {
+        let timeline = self.session.timeline();
+        let catalog = timeline.catalog().clone();
+        let ids = catalog.values().flatten();
+        let rows = ids.map(|id| (*id, timeline.rows(*id))).collect();
+        (catalog, rows)
+    }
+
+    /// Every call on what was closed says so; closing again does nothing.
+    fn expect_closed(&self) -> Verdict {
+        let db = &self.session.db;
+        let refusals = [
+            db.sync().err(),
+            db.flush().err(),
+            db.keyspace("alpha").err(),
+            self.session.keyspaces.first().and_then(|(_, keyspace)| keyspace.get("k").err()),
+        ];
+        let open = refusals.iter().flatten().find(|error| !matches!(error, Error::Closed));
+        if let Some(error) = open {
+            return Err(Finding::new(Fault::Wrong, format!("after close: {error}")));
+        }
+        db.close()
+            .map(drop)
+            .map_err(|error| Finding::new(Fault::Wrong, format!("closing again: {error}")))
+    }
+
+    fn compare_everything(&self) -> Verdict {
+        for (_, keyspace) in &self.session.keyspaces {
+            let rows = self.session.timeline().rows(keyspace.id());
+            compare::compare_all(&View::Now(keyspace), &rows)?;
+        }
+        Ok(())
+    }
+}
+
+fn open(setup: &Setup, storage: &Arc<dyn Storage>, nth: u64) -> Verdict<Session> {
+    Session::open(setup, Arc::clone(storage), nth, SharedTimeline::default())
+        .map_err(|error| Finding::new(Fault::FailedOpen, error.to_string()))
+}
+
+fn expect_unmoved(held: &Held) -> Verdict {
+    for (keyspace, rows) in &held.keyspaces {
+        compare::compare_all(&View::Then(&held.snapshot, keyspace), rows)
+            .map_err(|finding| finding.at("a held snapshot"))?;
+    }
+    Ok(())
+}
+
+fn slot_of(reading: &Reading) -> u8 {
+    match reading {
+        Reading::Point(slot, _)
+        | Reading::Several(slot, _)
+        | Reading::Ends(slot)
+        | Reading::Walk(slot, ..)
+        | Reading::Cursor(slot, ..) => *slot,
+    }
+}

@@ -1,0 +1,233 @@
+//! Operations: what a run does, as data, so that it can be printed, repeated and cut down.
+
+use lithedb::Durability;
+
+use crate::random::Random;
+use crate::sample::{Key, Value, ValueSizes};
+
+/// Operations of a batch at most.
+const BATCH_LEN_MAX: u64 = 24;
+/// Keyspaces that a run has at most.
+pub const KEYSPACE_COUNT_MAX: usize = 4;
+/// Names that keyspaces are created and renamed with.
+pub const NAMES: [&str; 6] = ["alpha", "beta", "gamma", "delta", "\u{3b5}psilon", "a b/../c"];
+
+/// A keyspace, by its place among those there are, counted round.
+pub type Slot = u8;
+
+/// One thing that a run does. Those that make no sense at the moment do nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Sets a key.
+    Put(Slot, Key, Value, Durability),
+    /// Deletes a key.
+    Delete(Slot, Key, Durability),
+    /// Commits several changes at once; `None` deletes.
+    Batch(Vec<(Slot, Key, Option<Value>)>, Durability),
+    /// Makes all commits durable.
+    Sync,
+    /// Flushes all memtables.
+    Flush,
+    /// Does this many pieces of background work.
+    Step(u8),
+    /// Creates a keyspace with this name and these options.
+    Create(u8, u8),
+    /// Drops a keyspace.
+    Drop(Slot),
+    /// Renames a keyspace.
+    Rename(Slot, u8),
+    /// Moves the clock, forth or back.
+    Clock(i16),
+    /// Closes and opens again.
+    Reopen(Farewell),
+    /// Reads.
+    Read(Reading),
+    /// Takes a snapshot, to be held.
+    TakeSnapshot,
+    /// Reads from a held snapshot.
+    ReadSnapshot(u8, Reading),
+    /// Reads everything in a held snapshot and lets it go.
+    DropSnapshot(u8),
+    /// Lets the database check itself.
+    Check,
+}
+
+/// How a database is left before it is opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// By `close`.
+    Close,
+    /// By dropping every handle.
+    Drop,
+}
+
+/// One way to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// `get`, `get_entry` and `contains`.
+    Point(Slot, Key),
+    /// `multi_get`.
+    Several(Slot, Vec<Key>),
+    /// `first` and `last`.
+    Ends(Slot),
+    /// An iterator over a range, moved about.
+    Walk(Slot, Extent, Vec<Move>),
+    /// A cursor over a range, moved about.
+    Cursor(Slot, Extent, Vec<Move>),
+}
+
+/// A range of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Everything.
+    All,
+    /// From one key to another, each included, excluded or unbounded by kind 0, 1, 2.
+    Range((u8, Key), (u8, Key)),
+    /// Keys that begin with the first bytes of a key.
+    Prefix(Key, u16),
+}
+
+/// One movement of an iterator or a cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// To the next, this many times.
+    Next(u8),
+    /// To the one before, this many times.
+    Back(u8),
+    /// To the first at or behind a key.
+    Seek(Key),
+    /// To the last at or before a key (cursors only).
+    SeekForPrev(Key),
+    /// To the beginning (cursors only).
+    First,
+    /// To the end (cursors only).
+    Last,
+}
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// How many keys a keyspace is given.
+    pub key_count: u16,
+    /// How large values are.
+    pub sizes: ValueSizes,
+    /// Whether reads, snapshots and reopening are among the operations.
+    pub purpose: Purpose,
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To write, and be interrupted.
+    Writing,
+    /// To compare what is read with a model.
+    Comparing,
+}
+
+/// The operations of a run: first a few keyspaces, then `count` drawn ones.
+#[must_use]
+pub fn draw_run(random: &mut Random, mix: Mix, count: usize) -> Vec<Op> {
+    let keyspace_count = 1 + random.index(KEYSPACE_COUNT_MAX - 1);
+    let mut ops: Vec<Op> =
+        (0..keyspace_count).map(|index| Op::Create(index as u8, index as u8)).collect();
+    while ops.len() < count + keyspace_count && !random.is_used_up() {
+        ops.push(draw(random, mix));
+    }
+    ops
+}
+
+/// One operation.
+pub fn draw(random: &mut Random, mix: Mix) -> Op {
+    let reads = match mix.purpose {
+        Purpose::Comparing => random.chance(450),
+        Purpose::Writing => false,
+    };
+    if reads {
+        return draw_reading_op(random, mix);
+    }
+    let slot = random.below(8) as Slot;
+    let key = Key::choose(random, mix.key_count);
+    match random.below(200) {
+        0..80 => Op::Put(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
+        80..105 => Op::Delete(slot, key, draw_durability(random)),
+        105..150 => draw_batch(random, mix),
+        150..158 => Op::Sync,
+        158..164 => Op::Flush,
+        164..190 => Op::Step(1 + random.below(4) as u8),
+        190..192 => Op::Create(random.below(NAMES.len() as u64) as u8, random.below(8) as u8),
+        192 => Op::Drop(slot),
+        193..195 => Op::Rename(slot, random.below(NAMES.len() as u64) as u8),
+        195..198 => Op::Clock(random.below(4000) as i16 - 1000),
+        _ if mix.purpose == Purpose::Comparing => Op::Reopen(draw_farewell(random)),
+        _ => Op::Step(16),
+    }
+}
+
+fn draw_batch(random: &mut Random, mix: Mix) -> Op {
+    let len = 1 + random.below(BATCH_LEN_MAX);
+    let mut changes: Vec<(Slot, Key, Option<Value>)> = Vec::new();
+    for _ in 0..len {
+        let slot = random.below(8) as Slot;
+        let repeated = changes.last().filter(|_| random.chance(100)).map(|change| change.1);
+        let key = repeated.unwrap_or_else(|| Key::choose(random, mix.key_count));
+        let value = (!random.chance(250)).then(|| Value::choose(random, mix.sizes));
+        changes.push((slot, key, value));
+    }
+    Op::Batch(changes, draw_durability(random))
+}
+
+fn draw_reading_op(random: &mut Random, mix: Mix) -> Op {
+    match random.below(100) {
+        0..70 => Op::Read(draw_reading(random, mix)),
+        70..76 => Op::TakeSnapshot,
+        76..90 => Op::ReadSnapshot(random.below(8) as u8, draw_reading(random, mix)),
+        90..94 => Op::DropSnapshot(random.below(8) as u8),
+        94..97 => Op::Check,
+        _ => Op::Step(1),
+    }
+}
+
+fn draw_reading(random: &mut Random, mix: Mix) -> Reading {
+    let slot = random.below(8) as Slot;
+    let count = mix.key_count;
+    match random.below(100) {
+        0..40 => Reading::Point(slot, Key::choose(random, count)),
+        40..50 => {
+            let len = random.below(12);
+            Reading::Several(slot, (0..len).map(|_| Key::choose(random, count)).collect())
+        }
+        50..58 => Reading::Ends(slot),
+        58..80 => Reading::Walk(slot, draw_extent(random, count), draw_moves(random, count)),
+        _ => Reading::Cursor(slot, draw_extent(random, count), draw_moves(random, count)),
+    }
+}
+
+fn draw_extent(random: &mut Random, count: u16) -> Extent {
+    let bound = |random: &mut Random| (random.below(3) as u8, Key::choose(random, count));
+    match random.below(10) {
+        0..3 => Extent::All,
+        3..7 => Extent::Range(bound(random), bound(random)),
+        _ => Extent::Prefix(Key::choose(random, count), random.below(12) as u16),
+    }
+}
+
+fn draw_moves(random: &mut Random, count: u16) -> Vec<Move> {
+    let len = 1 + random.below(10);
+    let moves = (0..len).map(|_| match random.below(12) {
+        0..4 => Move::Next(1 + random.below(30) as u8),
+        4..7 => Move::Back(1 + random.below(30) as u8),
+        7..9 => Move::Seek(Key::choose(random, count)),
+        9 => Move::SeekForPrev(Key::choose(random, count)),
+        10 => Move::First,
+        _ => Move::Last,
+    });
+    moves.collect()
+}
+
+fn draw_durability(random: &mut Random) -> Durability {
+    if random.chance(350) { Durability::Sync } else { Durability::Buffered }
+}
+
+fn draw_farewell(random: &mut Random) -> Farewell {
+    if random.chance(600) { Farewell::Close } else { Farewell::Drop }
+}

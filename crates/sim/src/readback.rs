@@ -1,0 +1,67 @@
+//! Reading a whole database back.
+
+use lithedb::{Db, Error};
+
+use crate::digest::Digest;
+use crate::finding::{Fault, Finding, Verdict};
+use crate::timeline::{Catalog, Found, Row, Rows, Timeline};
+
+/// Whether rows are kept, or only their digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Digests.
+    Digests,
+    /// Digests and rows.
+    Rows,
+}
+
+/// Reads every keyspace from front to back.
+///
+/// # Errors
+/// The first error that a read returns.
+pub fn read_all(db: &Db, detail: Detail) -> Result<Found, Error> {
+    let mut found = Found::default();
+    for info in db.keyspaces() {
+        let keyspace = db.keyspace(&info.name)?;
+        let mut digest = Digest::default();
+        let mut rows = Rows::new();
+        for entry in keyspace.iter() {
+            let entry = entry?;
+            digest.add(&entry.key, &entry.value, entry.seqno);
+            if detail == Detail::Rows {
+                let row = Row { value: (*entry.value).into(), seqno: entry.seqno };
+                rows.insert(entry.key.to_vec(), row);
+            }
+        }
+        found.catalog.insert(info.name.clone(), info.id);
+        found.digests.insert(info.id, digest);
+        if detail == Detail::Rows {
+            found.rows.insert(info.id, rows);
+        }
+    }
+    Ok(found)
+}
+
+/// The history of a database that was just opened and found so.
+#[must_use]
+pub fn timeline_of(found: Found) -> Timeline {
+    let catalog: Catalog = found.catalog.into_iter().map(|(name, id)| (name, Some(id))).collect();
+    let stamps = found.rows.values().flat_map(|rows| rows.values().map(|row| row.seqno));
+    let last_seqno = stamps.max().unwrap_or_default();
+    Timeline::starting_with(found.rows, catalog, last_seqno)
+}
+
+/// The database's own check must find nothing.
+///
+/// # Errors
+/// `CheckFailed` with the first problems.
+pub fn expect_check_ok(db: &Db) -> Verdict {
+    const PROBLEMS_SHOWN_MAX: usize = 4;
+    let report = db.check().map_err(|error| Finding::new(Fault::CheckFailed, error.to_string()))?;
+    if report.is_ok() {
+        return Ok(());
+    }
+    let shown = &report.problems[..report.problems.len().min(PROBLEMS_SHOWN_MAX)];
+    let what = format!("{} problems: {}", report.problems.len(), shown.join("; "));
+    Err(Finding::new(Fault::CheckFailed, what))
+}

@@ -1,0 +1,105 @@
+//! How a simulated database is opened: option sets that make everything happen all the time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lithedb::base::{Codec, SeededEntropy};
+use lithedb::storage::Storage;
+use lithedb::{Background, Builder, Db, Error, KeyspaceOptions};
+
+use crate::clock::SimClock;
+use crate::random::{Random, seed_of};
+
+/// Where every simulated database is.
+pub const DB_PATH: &str = "/db";
+/// When every simulated run begins: 2023-11-14.
+pub const START_MILLIS: u64 = 1_700_000_000_000;
+
+/// Option sets differ in these; all of them are small, so that seal, flush, consolidation, split,
+/// removal of segments, switching of log files and eviction happen within tens of operations.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Decides identities.
+    pub seed: u64,
+    /// Where the database is.
+    pub path: PathBuf,
+    /// For memtables, cache and indexes.
+    pub memory_budget: u64,
+    /// When memtables are sealed.
+    pub memtable_size: u64,
+    /// Size of a log file.
+    pub wal_file_size: u64,
+    /// Who runs the background work.
+    pub background: Background,
+    /// For the keyspaces, in turn.
+    pub keyspaces: Vec<KeyspaceOptions>,
+}
+
+impl Setup {
+    /// The smallest of everything.
+    #[must_use]
+    pub fn tiny(seed: u64) -> Setup {
+        let flex = KeyspaceOptions::flex().interval_size(512).segment_size(4096);
+        Setup {
+            seed,
+            path: DB_PATH.into(),
+            memory_budget: 256 << 10,
+            memtable_size: 4 << 10,
+            wal_file_size: 16 << 10,
+            background: Background::Stepped,
+            keyspaces: vec![flex],
+        }
+    }
+
+    /// Some set, by number: the first is [`Setup::tiny`], the others are drawn.
+    #[must_use]
+    pub fn numbered(number: u64) -> Setup {
+        let mut setup = Setup::tiny(seed_of(&[number, 0x5E7]));
+        if number == 0 {
+            return setup;
+        }
+        let mut random = Random::new(setup.seed);
+        setup.memory_budget = random.pick(&[64 << 10, 128 << 10, 512 << 10, 8 << 20]);
+        setup.memtable_size = random.pick(&[4 << 10, 4 << 10, 6 << 10, 16 << 10]);
+        setup.wal_file_size = random.pick(&[16 << 10, 16 << 10, 20 << 10, 64 << 10]);
+        setup.keyspaces = (0..3).map(|_| draw_keyspace(&mut random)).collect();
+        setup
+    }
+
+    /// Options for the `index`-th keyspace.
+    #[must_use]
+    pub fn keyspace_options(&self, index: usize) -> KeyspaceOptions {
+        self.keyspaces[index % self.keyspaces.len()].clone()
+    }
+
+    /// A builder for the `nth` opening of the database.
+    #[must_use]
+    pub fn builder(&self, storage: Arc<dyn Storage>, clock: Arc<SimClock>, nth: u64) -> Builder {
+        Db::builder()
+            .storage(storage)
+            .clock(clock)
+            .entropy(Arc::new(SeededEntropy::new(seed_of(&[self.seed, nth]))))
+            .background(self.background)
+            .memory_budget(self.memory_budget)
+            .memtable_size(self.memtable_size)
+            .wal_file_size(self.wal_file_size)
+    }
+
+    /// Opens the database for the `nth` time.
+    ///
+    /// # Errors
+    /// What opening returns.
+    pub fn open(&self, storage: Arc<dyn Storage>, nth: u64) -> Result<Db, Error> {
+        let clock = Arc::new(SimClock::at_millis(START_MILLIS + nth * 1000));
+        self.builder(storage, clock, nth).open(&self.path)
+    }
+}
+
+fn draw_keyspace(random: &mut Random) -> KeyspaceOptions {
+    KeyspaceOptions::flex()
+        .codec(random.pick(&[Codec::None, Codec::Lz4]))
+        .interval_size(random.pick(&[512, 512, 700, 2048]))
+        .segment_size(random.pick(&[4096, 4096, 8192, 64 << 10]))
+        .consolidation_pace(random.pick(&[0.05, 0.3, 0.6, 2.0, 8.0]))
+        .delta_fan_in(random.pick(&[0, 2, 3, 8]))
+}

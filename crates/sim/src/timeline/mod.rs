@@ -1,0 +1,288 @@
+//! The prefix oracle: every moment that a database may be found at after a crash.
+//!
+//! Owns the history of one opening: what was there, the commits since in their order, and which of
+//! them were acknowledged, durably or not. Must not know how the database was run or crashed.
+//!
+//! Moments are numbered: 0 is what was there when the database was opened, `n` is that and the
+//! first `n` commits. A keyspace is a *lane*: its rows now, and its digest at each moment that
+//! changed it. Creating, dropping and renaming keyspaces makes *catalogs*, numbered likewise.
+//!
+//! Invariants
+//! - L1  Between `issue` and what ends it there is no other commit: commits come one at a time.
+//! - L2  Only the last commit may have no stamp: it is under way, or its fate is unknown.
+//! - L3  durable <= acknowledged <= issued.
+
+mod judge;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lithedb::{Durability, SeqNo};
+
+use crate::digest::Digest;
+
+pub use judge::{Found, Moment, Survival};
+
+/// A value and the stamp of the commit that wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The value.
+    pub value: Arc<[u8]>,
+    /// The stamp.
+    pub seqno: SeqNo,
+}
+
+/// The rows of a keyspace.
+pub type Rows = BTreeMap<Vec<u8>, Row>;
+/// Names of keyspaces and their ids; `None` while the keyspace is being created.
+pub type Catalog = BTreeMap<String, Option<u32>>;
+
+/// One change of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Id of the keyspace.
+    pub keyspace: u32,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The new value; `None` deletes.
+    pub value: Option<Vec<u8>>,
+}
+
+/// The history of one opening of a database.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    lanes: BTreeMap<u32, Lane>,
+    catalogs: Vec<Catalog>,
+    /// The catalog that was acknowledged last.
+    catalog_durable: usize,
+    issued: u64,
+    acknowledged: u64,
+    durable: u64,
+    last_seqno: SeqNo,
+    pending: Option<Pending>,
+}
+
+/// One keyspace. Its rows are those of the last acknowledged commit.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    rows: Arc<Rows>,
+    digest: Digest,
+    /// Its digest from each of these moments on; the first is moment 0 or its creation.
+    moments: Vec<LaneMoment>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LaneMoment {
+    commit: u64,
+    digest: Digest,
+    /// Whether `digest.stamped` is known (L2).
+    is_stamped: bool,
+}
+
+/// The commit that is under way, each key once.
+#[derive(Clone, Debug)]
+struct Pending {
+    changes: BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>>,
+}
+
+impl Timeline {
+    /// Of a database without keyspaces.
+    #[must_use]
+    pub fn new() -> Timeline {
+        Timeline::starting_with(BTreeMap::new(), Catalog::new(), SeqNo::ZERO)
+    }
+
+    /// Of a database that was opened and found so.
+    #[must_use]
+    pub fn starting_with(
+        rows: BTreeMap<u32, Rows>,
+        catalog: Catalog,
+        last_seqno: SeqNo,
+    ) -> Timeline {
+        let lanes = rows.into_iter().map(|(id, rows)| (id, Lane::starting_with(rows, 0)));
+        Timeline {
+            lanes: lanes.collect(),
+            catalogs: vec![catalog],
+            catalog_durable: 0,
+            issued: 0,
+            acknowledged: 0,
+            durable: 0,
+            last_seqno,
+            pending: None,
+        }
+    }
+
+    /// The rows of a keyspace after the last acknowledged commit.
+    #[must_use]
+    pub fn rows(&self, keyspace: u32) -> Arc<Rows> {
+        self.lanes.get(&keyspace).map(|lane| Arc::clone(&lane.rows)).unwrap_or_default()
+    }
+
+    /// The keyspaces there are, as far as acknowledged.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalogs[self.catalog_durable]
+    }
+
+    /// The stamp of the last acknowledged commit.
+    #[must_use]
+    pub fn last_seqno(&self) -> SeqNo {
+        self.last_seqno
+    }
+
+    /// How many commits were acknowledged.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// How many commits were acknowledged as durable.
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// A commit is about to be made.
+    ///
+    /// # Panics
+    /// When called out of turn (L1).
+    pub fn issue(&mut self, changes: impl IntoIterator<Item = Change>) {
+        assert!(self.pending.is_none(), "L1: a commit is under way already");
+        let mut last_of_each = BTreeMap::new();
+        for change in changes {
+            last_of_each.insert((change.keyspace, change.key), change.value);
+        }
+        self.issued += 1;
+        let commit = self.issued;
+        for ((keyspace, key), value) in &last_of_each {
+            let lane = self.lanes.entry(*keyspace).or_default();
+            let mut digest = lane.moment_of(commit).map_or(lane.digest, |moment| moment.digest);
+            lane.change_digest(&mut digest, key, value.as_deref(), SeqNo::ZERO);
+            lane.set_moment(LaneMoment { commit, digest, is_stamped: false });
+        }
+        self.pending = Some(Pending { changes: last_of_each });
+    }
+
+    /// The commit under way was acknowledged.
+    ///
+    /// # Panics
+    /// When called out of turn (L1).
+    pub fn acknowledge(&mut self, seqno: SeqNo, durability: Durability) {
+        let Pending { changes } = self.pending.take().expect("L1: a commit was issued");
+        let commit = self.issued;
+        for ((keyspace, key), value) in changes {
+            let lane = self.lanes.get_mut(&keyspace).expect("`issue` made a lane");
+            let mut digest = lane.digest;
+            lane.change_digest(&mut digest, &key, value.as_deref(), seqno);
+            lane.digest = digest;
+            let rows = Arc::make_mut(&mut lane.rows);
+            match value {
+                Some(value) => rows.insert(key, Row { value: value.into(), seqno }),
+                None => rows.remove(&key),
+            };
+            lane.set_moment(LaneMoment { commit, digest, is_stamped: true });
+        }
+        self.acknowledged = commit;
+        self.last_seqno = self.last_seqno.max(seqno);
+        if durability == Durability::Sync {
+            self.durable = commit;
+        }
+    }
+
+    /// The commit under way failed with the promise that nothing has changed.
+    ///
+    /// # Panics
+    /// When called out of turn (L1).
+    pub fn take_back(&mut self) {
+        let Pending { changes } = self.pending.take().expect("L1: a commit was issued");
+        for (keyspace, _) in changes.into_keys() {
+            if let Some(lane) = self.lanes.get_mut(&keyspace) {
+                lane.moments.retain(|moment| moment.commit != self.issued);
+            }
+        }
+        self.issued -= 1;
+    }
+
+    /// Whether the fate of the last commit is unknown.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Everything acknowledged so far is durable.
+    pub fn mark_durable(&mut self) {
+        self.durable = self.acknowledged;
+    }
+
+    /// The keyspaces are about to become these.
+    pub fn issue_catalog(&mut self, change: impl FnOnce(&mut Catalog)) {
+        let mut catalog = self.catalog().clone();
+        change(&mut catalog);
+        self.catalogs.push(catalog);
+    }
+
+    /// The change of keyspaces was acknowledged; `created` is the id of a new one.
+    pub fn acknowledge_catalog(&mut self, created: Option<u32>) {
+        self.catalog_durable = self.catalogs.len() - 1;
+        let Some(id) = created else { return };
+        for entry in self.catalogs[self.catalog_durable].values_mut() {
+            entry.get_or_insert(id);
+        }
+        self.lanes.insert(id, Lane::starting_with(Rows::new(), self.issued));
+    }
+
+    /// The change of keyspaces failed with the promise that nothing has changed.
+    ///
+    /// # Panics
+    /// When called out of turn (L1).
+    pub fn take_back_catalog(&mut self) {
+        assert!(self.catalogs.len() > self.catalog_durable + 1, "a change was issued");
+        self.catalogs.pop();
+    }
+}
+
+impl Default for Timeline {
+    fn default() -> Timeline {
+        Timeline::new()
+    }
+}
+
+impl Lane {
+    fn starting_with(rows: Rows, commit: u64) -> Lane {
+        let mut digest = Digest::default();
+        for (key, row) in &rows {
+            digest.add(key, &row.value, row.seqno);
+        }
+        let start = LaneMoment { commit, digest, is_stamped: true };
+        Lane { rows: Arc::new(rows), digest, moments: vec![start] }
+    }
+
+    /// Changes `digest` as setting `key` changes the rows.
+    fn change_digest(&self, digest: &mut Digest, key: &[u8], value: Option<&[u8]>, seqno: SeqNo) {
+        if let Some(old) = self.rows.get(key) {
+            digest.remove(key, &old.value, old.seqno);
+        }
+        if let Some(value) = value {
+            digest.add(key, value, seqno);
+        }
+    }
+
+    fn moment_of(&self, commit: u64) -> Option<&LaneMoment> {
+        self.moments.last().filter(|moment| moment.commit == commit)
+    }
+
+    fn set_moment(&mut self, moment: LaneMoment) {
+        match self.moments.last_mut() {
+            Some(last) if last.commit == moment.commit => *last = moment,
+            _ => self.moments.push(moment),
+        }
+    }
+
+    /// How the lane was at this moment.
+    fn at(&self, commit: u64) -> Option<&LaneMoment> {
+        let after = self.moments.partition_point(|moment| moment.commit <= commit);
+        after.checked_sub(1).map(|index| &self.moments[index])
+    }
+}

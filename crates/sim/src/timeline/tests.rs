@@ -1,0 +1,124 @@
+//! The oracle is checked by hand-made histories: it must find what is wrong with them.
+
+use super::*;
+use crate::finding::Fault;
+
+const DURABLE: Survival = Survival::Durable;
+const ACKNOWLEDGED: Survival = Survival::Acknowledged;
+
+fn put(keyspace: u32, key: &str, value: &str) -> Change {
+    Change { keyspace, key: key.into(), value: Some(value.into()) }
+}
+
+fn delete(keyspace: u32, key: &str) -> Change {
+    Change { keyspace, key: key.into(), value: None }
+}
+
+/// Keyspaces 1 and 2; commit 1 to both, durable; 2 to the first; 3 to the second.
+fn history() -> Timeline {
+    let mut timeline = Timeline::new();
+    for (name, id) in [("a", 1), ("b", 2)] {
+        timeline.issue_catalog(|catalog| {
+            catalog.insert(name.into(), None);
+        });
+        timeline.acknowledge_catalog(Some(id));
+    }
+    let commits = [
+        (vec![put(1, "x", "0"), put(2, "x", "1"), put(1, "x", "1")], Durability::Sync),
+        (vec![put(1, "y", "2")], Durability::Buffered),
+        (vec![delete(2, "x"), put(2, "z", "3")], Durability::Buffered),
+    ];
+    for (number, (changes, durability)) in commits.into_iter().enumerate() {
+        timeline.issue(changes);
+        timeline.acknowledge(SeqNo::from_u64(number as u64 + 1), durability);
+    }
+    timeline
+}
+
+/// Key, value and stamp.
+type TestRow<'a> = (&'a str, &'a str, u64);
+
+fn found(rows: &[(u32, &[TestRow<'_>])]) -> Found {
+    let catalog = [("a".to_string(), 1), ("b".to_string(), 2)].into();
+    let mut found = Found { catalog, ..Found::default() };
+    for (id, rows) in rows {
+        let mut digest = Digest::default();
+        for (key, value, seqno) in *rows {
+            digest.add(key.as_bytes(), value.as_bytes(), SeqNo::from_u64(*seqno));
+        }
+        found.digests.insert(*id, digest);
+    }
+    found
+}
+
+fn fault(verdict: Result<Moment, crate::finding::Finding>) -> Fault {
+    verdict.unwrap_err().fault
+}
+
+#[test]
+fn every_moment_from_the_durable_one_on_is_accepted() {
+    let timeline = history();
+    let one = found(&[(1, &[("x", "1", 1)]), (2, &[("x", "1", 1)])]);
+    let two = found(&[(1, &[("x", "1", 1), ("y", "2", 2)]), (2, &[("x", "1", 1)])]);
+    let three = found(&[(1, &[("x", "1", 1), ("y", "2", 2)]), (2, &[("z", "3", 3)])]);
+    for (commit, found) in [(1, &one), (2, &two), (3, &three)] {
+        assert_eq!(timeline.judge(found, DURABLE).unwrap().commit, commit);
+    }
+    assert_eq!(timeline.judge(&three, ACKNOWLEDGED).unwrap().commit, 3);
+    assert_eq!(fault(timeline.judge(&two, ACKNOWLEDGED)), Fault::Lost);
+}
+
+#[test]
+fn loss_holes_and_inventions_are_told_apart() {
+    let timeline = history();
+    let nothing = found(&[(1, &[]), (2, &[])]);
+    assert_eq!(fault(timeline.judge(&nothing, DURABLE)), Fault::Lost);
+    let hole = found(&[(1, &[("x", "1", 1)]), (2, &[("z", "3", 3)])]);
+    assert_eq!(fault(timeline.judge(&hole, DURABLE)), Fault::Hole);
+    let half = found(&[(1, &[("x", "1", 1)]), (2, &[])]);
+    assert_eq!(fault(timeline.judge(&half, DURABLE)), Fault::Hole);
+    let resurrected =
+        found(&[(1, &[("x", "1", 1), ("y", "2", 2)]), (2, &[("x", "1", 1), ("z", "3", 3)])]);
+    assert_eq!(fault(timeline.judge(&resurrected, DURABLE)), Fault::Wrong);
+    let wrong_stamp = found(&[(1, &[("x", "1", 9)]), (2, &[("x", "1", 1)])]);
+    assert_eq!(fault(timeline.judge(&wrong_stamp, DURABLE)), Fault::Wrong);
+}
+
+#[test]
+fn a_commit_under_way_is_there_whole_or_not_at_all() {
+    let mut timeline = history();
+    timeline.mark_durable();
+    timeline.issue([put(1, "n", "4"), put(2, "n", "4")]);
+    let without = found(&[(1, &[("x", "1", 1), ("y", "2", 2)]), (2, &[("z", "3", 3)])]);
+    let with = found(&[
+        (1, &[("x", "1", 1), ("y", "2", 2), ("n", "4", 77)]),
+        (2, &[("z", "3", 3), ("n", "4", 77)]),
+    ]);
+    let half =
+        found(&[(1, &[("x", "1", 1), ("y", "2", 2), ("n", "4", 77)]), (2, &[("z", "3", 3)])]);
+    assert!(!timeline.judge(&without, ACKNOWLEDGED).unwrap().is_last_issued);
+    assert!(timeline.judge(&with, ACKNOWLEDGED).unwrap().is_last_issued);
+    assert_eq!(fault(timeline.judge(&half, DURABLE)), Fault::Hole);
+    timeline.take_back();
+    assert!(timeline.judge(&without, DURABLE).is_ok());
+    assert_eq!(fault(timeline.judge(&with, DURABLE)), Fault::Wrong);
+}
+
+#[test]
+fn keyspaces_come_and_go_as_acknowledged() {
+    let mut timeline = history();
+    let three = found(&[(1, &[("x", "1", 1), ("y", "2", 2)]), (2, &[("z", "3", 3)])]);
+    timeline.issue_catalog(|catalog| {
+        catalog.remove("b");
+    });
+    let mut dropped = three.clone();
+    dropped.catalog.remove("b");
+    dropped.digests.remove(&2);
+    assert!(timeline.judge(&three, DURABLE).is_ok());
+    assert!(timeline.judge(&dropped, DURABLE).is_ok());
+    timeline.acknowledge_catalog(None);
+    assert_eq!(fault(timeline.judge(&three, DURABLE)), Fault::Lost);
+    assert!(timeline.judge(&dropped, DURABLE).is_ok());
+    dropped.catalog.insert("c".into(), 3);
+    assert_eq!(fault(timeline.judge(&dropped, DURABLE)), Fault::Wrong);
+}

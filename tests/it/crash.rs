@@ -1,0 +1,36 @@
+//! Crashes at every kind of moment, judged by the prefix oracle. The long version:
+//! `lithe-sim crash`.
+
+use std::sync::Arc;
+
+use lithe_sim::crash::canary::CANARIES;
+use lithe_sim::crash::{CrashRun, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
+use lithe_sim::ledger::Ledger;
+use lithe_sim::parallel::run_cases;
+
+use crate::THREADS;
+
+#[test]
+fn after_a_crash_anywhere_a_moment_that_had_to_survive_is_found() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 16, |seed| {
+        let mut run = CrashRun::of_seed(seed, 6);
+        run.stride = 7;
+        run.run(&ledger);
+        true
+    });
+    ledger.assert_clean();
+    for (what, least) in [(STATES, 2000), (STATES_IN_RECOVERY, 500), (STATES_AFTER_RECOVERY, 1000)]
+    {
+        assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
+    }
+}
+
+#[test]
+fn planted_mistakes_are_found() {
+    run_cases(THREADS, CANARIES.len() as u64, |number| {
+        let canary = CANARIES[number as usize];
+        assert!(canary.runs_until_found(1, 12).is_some(), "not found: {canary:?}");
+        true
+    });
+}

@@ -1,0 +1,32 @@
+//! Calls of the storage that fail, and disks that fill up. The long versions: `lithe-sim errors`
+//! and `full`.
+
+use std::sync::Arc;
+
+use lithe_sim::faults::{FaultRun, full};
+use lithe_sim::ledger::Ledger;
+use lithe_sim::parallel::run_cases;
+
+use crate::THREADS;
+
+#[test]
+fn a_call_that_fails_loses_nothing_and_is_told() {
+    let ledger = Arc::new(Ledger::new());
+    for seed in 0..6 {
+        FaultRun { seed, op_count: 30, stride: 3 }.run(THREADS, &ledger);
+    }
+    ledger.assert_clean();
+    assert!(ledger.counted("faults that made the database read-only") > 100);
+    assert!(ledger.counted("faults that opening reported") > 100);
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_nothing_else_until_there_is_room() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 60, |number| {
+        full::run(number % 4, number * 4096, &ledger);
+        true
+    });
+    ledger.assert_clean();
+    assert!(ledger.counted("operations refused for want of room") > 100);
+}

@@ -1,0 +1,50 @@
+//! Whatever can be read agrees with `BTreeMap`s. The long version: `lithe-sim model`.
+
+use std::sync::Arc;
+
+use lithe_sim::ledger::Ledger;
+use lithe_sim::model::{ModelRun, run_ops};
+use lithe_sim::parallel::run_cases;
+use lithe_sim::setup::Setup;
+use lithedb::Background;
+use lithedb::storage::{OsStorage, SimStorage};
+
+use crate::THREADS;
+
+#[test]
+fn random_operations_agree_with_the_model() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 48, |seed| {
+        ModelRun { seed, op_count: 700 }.run(&ledger);
+        true
+    });
+    ledger.assert_clean();
+}
+
+#[test]
+fn random_operations_agree_with_the_model_on_files_and_with_threads() {
+    run_cases(THREADS, 8, |seed| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut setup = Setup::numbered(seed);
+        setup.path = dir.path().join("db");
+        setup.background = Background::Threads;
+        let ops = ModelRun { seed, op_count: 400 }.ops();
+        if let Err(finding) = run_ops(&setup, Arc::new(OsStorage::new()), &ops) {
+            panic!("seed {seed}: {finding}");
+        }
+        true
+    });
+}
+
+#[test]
+fn stepped_runs_repeat_exactly() {
+    let trace = |seed| {
+        let run = ModelRun { seed, op_count: 500 };
+        let storage = SimStorage::new(seed);
+        run_ops(&run.setup(), Arc::new(storage.clone()), &run.ops()).unwrap();
+        storage.trace_hash()
+    };
+    for seed in 0..4 {
+        assert_eq!(trace(seed), trace(seed), "seed {seed}");
+    }
+}
