@@ -218,8 +218,8 @@ impl Core {
         Ok(())
     }
 
-    /// Changes the catalogue. D4: an edit that failed on its way to the disk may be found there when
-    /// the database is opened again, so nothing may be written that assumes otherwise.
+    /// Changes the catalogue. D4: an edit that failed on its way to the disk may be found there
+    /// when the database is opened again, so nothing may be written that assumes otherwise.
     fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
         manifest.apply(edit).inspect_err(|error| {
             if matches!(error, Error::Io { .. } | Error::ReadOnly { .. }) {
