@@ -105,10 +105,8 @@ impl Core {
             .map(|keyspace| (keyspace.runtime.id, keyspace.runtime.store.log_position()))
             .collect();
         let last_seqno = self.visible();
-        self.apply_edit(
-            &mut manifest,
-            &Edit::AdvanceLog { log_start: needed, journals, last_seqno },
-        )?;
+        let edit = Edit::AdvanceLog { log_start: needed, journals, last_seqno };
+        self.apply_edit(&mut manifest, &edit)?;
         drop(manifest);
         self.log.release(needed);
         Ok(())
@@ -218,14 +216,14 @@ impl Core {
         Ok(())
     }
 
-    /// Changes the catalogue. D4: an edit that failed on its way to the disk may be found there
-    /// when the database is opened again, so nothing may be written that assumes otherwise.
+    /// Applies an edit. D4: after one that happened or not, a commit to a keyspace that may be gone,
+    /// or files made anew for one that may exist, would be lost or undo it.
     fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
-        manifest.apply(edit).inspect_err(|error| {
-            if matches!(error, Error::Io { .. } | Error::ReadOnly { .. }) {
-                self.set_poison(&format!("the catalogue could not be changed: {error}"));
-            }
-        })
+        let applied = manifest.apply(edit);
+        if let Some(why) = manifest.failure() {
+            self.set_poison(&format!("the manifest: {why}"));
+        }
+        applied
     }
 
     /// Removes the files of one dropped keyspace that nobody reads any more. Whether there was one.

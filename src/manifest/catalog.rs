@@ -98,6 +98,12 @@ impl Manifest {
         self.log.path()
     }
 
+    /// Why no edit is accepted any more, if so: an earlier one happened or not.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.log.failure()
+    }
+
     /// Changes the catalogue. Durable on return. Costs one sync, and three when a new file is
     /// begun, every few hundred edits.
     ///

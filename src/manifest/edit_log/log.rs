@@ -251,6 +251,13 @@ impl EditLog {
         }
     }
 
+    /// Why the log refuses everything, if it does (E6): what is in its file may be more than what
+    /// was acknowledged.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
     fn check_usable(&self) -> Result<()> {
         match &self.broken {
             None => Ok(()),
