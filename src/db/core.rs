@@ -171,6 +171,14 @@ impl Core {
         lock(&self.manifest)
     }
 
+    /// The manifest, for an edit. Closing takes this lock after it has marked the database closed,
+    /// so an edit comes before the last one or not at all: the directory is another opening's then.
+    pub(super) fn lock_manifest_for_edit(&self) -> Result<MutexGuard<'_, Manifest>> {
+        let manifest = self.lock_manifest();
+        self.check_writable()?;
+        Ok(manifest)
+    }
+
     pub(super) fn store_place(
         &self,
         id: u32,

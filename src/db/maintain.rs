@@ -48,6 +48,7 @@ impl Core {
     /// Flushes a slice of a keyspace's oldest sealed memtable. The caller has the keyspace's turn
     /// to flush. Whether there was one.
     fn flush_oldest(&self, id: u32) -> Result<bool> {
+        self.check_open()?; // Under the turn, which closing waits for.
         let state = self.published.state();
         let Some(keyspace) = state.find(id) else { return Ok(false) };
         let Some(table) = keyspace.sealed.last() else { return Ok(false) };
@@ -89,7 +90,7 @@ impl Core {
 
     /// Gives back the part of the log that no memtable needs any more (D3).
     fn advance_log(&self, when: AdvanceLog) -> Result<()> {
-        let mut manifest = self.lock_manifest();
+        let mut manifest = self.lock_manifest_for_edit()?;
         let needed = self.needed_log_start();
         let gained = needed.saturating_sub(self.log.released());
         let is_worthwhile = gained >= self.sizes.wal_file / 2;
@@ -166,7 +167,7 @@ impl Core {
     ) -> Result<Arc<Runtime>> {
         self.check_writable()?;
         options.validate()?;
-        let mut manifest = self.lock_manifest();
+        let mut manifest = self.lock_manifest_for_edit()?;
         let id = manifest.state().next_keyspace_id();
         let created = self.log.next_stamp(self.clock.wall_millis());
         let record = KeyspaceRecord { id, name: name.to_owned(), options, created, journal: None };
@@ -194,7 +195,7 @@ impl Core {
     pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
         let runtime = self.find_keyspace(name)?;
         self.check_writable()?;
-        let mut manifest = self.lock_manifest();
+        let mut manifest = self.lock_manifest_for_edit()?;
         self.apply_edit(&mut manifest, &Edit::DropKeyspace { id: runtime.id })?;
         // Between commits: one that comes later finds the keyspace gone.
         let applier = self.log.lock_applier();
@@ -209,7 +210,7 @@ impl Core {
     pub(super) fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
         let runtime = self.find_keyspace(from)?;
         self.check_writable()?;
-        let mut manifest = self.lock_manifest();
+        let mut manifest = self.lock_manifest_for_edit()?;
         let edit = Edit::RenameKeyspace { id: runtime.id, name: to.to_owned() };
         self.apply_edit(&mut manifest, &edit)?;
         runtime.name.store(Arc::new(to.to_owned()));
@@ -230,7 +231,7 @@ impl Core {
     pub(super) fn remove_dropped(&self) -> Result<bool> {
         let Some(id) = self.dropped.take_unreferenced() else { return Ok(false) };
         self.clear_directory(id)?;
-        self.apply_edit(&mut self.lock_manifest(), &Edit::ForgetDropped { id })?;
+        self.apply_edit(&mut *self.lock_manifest_for_edit()?, &Edit::ForgetDropped { id })?;
         Ok(true)
     }
 
@@ -253,6 +254,11 @@ impl Core {
             return Ok(self.stats()); // Another thread was faster.
         }
         self.workers.join();
+        // Flushes that other threads are at; those that have not begun find the database closed.
+        for keyspace in &self.published.state().keyspaces {
+            drop(crate::db::core::lock(&keyspace.runtime.flushing));
+        }
+        drop(self.lock_manifest());
         let finished = flushed.and_then(|()| self.finish_files());
         let stats = self.stats();
         self.unlock_directory();
