@@ -35,6 +35,8 @@ pub(super) struct RunWriter {
     /// Full segments that were written to since the last [`Self::take_written`].
     sealed: Vec<SegmentWriter>,
     next_segment: u64,
+    /// Segments from this number on are in no edit yet.
+    first_unlisted: u64,
     /// Whether a file was created since the directory was synced.
     directory: Directory,
     payload: Vec<u8>,
@@ -60,6 +62,7 @@ impl RunWriter {
             base: None,
             sealed: Vec::new(),
             next_segment,
+            first_unlisted: next_segment,
             directory: Directory::Synced,
             payload: Vec::new(),
             bytes_written: 0,
@@ -154,12 +157,21 @@ impl RunWriter {
         open.map(|writer| writer.segment.number).collect()
     }
 
+    /// Says that the segments that [`Self::sync`] returned are in the index.
+    pub(super) fn note_listed(&mut self) {
+        self.first_unlisted = self.next_segment;
+    }
+
     /// After a failure: gives up the open segments. What was written to them since the last sync
-    /// is not referred to.
-    pub(super) fn abandon(&mut self) {
+    /// is not referred to. Returns the segments of which nothing is, unless the edit may have
+    /// become durable nevertheless.
+    pub(super) fn abandon(&mut self) -> std::ops::Range<u64> {
+        let unlisted = self.first_unlisted..self.next_segment;
+        self.first_unlisted = self.next_segment;
         self.sealed.clear();
         self.delta = None;
         self.base = None;
+        unlisted
     }
 }
 

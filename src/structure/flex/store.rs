@@ -213,7 +213,7 @@ impl FlexStore {
         let writer = &mut *guard;
         let result = self.flush_slice(writer, memtable, order);
         if result.is_err() {
-            writer.runs.abandon();
+            self.give_up_runs(writer);
         }
         let progress = result?;
         writer.charge.resize(index_memory(&writer.index));
@@ -284,6 +284,18 @@ impl FlexStore {
         })
     }
 
+    /// After a failed flush: gives back the room of what it wrote, or a full disk would stay full
+    /// however often the flush is tried again.
+    fn give_up_runs(&self, writer: &mut Writer) {
+        let unlisted = writer.runs.abandon();
+        if writer.log.failure().is_some() {
+            return; // S3: the edit that refers to them may be durable.
+        }
+        for number in unlisted {
+            let _orphan_if_it_fails = self.segments.remove_orphan(number);
+        }
+    }
+
     /// Makes an edit durable and applies it.
     fn commit(&self, writer: &mut Writer, edit: &EditRecord) -> Result<()> {
         let bytes = Encoder::edit(edit);
@@ -294,6 +306,7 @@ impl FlexStore {
         }
         writer.log.append(&bytes)?;
         writer.index_bytes_written += EditLog::edit_size(bytes.len());
+        writer.runs.note_listed();
         let keep = writer.runs.open_segments();
         let retired = writer.index.apply(edit, &self.segments, &keep);
         let retired = retired.expect("the edit was made from this very index");
