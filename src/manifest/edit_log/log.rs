@@ -61,6 +61,9 @@ impl CreateError {
 }
 
 impl EditLog {
+    /// Bytes of the longest edit. A change that takes more is made with [`EditLog::rotate`].
+    pub const EDIT_LEN_MAX: usize = PAYLOAD_LEN_MAX as usize;
+
     /// Makes the file of that number from a snapshot, with room for about `edit_room` bytes of
     /// edits (rounded up; see [`EditLog::fits`]). Durable on return.
     ///

@@ -299,10 +299,13 @@ impl FlexStore {
     /// Makes an edit durable and applies it.
     fn commit(&self, writer: &mut Writer, edit: &EditRecord) -> Result<()> {
         let bytes = Encoder::edit(edit);
+        if bytes.len() > EditLog::EDIT_LEN_MAX {
+            return self.commit_in_snapshot(writer, edit);
+        }
         if !writer.log.fits(bytes.len()) {
             writer.index.rotate(&mut writer.log, bytes.len())?;
             writer.index_bytes_written += writer.log.position().offset;
-            writer.log.remove_older()?;
+            let _removed_by_the_next_one = writer.log.remove_older();
         }
         writer.log.append(&bytes)?;
         writer.index_bytes_written += EditLog::edit_size(bytes.len());
@@ -310,6 +313,21 @@ impl FlexStore {
         let keep = writer.runs.open_segments();
         let retired = writer.index.apply(edit, &self.segments, &keep);
         let retired = retired.expect("the edit was made from this very index");
+        retired.iter().for_each(|segment: &Arc<Segment>| segment.retire()); // X5
+        Ok(())
+    }
+
+    /// Makes an edit durable that is too long for the log, as one with many long anchors is: as
+    /// part of a new snapshot, whose parts are short.
+    fn commit_in_snapshot(&self, writer: &mut Writer, edit: &EditRecord) -> Result<()> {
+        let mut next = writer.index.clone();
+        let retired = next.apply(edit, &self.segments, &writer.runs.open_segments());
+        let retired = retired.expect("the edit was made from this very index");
+        next.rotate(&mut writer.log, 0)?;
+        writer.index_bytes_written += writer.log.position().offset;
+        let _removed_by_the_next_one = writer.log.remove_older();
+        writer.runs.note_listed();
+        writer.index = next;
         retired.iter().for_each(|segment: &Arc<Segment>| segment.retire()); // X5
         Ok(())
     }
