@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
 
 use crate::base::{EntryKind, Error, Result, SeqNo, StampClock};
 use crate::db::batch::WriteBatch;
@@ -26,6 +26,9 @@ pub(super) struct CommitLog {
     /// under the log's lock; only popped under the applier's.
     queue: Mutex<VecDeque<Arc<Pending>>>,
     applier: Mutex<Applier>,
+    /// Held by the thread that makes a log file ready, which it does without the log's lock; and
+    /// while the directory is read, which must not change then. Taken before the log's.
+    preparing: Mutex<()>,
     /// Held by the thread that syncs.
     sync_turn: Mutex<()>,
     /// Up to where the log is durable.
@@ -81,6 +84,7 @@ impl CommitLog {
             log: Mutex::new(Log { wal, stamps }),
             queue: Mutex::default(),
             applier: Mutex::new(Applier { applied: end }),
+            preparing: Mutex::new(()),
             sync_turn: Mutex::new(()),
             commit_count: AtomicU64::new(0),
             data_bytes: AtomicU64::new(0),
@@ -131,6 +135,11 @@ impl CommitLog {
 
     /// Makes the next log file ready, if it is time. Whether there was something to do.
     pub(super) fn prepare_file(&self) -> Result<bool> {
+        let _turn = match self.preparing.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        };
         let Some(order) = lock(&self.log).wal.order_next() else { return Ok(false) };
         let outcome = order.run();
         lock(&self.log).wal.finish_order(outcome)?;
@@ -144,6 +153,7 @@ impl CommitLog {
 
     /// Runs `read` while nothing is appended, and says where the log ends.
     pub(super) fn while_still<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
+        let _no_file_is_made = lock(&self.preparing);
         let log = lock(&self.log);
         Ok((read()?, log.wal.sync_target().target().as_u64()))
     }
