@@ -199,7 +199,11 @@ impl Core {
         self.apply_edit(&mut manifest, &Edit::DropKeyspace { id: runtime.id })?;
         // Between commits: one that comes later finds the keyspace gone.
         let applier = self.log.lock_applier();
+        let before = self.published.state();
         self.published.replace(|state| state.without(runtime.id));
+        // No flush frees them any more, so writers must not be made to wait for it.
+        let keyspace = before.find(runtime.id);
+        keyspace.into_iter().flat_map(|keyspace| keyspace.tables()).for_each(|t| t.note_flushed());
         drop(applier);
         runtime.dropped.store(true, Ordering::Release);
         self.dropped.note(&runtime);

@@ -73,11 +73,13 @@ impl Table {
         })
     }
 
-    /// Says that it is flushed: from now on only readers hold it.
+    /// Says that it is flushed, or its keyspace dropped: from now on only readers hold it.
     pub(super) fn note_flushed(&self) {
         let bytes = self.memtable.memory_used() as u64;
-        self.pinned.store(bytes, Ordering::Relaxed);
-        self.meter.pinned.fetch_add(bytes, Ordering::Relaxed);
+        let first = self.pinned.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_ok() {
+            self.meter.pinned.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Accounts for a commit that was inserted and that lies at this place of the log.
