@@ -438,7 +438,10 @@ impl Core {
         }
         self.stalls.count_stop(self.clock.monotonic().saturating_sub(since));
         self.check_writable()?;
-        if self.disk_full_count.load(Ordering::Relaxed) > 0 {
+        // A step by the caller has told its own failure.
+        if self.background == Background::Threads
+            && self.disk_full_count.load(Ordering::Relaxed) > 0
+        {
             return Err(Error::DiskFull { path: self.dir.clone() });
         }
         Ok(())

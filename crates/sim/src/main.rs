@@ -4,10 +4,12 @@
 
 mod arguments;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use lithe_sim::allocation::WatchedAllocator;
+use lithe_sim::corpus::Corpus;
 use lithe_sim::crash::canary::CANARIES;
 use lithe_sim::crash::{CrashRun, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
 use lithe_sim::damage::{Ending, Fixture, Thoroughness};
@@ -17,6 +19,7 @@ use lithe_sim::model::ModelRun;
 use lithe_sim::parallel::run_cases;
 use lithe_sim::random::seed_of;
 use lithedb::base::{Clock, SystemClock};
+use lithedb::storage::{OpenMode, OsStorage, Storage};
 
 use arguments::Arguments;
 
@@ -42,6 +45,7 @@ lithe-sim COMMAND [OPTIONS]
                  --run SEED [--case N]
   full         disks of every size that fill up and empty again
                  --runs N (default 10), --run SEED --room BYTES
+  seeds        samples for the fuzz targets, into fuzz/corpus
   canary       planted mistakes, which must be found
 
 Options of all: --seed N (default 1), --threads N (default 2)
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         "flips" | "truncations" | "sectors" | "files" => damage(&arguments, &ledger),
         "errors" => errors(&arguments, &ledger),
         "full" => full(&arguments, &ledger),
+        "seeds" => write_seeds(),
         "canary" => canary(&arguments, &ledger),
         _ => {
             print!("{HELP}");
@@ -172,6 +177,36 @@ fn full(arguments: &Arguments, ledger: &Arc<Ledger>) {
         lithe_sim::faults::full::run(seed, number % SIZE_COUNT * 4096, ledger);
         true
     });
+}
+
+/// Samples for the fuzz targets, into `fuzz/corpus` below the working directory.
+fn write_seeds() {
+    let corpus = Corpus::collect().expect("nothing fails in the simulation");
+    let targets: [(&str, &[Vec<u8>]); 6] = [
+        ("wal_file", &corpus.wal_files),
+        ("commit_record", &corpus.commits),
+        ("manifest_file", &corpus.manifests),
+        ("index_record", &corpus.index_records),
+        ("frame", &corpus.frames),
+        ("block", &corpus.blocks),
+    ];
+    let storage = OsStorage::new();
+    for (target, samples) in targets {
+        let dir = Path::new("fuzz/corpus").join(target);
+        let written = storage.create_dir_all(&dir).and_then(|()| {
+            samples.iter().enumerate().try_for_each(|(number, sample)| {
+                let path = dir.join(format!("seed-{number:03}"));
+                if storage.exists(&path)? {
+                    return Ok(());
+                }
+                storage.open(&path, OpenMode::CreateNew)?.write_all_at(sample, 0)
+            })
+        });
+        match written {
+            Ok(()) => println!("{}: {} samples", dir.display(), samples.len()),
+            Err(error) => eprintln!("{}: {error}", dir.display()),
+        }
+    }
 }
 
 fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {

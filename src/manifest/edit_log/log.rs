@@ -271,7 +271,14 @@ impl EditLog {
     /// E6.
     fn break_with(&mut self, error: Error) -> Error {
         self.broken = Some(format!("an earlier write failed: {error}"));
-        error
+        match error {
+            // It may have happened: not what `DiskFull` promises.
+            Error::DiskFull { path } => {
+                let source = std::io::ErrorKind::StorageFull.into();
+                Error::Io { action: "write", path, source }
+            }
+            other => other,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ mod case;
 pub mod full;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lithedb::storage::{FaultEffect, Operation, SimStorage};
@@ -173,8 +173,11 @@ impl Noted {
             Operation::SyncDir => path.ends_with("wal"),
             _ => false,
         };
+        // An open file keeps the path that it was opened by, so that the names differ.
+        let is_log = |path: &Path| path.extension().is_some_and(|extension| extension == "wal");
         if mutation.operation == Operation::Rename
-            && follows(Operation::Sync)
+            && is_log(&path)
+            && self.last.as_ref().is_some_and(|(last, of)| *last == Operation::Sync && is_log(of))
             && let Some(synced) = self.targets.entry(Operation::Sync).or_default().last_mut()
         {
             synced.is_preparation = true;
