@@ -17,7 +17,7 @@ use crate::db::stats::StallCounters;
 use crate::db::{KeyspaceInfo, RecoveryReport};
 use crate::manifest::Manifest;
 use crate::storage::{Storage, StorageLock};
-use crate::structure::flex::StorePlace;
+use crate::structure::flex::{OpenSegments, StorePlace};
 
 /// An open database.
 #[derive(Debug)]
@@ -35,6 +35,7 @@ pub(super) struct Core {
     pub budget: Arc<MemoryBudget>,
     pub meter: Arc<MemtableMeter>,
     pub cache: Arc<Cache<Block>>,
+    pub open_segments: Arc<OpenSegments>,
     pub recovery: RecoveryReport,
 
     // Each with its own lock inside. Order: a keyspace's turn to flush, the turn to sync, the
@@ -67,6 +68,7 @@ pub(super) struct Parts {
     pub budget: Arc<MemoryBudget>,
     pub meter: Arc<MemtableMeter>,
     pub cache: Arc<Cache<Block>>,
+    pub open_segments: Arc<OpenSegments>,
     pub recovery: RecoveryReport,
     pub manifest: Manifest,
     pub log: CommitLog,
@@ -88,6 +90,7 @@ impl Core {
             budget: parts.budget,
             meter: parts.meter,
             cache: parts.cache,
+            open_segments: parts.open_segments,
             recovery: parts.recovery,
             manifest: Mutex::new(parts.manifest),
             log: parts.log,
@@ -190,6 +193,7 @@ impl Core {
             database: self.database,
             keyspace: id,
             cache: Arc::clone(&self.cache),
+            open_segments: Arc::clone(&self.open_segments),
             options: options.clone(),
         }
     }

@@ -16,7 +16,7 @@ use crate::db::replay::Replayer;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, State, Table};
 use crate::manifest::{Edit, Manifest};
 use crate::storage::StorageLock;
-use crate::structure::flex::{FlexStore, StorePlace};
+use crate::structure::flex::{FlexStore, OpenSegments, StorePlace};
 use crate::wal::{Lsn, Wal, WalOptions, WalPlace, replay};
 
 /// What opening a database found and did.
@@ -67,7 +67,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     opening.report.created = !is_there;
     opening.remove_dropped()?;
     let (state, stamps, log) = opening.recover()?;
-    let Opening { manifest, budget, meter, cache, mut report, .. } = opening;
+    let Opening { manifest, budget, meter, cache, open_segments, mut report, .. } = opening;
     report.duration = builder.clock.monotonic().saturating_sub(since);
     let published = Published::new(state, stamps.last());
     let released = Lsn::from_u64(manifest.state().log_start());
@@ -79,6 +79,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
         budget,
         meter,
         cache,
+        open_segments,
         recovery: report,
         manifest,
         log: CommitLog::new(log, stamps, released),
@@ -137,6 +138,7 @@ struct Opening<'a> {
     budget: Arc<MemoryBudget>,
     meter: Arc<MemtableMeter>,
     cache: Arc<Cache<Block>>,
+    open_segments: Arc<OpenSegments>,
     report: RecoveryReport,
 }
 
@@ -146,7 +148,17 @@ impl<'a> Opening<'a> {
         let cache = Arc::new(Cache::new(Arc::clone(&budget)));
         let meter = MemtableMeter::new(Arc::clone(&budget));
         let report = RecoveryReport::default();
-        Opening { builder, dir, sizes, manifest, budget, meter, cache, report }
+        Opening {
+            builder,
+            dir,
+            sizes,
+            manifest,
+            budget,
+            meter,
+            cache,
+            open_segments: Arc::default(),
+            report,
+        }
     }
 
     /// Removes what is left of keyspaces that were dropped.
@@ -232,6 +244,7 @@ impl<'a> Opening<'a> {
                 database: self.manifest.state().database(),
                 keyspace: record.id,
                 cache: Arc::clone(&self.cache),
+                open_segments: Arc::clone(&self.open_segments),
                 options: record.options.clone(),
             };
             let store = FlexStore::open(&place, record.journal)?;

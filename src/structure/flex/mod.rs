@@ -36,4 +36,5 @@ mod sweep;
 mod tests;
 pub mod tree;
 
+pub use segment::OpenSegments;
 pub use store::{FlexStore, StorePlace};

@@ -33,8 +33,13 @@ const VERSION: u32 = 1;
 const HEADER_SUMMED: usize = 32;
 const NAME_PREFIX: &str = "seg-";
 
-/// Files of one keyspace that are kept open at most; the rest are opened when read.
+/// Files of a database that are kept open for reading at most; the rest are opened when read. A
+/// process may often have no more than 1024 open, of which each keyspace needs some for writing.
 const OPEN_FILE_COUNT_MAX: usize = 256;
+
+/// Segments of all keyspaces whose files are open, in the order in which they were opened.
+#[derive(Debug, Default)]
+pub struct OpenSegments(Mutex<VecDeque<Weak<Segment>>>);
 
 /// Where the segments of one keyspace are, and what they have in common.
 #[derive(Debug)]
@@ -43,8 +48,8 @@ pub(super) struct SegmentPlace {
     pub dir: PathBuf,
     pub database: u64,
     pub keyspace: u32,
-    /// Segments whose files are open, in the order in which they were opened.
-    open: Mutex<VecDeque<Weak<Segment>>>,
+    /// Shared with the other keyspaces.
+    open: Arc<OpenSegments>,
     /// Files that nothing refers to any more and that are still to be removed.
     doomed: Mutex<Vec<PathBuf>>,
     /// Bytes in files that only old versions refer to.
@@ -57,13 +62,14 @@ impl SegmentPlace {
         dir: PathBuf,
         database: u64,
         keyspace: u32,
+        open: Arc<OpenSegments>,
     ) -> Arc<SegmentPlace> {
         Arc::new(SegmentPlace {
             storage,
             dir,
             database,
             keyspace,
-            open: Mutex::default(),
+            open,
             doomed: Mutex::default(),
             pinned_bytes: AtomicU64::new(0),
         })
@@ -168,7 +174,7 @@ impl Segment {
 
     fn keep_open(self: &Arc<Segment>, file: &Arc<dyn StorageFile>) {
         self.file.store(Some(Arc::new(OpenFile(Arc::clone(file)))));
-        let mut open = lock(&self.place.open);
+        let mut open = lock(&self.place.open.0);
         open.push_back(Arc::downgrade(self));
         while open.len() > OPEN_FILE_COUNT_MAX {
             if let Some(oldest) = open.pop_front().and_then(|oldest| oldest.upgrade()) {

@@ -13,7 +13,7 @@ use super::index::Index;
 use super::interval::Interval;
 use super::load::Loader;
 use super::record::{Counters, Decoder, EditRecord, Encoder};
-use super::segment::{Segment, SegmentPlace, missing};
+use super::segment::{OpenSegments, Segment, SegmentPlace, missing};
 use super::sweep::Sweep;
 use super::tree::FlexTree;
 use crate::base::{Cursor, EntryRef, Error, Result, SeqNo, Slice};
@@ -39,6 +39,8 @@ pub struct StorePlace {
     pub keyspace: u32,
     /// The cache for its blocks.
     pub cache: Arc<Cache<Block>>,
+    /// The database's open segments.
+    pub open_segments: Arc<OpenSegments>,
     /// Options of the keyspace.
     pub options: KeyspaceOptions,
 }
@@ -419,7 +421,8 @@ fn orphans_of(segments: &SegmentPlace, index: &Index) -> Result<Vec<u64>> {
 
 fn segment_place(place: &StorePlace) -> Arc<SegmentPlace> {
     let storage = Arc::clone(&place.storage);
-    SegmentPlace::new(storage, place.dir.clone(), place.database, place.keyspace)
+    let open = Arc::clone(&place.open_segments);
+    SegmentPlace::new(storage, place.dir.clone(), place.database, place.keyspace, open)
 }
 
 /// Bytes of memory of an index, about: an interval with its share of nodes, and its runs.

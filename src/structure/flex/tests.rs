@@ -69,7 +69,15 @@ impl Bench {
         let dir = PathBuf::from("/keyspace");
         storage.create_dir_all(&dir).unwrap();
         let cache = Arc::new(Cache::new(MemoryBudget::new(64 << 10)));
-        let place = StorePlace { storage, dir, database: 7, keyspace: 1, cache, options };
+        let place = StorePlace {
+            storage,
+            dir,
+            database: 7,
+            keyspace: 1,
+            cache,
+            open_segments: Arc::default(),
+            options,
+        };
         FlexStore::create(&place).unwrap();
         let store = FlexStore::open(&place, None).unwrap();
         Bench { place, store, model: BTreeMap::new(), flush_count: 0 }
