@@ -221,8 +221,8 @@ impl Core {
         Ok(())
     }
 
-    /// Applies an edit. D4: after one that happened or not, a commit to a keyspace that may be gone,
-    /// or files made anew for one that may exist, would be lost or undo it.
+    /// Applies an edit. D4: after one that happened or not, a commit to a keyspace that may be
+    /// gone, or files made anew for one that may exist, would be lost or undo it.
     fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
         let applied = manifest.apply(edit);
         if let Some(why) = manifest.failure() {
