@@ -223,3 +223,38 @@ fn after_a_failed_sync_no_commit_is_acknowledged_until_reopening() {
         }
     }
 }
+
+/// Directories that the store makes are as durable as what it puts in them.
+#[test]
+fn a_database_in_new_directories_survives_a_power_cut() {
+    let storage = SimStorage::new(1);
+    let path = "/new/and/newer/db";
+    let open = |storage: &SimStorage| crate::support::tiny(storage).open(path).unwrap();
+    let db = open(&storage);
+    create_tiny(&db, "a").put("k", "1").unwrap();
+    let after = storage.crash(CrashMode::DropAll, 0);
+    assert_eq!(rows(&open(&after).keyspace("a").unwrap()).len(), 1);
+}
+
+/// A kill between making the database's directory and syncing the one above it; what comes after
+/// finds the directory there and must not take it for durable.
+#[test]
+fn a_creation_that_was_interrupted_anywhere_is_made_durable_by_the_next_one() {
+    let mutation_count = {
+        let storage = SimStorage::new(1);
+        drop(open_tiny(&storage));
+        storage.mutation_count()
+    };
+    for point in 0..mutation_count {
+        let storage = SimStorage::new(1);
+        storage.crash_at(point);
+        let opened = crate::support::tiny(&storage).open(crate::support::PATH);
+        drop(opened);
+        let storage = storage.crash(CrashMode::KeepAll, 0);
+        let db = open_tiny(&storage);
+        create_tiny(&db, "a").put("k", "1").unwrap();
+        let after = open_tiny(&storage.crash(CrashMode::DropAll, 0));
+        let found = after.keyspace("a").map(|keyspace| rows(&keyspace).len());
+        assert!(matches!(found, Ok(1)), "killed before mutation {point}: {found:?}");
+    }
+}

@@ -69,13 +69,15 @@ pub struct CrashRun {
 }
 
 impl CrashRun {
-    /// The run of a seed, struck at every point by `states` states.
+    /// The run of a seed, struck by `states` states at every point; one in five runs is long, so
+    /// that intervals split and segments die, and is struck at every fifth point.
     #[must_use]
     pub fn of_seed(seed: u64, states: u64) -> CrashRun {
+        let is_long = seed.is_multiple_of(5);
         CrashRun {
             seed,
-            op_count: 40 + (seed % 41) as usize,
-            stride: 1,
+            op_count: if is_long { 400 } else { 40 + (seed % 41) as usize },
+            stride: if is_long { 5 } else { 1 },
             only_point: None,
             only_operation: None,
             states: 0..states,
@@ -113,7 +115,7 @@ impl CrashRun {
         let watcher = Arc::clone(&striker);
         let hook = Arc::new(move |mutation: &Mutation<'_>| watcher.strike(mutation));
         let watched = WatchedStorage::new(storage.clone(), hook);
-        let outcome = survive(|| self.drive(watched, &timeline));
+        let outcome = survive(|| self.drive(watched, &timeline, ledger));
         let outcome = outcome.and_then(|()| match storage.violations().first() {
             Some(violation) => Err(Finding::new(Fault::Misuse, violation.clone())),
             None => Ok(()),
@@ -124,13 +126,24 @@ impl CrashRun {
         ledger.count("runs");
     }
 
-    fn drive(&self, storage: WatchedStorage, timeline: &SharedTimeline) -> Verdict {
+    fn drive(
+        &self,
+        storage: WatchedStorage,
+        timeline: &SharedTimeline,
+        ledger: &Ledger,
+    ) -> Verdict {
         let session = Session::open(&self.setup(), Arc::new(storage), 0, Arc::clone(timeline));
         let mut session =
             session.map_err(|error| Finding::new(Fault::FailedOpen, error.to_string()))?;
         for (number, op) in self.ops().iter().enumerate() {
             let done = session.run(op);
             done.map_err(|trouble| trouble.into_finding().at(&format!("operation {number}")))?;
+        }
+        let stats = session.db.stats();
+        ledger.count_many("commits", stats.commits);
+        for keyspace in &stats.keyspaces {
+            ledger.count_many("flushes", keyspace.flushes);
+            ledger.count_many("intervals consolidated", keyspace.consolidations);
         }
         session.close().map_err(|error| Finding::new(Fault::Refused, format!("close: {error}")))
     }
