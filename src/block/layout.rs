@@ -224,6 +224,27 @@ impl Layout {
         self.stamps.decode(u64::from_le_bytes(bytes) & self.stamp_mask)
     }
 
+    /// Where the stamp of entry `index` lies.
+    pub(super) fn stamp_place(&self, index: usize) -> Range<usize> {
+        let start = self.stamps_start + index * self.stamps.width;
+        start..start + self.stamps.width
+    }
+
+    /// The stamp whose bytes are `bytes`, those of [`Self::stamp_place`].
+    pub(super) fn decode_stamp(&self, bytes: &[u8]) -> SeqNo {
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        self.stamps.decode(u64::from_le_bytes(padded))
+    }
+
+    /// The same layout for whoever keeps only the table and what is behind it, which are returned
+    /// as well: [`Self::restart`] is to be called with those.
+    pub(super) fn with_table_apart<'a>(&self, data: &'a [u8]) -> (Layout, &'a [u8]) {
+        let table_len = (self.restart_count + 1) << self.table_shift;
+        let tail = &data[self.table_start..self.table_start + table_len + TRAILER_LEN];
+        (Layout { table_start: 0, ..*self }, tail)
+    }
+
     /// Entry `index` of a block in the whole form. Always inline: handing the span back through
     /// memory costs more (9 ns) than decoding it.
     #[inline(always)]

@@ -3,7 +3,8 @@
 //! A *payload* is the entries of one block, their stamps and the table that makes them searchable
 //! (`layout.rs` has the bytes). A *frame* is what lies on disk: a header with checksum and codec,
 //! and the payload behind it, perhaps compressed (`frame.rs`). [`Block`] is a payload in memory:
-//! it is searched and walked as it is, without being decoded into objects.
+//! it is searched and walked as it is, without being decoded into objects. A [`Guide`] is what is
+//! kept in memory of a frame that is not, to find one entry in it.
 //!
 //! Knows bytes, files and offsets for the sake of error messages; must not know what a structure
 //! stores in which block, nor caches.
@@ -11,6 +12,7 @@
 mod builder;
 mod cursor;
 pub mod frame;
+mod guide;
 mod layout;
 mod resident;
 mod search;
@@ -20,4 +22,5 @@ mod tests;
 pub use builder::{BlockBuilder, RestartPolicy};
 pub use cursor::BlockCursor;
 pub use frame::{FrameKind, FramePlace};
+pub use guide::{FrameReader, Guide, GuideKind};
 pub use resident::Block;

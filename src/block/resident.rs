@@ -224,7 +224,7 @@ impl Block {
         None
     }
 
-    fn for_each_key(&self, visit: &mut dyn FnMut(&[u8])) {
+    pub(super) fn for_each_key(&self, visit: &mut dyn FnMut(&[u8])) {
         if self.layout.is_whole() {
             for index in 0..self.layout.entry_count {
                 visit(self.layout.restart_key(&self.data, index));

@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering;
 
 /// The cache keeps at least the limit over this, however much the other parts take.
 const CACHE_FLOOR_FRACTION: usize = 16;
+/// What is kept beside the indexes, and they, may take the limit over this.
+const INDEX_FRACTION: usize = 4;
 const PART_COUNT: usize = 3;
 
 /// What memory is used for.
@@ -65,6 +67,13 @@ impl MemoryBudget {
     #[cfg(test)]
     pub fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// Whether `bytes` more that save reads may be kept beside the indexes. They are not evicted,
+    /// so their room is bounded: a quarter of the limit, with the indexes.
+    #[must_use]
+    pub fn admits_beside_index(&self, bytes: usize) -> bool {
+        self.usage(Part::Index) + bytes <= self.limit / INDEX_FRACTION
     }
 
     /// Bytes that the cache may use now.

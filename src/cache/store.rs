@@ -118,6 +118,17 @@ impl<T> Cache<T> {
         Some(value)
     }
 
+    /// As [`Cache::borrow`] for a look into a slot that need not be filled: finding it empty is no
+    /// miss.
+    #[inline]
+    #[must_use]
+    pub fn borrow_if_filled(&self, slot: &Slot<T>) -> Option<Borrowed<T>> {
+        let value = slot.borrow()?;
+        self.lookups.count(LookupOutcome::Hit);
+        slot.note_use();
+        Some(value)
+    }
+
     /// Puts `value`, which takes `weight` bytes, into `slot`, and makes room for it. A slot is
     /// filled by one cache only.
     pub fn fill(
@@ -145,6 +156,12 @@ impl<T> Cache<T> {
         self.fills.fetch_add(1, Ordering::Relaxed);
         self.make_room(shard_index);
         FillOutcome::Filled
+    }
+
+    /// Whether a value of `weight` bytes fits without anything being evicted.
+    #[must_use]
+    pub fn has_room(&self, weight: usize) -> bool {
+        self.usage() + weight + SLOT_OVERHEAD <= self.budget.cache_target()
     }
 
     /// Makes the cache fit its target after the other parts have grown.

@@ -1,11 +1,15 @@
 //! Threads that do background work, and the one step that they, or the caller, take.
+//!
+//! Work that somebody may wait for (log files, flushes) comes first. Consolidation of what flushes
+//! left in delta runs is done when nothing was committed for a moment, and stops when something
+//! is: it makes reads faster and gives room back, at the price of writing.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, SeqNo};
 use crate::db::core::{Core, lock};
 use crate::db::options::Background;
 
@@ -13,6 +17,8 @@ use crate::db::options::Background;
 const THREAD_COUNT: usize = 2;
 /// A thread looks for work by itself this often, should a signal have been missed.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
+/// Without commits for this long, the database is taken to be idle.
+const IDLE_AFTER: Duration = Duration::from_millis(200);
 /// After a flush that found no room: how long until the next try.
 const RETRY_WAIT: Duration = Duration::from_millis(100);
 
@@ -34,7 +40,10 @@ impl Workers {
         for index in 0..THREAD_COUNT {
             let its_core = Arc::clone(core);
             let name = format!("lithedb-{index}");
-            let spawned = std::thread::Builder::new().name(name).spawn(move || work(&its_core));
+            // One of them is enough for what nobody waits for.
+            let role = if index == 0 { Role::AllWork } else { Role::UrgentWork };
+            let spawned =
+                std::thread::Builder::new().name(name).spawn(move || work(&its_core, role));
             let thread =
                 spawned.map_err(|error| Error::io("start a thread for", &core.dir, error))?;
             lock(&core.workers.threads).push(thread);
@@ -69,23 +78,48 @@ impl Workers {
     }
 }
 
+/// What a thread is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Flushes and log files.
+    UrgentWork,
+    /// Consolidation as well, when the database is idle.
+    AllWork,
+}
+
+/// Whether there may be intervals worth consolidating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leftovers {
+    Perhaps,
+    None,
+}
+
 /// What a thread does until the database is closed.
-fn work(core: &Arc<Core>) {
+fn work(core: &Arc<Core>, role: Role) {
+    let mut leftovers = Leftovers::Perhaps;
     while !core.is_closed() {
         let seen = core.workers.calls();
-        let stepped =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| core.step_in_background()));
-        match stepped {
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => core.workers.wait_for_call(seen, IDLE_WAIT),
-            Ok(Err(Error::DiskFull { .. })) => core.workers.wait_for_call(seen, RETRY_WAIT),
-            // The failure has poisoned the database, which says so on every write.
-            Ok(Err(_)) => core.workers.wait_for_call(seen, IDLE_WAIT),
-            Err(panic) => {
-                core.set_poison(&format!("a background thread panicked: {}", text(&*panic)));
+        match caught(core, || core.step_in_background()) {
+            Ok(true) => leftovers = Leftovers::Perhaps,
+            Ok(false) if role == Role::AllWork && leftovers == Leftovers::Perhaps => {
+                let before = core.visible();
+                core.workers.wait_for_call(seen, IDLE_AFTER);
+                leftovers = core.consolidate_while_idle(seen, before);
             }
+            Err(Error::DiskFull { .. }) => core.workers.wait_for_call(seen, RETRY_WAIT),
+            // After a failure the database is poisoned, and says so on every write.
+            Ok(false) | Err(_) => core.workers.wait_for_call(seen, IDLE_WAIT),
         }
     }
+}
+
+/// Runs a piece of work; a panic in it poisons the database.
+fn caught(core: &Core, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    done.unwrap_or_else(|panic| {
+        core.set_poison(&format!("a background thread panicked: {}", text(&*panic)));
+        Ok(false)
+    })
 }
 
 fn text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -98,6 +132,32 @@ impl Core {
     pub(super) fn step(&self) -> Result<bool> {
         self.check_open()?;
         self.step_in_background()
+    }
+
+    /// One piece of background work, be it only consolidation, for the caller's thread.
+    pub(super) fn step_or_consolidate(&self) -> Result<bool> {
+        if self.step()? {
+            return Ok(true);
+        }
+        self.consolidate_in_background()
+    }
+
+    /// Consolidates until something is committed or called for.
+    fn consolidate_while_idle(&self, seen: u64, before: SeqNo) -> Leftovers {
+        while !self.is_closed() && self.workers.calls() == seen && self.visible() == before {
+            match caught(self, || self.consolidate_in_background()) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return Leftovers::None,
+            }
+        }
+        Leftovers::Perhaps
+    }
+
+    fn consolidate_in_background(&self) -> Result<bool> {
+        if self.poison().is_some() {
+            return Ok(false);
+        }
+        self.consolidate_slice_of_any().inspect_err(|error| self.note_idle_failure(error))
     }
 
     /// Looks for the most urgent piece of work and does it; `false` when none is due.
@@ -125,6 +185,14 @@ impl Core {
             keyspace.runtime.store.remove_unreferenced();
         }
         self.remove_dropped()
+    }
+
+    /// Consolidation can be done without: no writer waits for it, so that one that found no room or
+    /// met damage has no consequences. Damage is told to those who read it.
+    pub(super) fn note_idle_failure(&self, error: &Error) {
+        if !matches!(error, Error::DiskFull { .. } | Error::Corruption { .. }) {
+            self.note_failure(error);
+        }
     }
 
     /// A failure for want of room passes; any other leaves the database read-only, so that it is

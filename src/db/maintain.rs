@@ -20,6 +20,9 @@ use crate::wal::Lsn;
 const SLICES_PER_FLUSH: u64 = 8;
 /// ... but not for less than this many bytes.
 const SLICE_BYTES_MIN: u64 = 1 << 20;
+/// Bytes that a slice of consolidation writes: so much room it needs beside what there is, and so
+/// long a flush that becomes due may have to wait for it.
+const CONSOLIDATION_SLICE_BYTES: u64 = 8 << 20;
 
 impl Core {
     /// Flushes a slice of the memtable that waits in the longest queue and that no other thread
@@ -86,6 +89,62 @@ impl Core {
             self.advance_log(AdvanceLog::WhenWorthwhile)?;
         }
         Ok(true)
+    }
+
+    /// Consolidates a slice of a keyspace that has nothing to flush and that no other thread is at.
+    /// Whether there was one.
+    pub(super) fn consolidate_slice_of_any(&self) -> Result<bool> {
+        let state = self.published.state();
+        for keyspace in state.keyspaces.iter().filter(|keyspace| keyspace.sealed.is_empty()) {
+            let runtime = &keyspace.runtime;
+            let turn = match runtime.flushing.try_lock() {
+                Ok(turn) => turn,
+                Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+                Err(TryLockError::WouldBlock) => continue,
+            };
+            let consolidated = self.consolidate_slice(runtime)?;
+            drop(turn);
+            if consolidated {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Consolidates a slice of a keyspace. The caller has its turn to flush. Whether there was
+    /// anything that is worth it.
+    fn consolidate_slice(&self, runtime: &Arc<Runtime>) -> Result<bool> {
+        self.check_open()?; // Under the turn, which closing waits for.
+        let Some(version) = runtime.store.consolidate(CONSOLIDATION_SLICE_BYTES)? else {
+            return Ok(false);
+        };
+        self.published.replace(|state| {
+            let Some(keyspace) = state.find(runtime.id) else { return state.clone() };
+            let mut next = KeyspaceState::clone(keyspace);
+            next.version = Arc::clone(&version);
+            state.with(next)
+        });
+        drop(version);
+        self.cache.trim();
+        runtime.store.remove_unreferenced();
+        Ok(true)
+    }
+
+    /// Flushes everything, and consolidates all that is worth it.
+    pub(super) fn compact_all(&self) -> Result<()> {
+        self.flush_all()?;
+        for keyspace in &self.published.state().keyspaces {
+            loop {
+                self.check_writable()?;
+                let turn = crate::db::core::lock(&keyspace.runtime.flushing);
+                let consolidated = self.consolidate_slice(&keyspace.runtime);
+                drop(turn);
+                if !consolidated.inspect_err(|error| self.note_idle_failure(error))? {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Gives back the part of the log that no memtable needs any more (D3).

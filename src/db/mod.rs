@@ -219,6 +219,19 @@ impl Db {
         self.core().flush_all()
     }
 
+    /// Flushes, and then consolidates what flushes have left in delta runs: reads become as fast as
+    /// they can be, and room that overwritten and deleted entries take is given back. An idle
+    /// database does the same by itself. Others may read and write meanwhile.
+    ///
+    /// Costs up to reading and writing all data once, in slices of 8 MiB, each durable by itself;
+    /// so much room is needed beside what there is.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]. What was consolidated before stays so.
+    pub fn compact(&self) -> Result<()> {
+        self.core().compact_all()
+    }
+
     /// This moment of all keyspaces. Costs a few reference counts, however large the database.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -251,7 +264,7 @@ impl Db {
     /// # Errors
     /// What the work failed with; see [`Db::flush`].
     pub fn step(&self) -> Result<bool> {
-        self.core().step()
+        self.core().step_or_consolidate()
     }
 
     /// Flushes and syncs everything and closes. All handles answer `Closed` from then on;

@@ -5,41 +5,41 @@ use std::sync::atomic::Ordering;
 use crate::base::{EntryKind, EntryRef, Result, SeqNo, Slice};
 use crate::db::iter::Entry;
 use crate::db::state::KeyspaceState;
-use crate::structure::Found;
+use crate::structure::{Found, Want};
 
 impl KeyspaceState {
     /// The newest entry of `key` up to the stamp `at`; may be a tombstone.
     #[inline]
-    fn find(&self, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
+    fn find(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {
         for table in self.tables() {
             if let Some(EntryRef { seqno, kind, value, .. }) = table.memtable.get(key, at) {
-                return Ok(Some(Found { seqno, kind, value: Slice::from(value) }));
+                return Ok(Some(Found { seqno: Some(seqno), kind, value: Slice::from(value) }));
             }
         }
-        self.version.find(key)
+        self.version.find(key, want)
     }
 
-    fn find_live(&self, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
+    fn find_live(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {
         self.runtime.gets.fetch_add(1, Ordering::Relaxed);
-        let found = self.find(key, at)?;
+        let found = self.find(key, at, want)?;
         Ok(found.filter(|found| found.kind != EntryKind::Tombstone))
     }
 
     pub(super) fn get(&self, key: &[u8], at: SeqNo) -> Result<Option<Slice>> {
-        Ok(self.find_live(key, at)?.map(|found| found.value))
+        Ok(self.find_live(key, at, Want::Value)?.map(|found| found.value))
     }
 
     pub(super) fn get_entry(&self, key: &[u8], at: SeqNo) -> Result<Option<Entry>> {
-        let found = self.find_live(key, at)?;
+        let found = self.find_live(key, at, Want::Stamp)?;
         Ok(found.map(|found| Entry {
             key: Slice::from(key),
             value: found.value,
-            seqno: found.seqno,
+            seqno: found.seqno.expect("the stamp was asked for"),
         }))
     }
 
     pub(super) fn contains(&self, key: &[u8], at: SeqNo) -> Result<bool> {
-        Ok(self.find_live(key, at)?.is_some())
+        Ok(self.find_live(key, at, Want::Value)?.is_some())
     }
 
     /// Values in the order of the keys asked for. Looked up in key order, so that keys that lie

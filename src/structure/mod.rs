@@ -19,12 +19,21 @@ use crate::base::{Cursor, EntryKind, Result, SeqNo, Slice};
 /// An entry found by key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The commit that wrote it.
-    pub seqno: SeqNo,
+    /// The commit that wrote it; may be absent when [`Want::Value`] was asked for.
+    pub seqno: Option<SeqNo>,
     /// Value or tombstone.
     pub kind: EntryKind,
     /// The value.
     pub value: Slice,
+}
+
+/// What a lookup is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The value alone.
+    Value,
+    /// The value and the commit that wrote it: may cost another read.
+    Stamp,
 }
 
 /// An immutable state of a structure (S1).
@@ -33,7 +42,7 @@ pub trait Version: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `Io` or `Corruption` when what should hold it cannot be read.
-    fn find(&self, key: &[u8]) -> Result<Option<Found>>;
+    fn find(&self, key: &[u8], want: Want) -> Result<Option<Found>>;
 
     /// A cursor over all entries, tombstones among them.
     fn cursor(&self) -> Box<dyn StructureCursor>;

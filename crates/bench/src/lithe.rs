@@ -122,6 +122,11 @@ impl Engine for Lithe {
         Ok(Offered::Yes)
     }
 
+    fn compact(&self) -> Result<Offered> {
+        self.db.compact()?;
+        Ok(Offered::Yes)
+    }
+
     fn figures(&self) -> Vec<(&'static str, f64)> {
         let stats = self.db.stats();
         vec![

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use super::build::{BaseCutter, RunWriter, Stream};
-use super::index::Index;
 use super::interval::Interval;
 use super::load::Loader;
 use super::record::ChangeRecord;
-use super::sweep::{Candidate, Choice, MERGE_BYTES_MAX, Sweep, Swept, choose, deltas_to_merge};
-use super::tree::Item;
+use super::sweep::{Candidate, Choice, MERGE_BYTES_MAX, Sweep, Swept};
+use super::sweep::{choose, deltas_to_merge, is_worthwhile};
+use super::tree::{FlexTree, Item};
 use crate::base::{Cursor, EntryKind, EntryRef, Result, Slice};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::merge::MergeCursor;
@@ -45,7 +45,7 @@ impl<'a> Source<'a> {
 
 /// One slice at work.
 pub(super) struct Slicer<'a> {
-    pub index: &'a Index,
+    pub tree: &'a FlexTree<Arc<Interval>>,
     pub loader: &'a Loader,
     pub writer: &'a mut RunWriter,
     pub sweep: &'a mut Sweep,
@@ -78,14 +78,14 @@ struct Gathered {
 
 impl<'a> Slicer<'a> {
     pub(super) fn new(
-        index: &'a Index,
+        tree: &'a FlexTree<Arc<Interval>>,
         loader: &'a Loader,
         writer: &'a mut RunWriter,
         sweep: &'a mut Sweep,
         fan_in: u8,
     ) -> Slicer<'a> {
         Slicer {
-            index,
+            tree,
             loader,
             writer,
             sweep,
@@ -104,7 +104,7 @@ impl<'a> Slicer<'a> {
         position: usize,
         slice_bytes: u64,
     ) -> Result<SliceEnd> {
-        let tree = &self.index.tree;
+        let tree = self.tree;
         let started = self.writer.bytes_written();
         let mut position = position;
         while let Some(next) = self.next_interval(source, position) {
@@ -121,9 +121,32 @@ impl<'a> Slicer<'a> {
         Ok(SliceEnd::Complete)
     }
 
+    /// Consolidates what is worth it from interval `start` on, until `slice_bytes` are written.
+    /// No memtable takes part.
+    pub(super) fn consolidate_from(&mut self, start: usize, slice_bytes: u64) -> Result<SliceEnd> {
+        let tree = self.tree;
+        let started = self.writer.bytes_written();
+        let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
+        let mut source = Source::new(&mut nothing);
+        for (index, interval) in (start..).zip(tree.range(start..tree.len())) {
+            let (base, deltas) = (interval.base_bytes(), interval.delta_bytes());
+            if !is_worthwhile(base, deltas, interval.deltas.len()) {
+                self.finish_range()?;
+                continue;
+            }
+            if self.writer.bytes_written() - started >= slice_bytes {
+                self.finish_range()?;
+                return Ok(SliceEnd::At(interval.anchor.clone()));
+            }
+            self.consolidate(index, interval, &mut source, None)?;
+        }
+        self.finish_range()?;
+        Ok(SliceEnd::Complete)
+    }
+
     /// The next interval, at `position` or behind, that has new entries or is swept.
     fn next_interval(&mut self, source: &Source<'_>, position: usize) -> Option<usize> {
-        let tree = &self.index.tree;
+        let tree = self.tree;
         let find = |key: &[u8]| tree.find_key(key).map_or(0, |(index, _)| index);
         let with_entries = source.below(None).map(|entry| find(entry.key).max(position));
         if self.sweep.credit == 0 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::interval::{Interval, Run};
+use super::interval::{Interval, Run, RunMemory, RunRole};
 use super::record::{
     ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
 };
@@ -189,7 +189,7 @@ impl Index {
                 old.deltas[kept..].iter().try_for_each(|old| self.lose(old))?;
                 let mut deltas = Vec::with_capacity(kept + 1);
                 deltas.extend_from_slice(&old.deltas[..kept]);
-                deltas.push(self.gain(run)?);
+                deltas.push(self.gain(run, RunRole::Delta)?);
                 Ok(vec![Interval::new(old.anchor.clone(), old.base.clone(), deltas)])
             }
             ChangeRecord::Replace { range, intervals } => {
@@ -202,7 +202,8 @@ impl Index {
                 intervals
                     .iter()
                     .map(|(anchor, base)| {
-                        let base = base.as_ref().map(|run| self.gain(run)).transpose()?;
+                        let base = base.as_ref().map(|run| self.gain(run, RunRole::Base));
+                        let base = base.transpose()?;
                         Ok(Interval::new(anchor.clone(), base, Vec::new()))
                     })
                     .collect()
@@ -243,7 +244,7 @@ impl Index {
         left.ok_or_else(|| format!("segment {number} has fewer live bytes than its runs"))
     }
 
-    fn gain(&mut self, record: &RunRecord) -> std::result::Result<Run, String> {
+    fn gain(&mut self, record: &RunRecord, role: RunRole) -> std::result::Result<Run, String> {
         let state = self.segments.get_mut(&record.segment);
         let state = state.ok_or_else(|| format!("segment {} is not listed", record.segment))?;
         if record.offset.saturating_add(u64::from(record.len)) > state.end {
@@ -260,6 +261,7 @@ impl Index {
             checksum: record.checksum,
             entry_count: record.entry_count,
             level: record.level,
+            memory: RunMemory::new(role),
         })
     }
 
@@ -343,11 +345,11 @@ impl<'a> Loading<'a> {
         if !ascends {
             return Err("anchors out of order in the snapshot".to_owned());
         }
-        let base = record.base.map(|run| self.index.gain(&run)).transpose()?;
+        let base = record.base.map(|run| self.index.gain(&run, RunRole::Base)).transpose()?;
         let deltas = record
             .deltas
             .iter()
-            .map(|run| self.index.gain(run))
+            .map(|run| self.index.gain(run, RunRole::Delta))
             .collect::<std::result::Result<_, String>>()?;
         self.intervals.push(Interval::new(record.anchor, base, deltas));
         Ok(())

@@ -1,12 +1,13 @@
 //! Intervals: what the tree holds. Immutable; a change makes a new one.
 
-use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, OnceLock};
 
 use super::segment::Segment;
 use super::tree::{Item, KeyGuide, Keyed};
 use crate::base::Slice;
-use crate::block::Block;
-use crate::cache::Slot;
+use crate::block::{Block, Guide};
+use crate::cache::{Charge, Slot};
 
 /// Entries written at once: one frame in a segment.
 #[derive(Clone, Debug)]
@@ -21,6 +22,33 @@ pub(super) struct Run {
     pub entry_count: u32,
     /// 0 for a run that a flush wrote; one more each time runs are merged into a larger delta.
     pub level: u8,
+    /// Shared by all intervals, of all versions, that the run is part of.
+    pub memory: Arc<RunMemory>,
+}
+
+/// What a run is in its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunRole {
+    Base,
+    Delta,
+}
+
+/// What is in memory of a run.
+#[derive(Debug)]
+pub(super) struct RunMemory {
+    /// Made when the run is first read, if there is room.
+    pub guide: OnceLock<(Guide, Charge)>,
+    /// The whole run. Not for deltas: they are small, and read through their guides.
+    pub slot: Option<Arc<Slot<Block>>>,
+    /// Lookups that went to the file since the run was last put into the slot.
+    pub misses: AtomicU8,
+}
+
+impl RunMemory {
+    pub(super) fn new(role: RunRole) -> Arc<RunMemory> {
+        let slot = (role == RunRole::Base).then(Slot::new);
+        Arc::new(RunMemory { guide: OnceLock::new(), slot, misses: AtomicU8::new(0) })
+    }
 }
 
 impl Run {
@@ -36,13 +64,23 @@ pub(super) struct Interval {
     pub base: Option<Run>,
     /// Oldest first (X2).
     pub deltas: Vec<Run>,
-    /// The merged block, when it is in memory.
-    pub slot: Arc<Slot<Block>>,
+    /// All runs as one block, when it is in memory. Not used when the base is all there is: that
+    /// has a slot, which outlives the interval.
+    merged: Arc<Slot<Block>>,
 }
 
 impl Interval {
     pub(super) fn new(anchor: Slice, base: Option<Run>, deltas: Vec<Run>) -> Arc<Interval> {
-        Arc::new(Interval { anchor, base, deltas, slot: Slot::new() })
+        Arc::new(Interval { anchor, base, deltas, merged: Slot::new() })
+    }
+
+    /// The slot of all the interval's entries as one block.
+    pub(super) fn slot(&self) -> &Arc<Slot<Block>> {
+        let base_slot = self.base.as_ref().and_then(|base| base.memory.slot.as_ref());
+        match base_slot {
+            Some(slot) if self.deltas.is_empty() => slot,
+            _ => &self.merged,
+        }
     }
 
     /// All runs, oldest first.

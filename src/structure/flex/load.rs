@@ -1,13 +1,27 @@
-//! Reading intervals: frames from segments, runs merged into one block, the block kept in its slot.
+//! Reading intervals: entries and runs from segments, and what of them is kept in memory.
+//!
+//! A lookup goes through the runs of its interval, newest first. A run's guide says that it does
+//! not have the key, or where its entry lies: then only that is read. Walks need all entries in
+//! order: they read the runs whole, merge them into one block, and keep it in the interval's slot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::interval::{Interval, Run};
-use crate::base::{Cursor, EntryKind, Result};
+use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, hash_key};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
-use crate::cache::{Admission, Cache};
+use crate::block::{FrameReader, Guide, GuideKind};
+use crate::cache::{Admission, Cache, Part};
 use crate::merge::MergeCursor;
+use crate::storage::StorageFile;
+use crate::structure::{Found, Want};
+
+/// Lookups in the file after which a run is put into the cache, at the cost of what it displaces
+/// there. A lookup in the file costs about a fifth of reading the whole run; so what is not wanted
+/// much more than the rest costs little more for being kept out.
+const MISSES_BEFORE_FILL: u8 = 8;
+/// Deltas below this are read whole: their guides have no map.
+const MAPPED_DELTA_LEN_MIN: u32 = 4 << 10;
 
 /// Reads intervals of one keyspace through the cache.
 #[derive(Debug)]
@@ -22,46 +36,125 @@ impl Loader {
         Loader { cache, blocks_read: AtomicU64::new(0), block_bytes_read: AtomicU64::new(0) }
     }
 
-    /// Frames and bytes read so far.
+    /// Reads and bytes read so far.
     pub(super) fn reads(&self) -> (u64, u64) {
         (self.blocks_read.load(Ordering::Relaxed), self.block_bytes_read.load(Ordering::Relaxed))
     }
 
-    /// Applies `look` to the interval's merged block. When the block is in memory this takes no
-    /// reference count, which readers on several cores would contend for.
-    pub(super) fn with_block<T>(
+    /// The interval's newest entry of `key`; may be a tombstone.
+    pub(super) fn find(
         &self,
         interval: &Interval,
-        look: impl FnOnce(&Block) -> T,
-    ) -> Result<T> {
-        if let Some(block) = self.cache.borrow(&interval.slot, Admission::Normal) {
-            return Ok(look(&block));
+        key: &[u8],
+        want: Want,
+    ) -> Result<Option<Found>> {
+        // Takes no reference count, which readers on several cores would contend for.
+        if let Some(block) = self.cache.borrow_if_filled(interval.slot()) {
+            return Ok(found_in(&block, key));
         }
-        let block = self.load_and_keep(interval, Admission::Normal)?;
-        Ok(look(&block))
+        let hash = hash_key(key);
+        for run in interval.runs().rev() {
+            if let Some(found) = self.find_in_run(run, key, hash, want)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_in_run(&self, run: &Run, key: &[u8], hash: u64, want: Want) -> Result<Option<Found>> {
+        if let Some(slot) = &run.memory.slot
+            && let Some(block) = self.cache.borrow(slot, Admission::Normal)
+        {
+            return Ok(found_in(&block, key));
+        }
+        if let Some((guide, _)) = run.memory.guide.get() {
+            if !guide.may_contain(hash) {
+                return Ok(None);
+            }
+            if guide.has_map() && !self.is_to_be_filled(run) {
+                return self.find_by_guide(run, guide, key, hash, want);
+            }
+        }
+        let block = self.read_run(run)?;
+        self.keep(run, &block);
+        Ok(found_in(&block, key))
+    }
+
+    fn find_by_guide(
+        &self,
+        run: &Run,
+        guide: &Guide,
+        key: &[u8],
+        hash: u64,
+        want: Want,
+    ) -> Result<Option<Found>> {
+        let file = run.segment.file()?;
+        let mut reader = RunReader { loader: self, run, file: &*file };
+        let Some(entry) = guide.find(key, hash, &mut reader)? else { return Ok(None) };
+        let seqno = match want {
+            Want::Value => None,
+            Want::Stamp => Some(guide.stamp(entry.index, &mut reader)?),
+        };
+        Ok(Some(Found { seqno, kind: entry.kind, value: entry.value }))
+    }
+
+    /// Counts a lookup that goes to the file; whether the run is now to be put into the cache.
+    fn is_to_be_filled(&self, run: &Run) -> bool {
+        if run.memory.slot.is_none() {
+            return false;
+        }
+        // Two at once may count as one.
+        let misses = run.memory.misses.load(Ordering::Relaxed) + 1;
+        let is_due = misses >= MISSES_BEFORE_FILL || self.cache.has_room(run.len as usize);
+        run.memory.misses.store(if is_due { 0 } else { misses }, Ordering::Relaxed);
+        is_due
+    }
+
+    /// Keeps what is worth it of a run that a lookup has read whole.
+    fn keep(&self, run: &Run, block: &Arc<Block>) {
+        let had_guide = run.memory.guide.get().is_some();
+        let has_guide = had_guide || self.make_guide(run, block);
+        let Some(slot) = &run.memory.slot else { return };
+        let weight = block.memory_size();
+        // The first to come get the room; then those that are asked for again.
+        if had_guide || !has_guide || self.cache.has_room(weight) {
+            self.cache.fill(slot, Arc::clone(block), weight, Admission::Normal);
+        }
+    }
+
+    /// Whether the run has a guide now.
+    fn make_guide(&self, run: &Run, block: &Block) -> bool {
+        let is_mapped = run.memory.slot.is_some() || run.len >= MAPPED_DELTA_LEN_MIN;
+        let kind = if is_mapped { GuideKind::PrintsAndMap } else { GuideKind::Prints };
+        let budget = self.cache.budget();
+        if !budget.admits_beside_index(run.len as usize) {
+            return false; // Before the work of making it; it is smaller than the run.
+        }
+        run.memory.guide.get_or_init(|| {
+            let guide = Guide::new(block, kind);
+            let charge = budget.charge(Part::Index, guide.memory_size());
+            (guide, charge)
+        });
+        true
     }
 
     /// The interval's entries, merged.
     pub(super) fn block(&self, interval: &Interval, admission: Admission) -> Result<Arc<Block>> {
-        match self.cache.load(&interval.slot, admission) {
-            Some(block) => Ok(block),
-            None => self.load_and_keep(interval, admission),
+        let slot = interval.slot();
+        if let Some(block) = self.cache.load(slot, admission) {
+            return Ok(block);
         }
+        let block = self.merge_runs(interval)?;
+        self.cache.fill(slot, Arc::clone(&block), block.memory_size(), admission);
+        Ok(block)
     }
 
     /// As [`Self::block`] for maintenance: uses what is in memory, keeps nothing new there.
     pub(super) fn block_in_passing(&self, interval: &Interval) -> Result<Arc<Block>> {
-        match self.cache.load(&interval.slot, Admission::OnceRead) {
+        match self.cache.load(interval.slot(), Admission::OnceRead) {
             Some(block) => Ok(block),
             None => self.merge_runs(interval),
         }
-    }
-
-    fn load_and_keep(&self, interval: &Interval, admission: Admission) -> Result<Arc<Block>> {
-        let block = self.merge_runs(interval)?;
-        let weight = block.memory_size();
-        self.cache.fill(&interval.slot, Arc::clone(&block), weight, admission);
-        Ok(block)
     }
 
     fn merge_runs(&self, interval: &Interval) -> Result<Arc<Block>> {
@@ -71,7 +164,7 @@ impl Loader {
         }
         let newest_first = interval.runs().rev();
         let cursors = newest_first
-            .map(|run| self.read_run(run).map(BlockCursor::new))
+            .map(|run| self.run_in_passing(run).map(BlockCursor::new))
             .collect::<Result<Vec<_>>>()?;
         // All runs of the interval are here, so a tombstone has nothing left to hide.
         let mut builder = BlockBuilder::new(RestartPolicy::Whole);
@@ -86,19 +179,62 @@ impl Loader {
         Ok(Arc::new(builder.finish_block()))
     }
 
+    fn run_in_passing(&self, run: &Run) -> Result<Arc<Block>> {
+        let slot = run.memory.slot.as_ref();
+        match slot.and_then(|slot| self.cache.load(slot, Admission::OnceRead)) {
+            Some(block) => Ok(block),
+            None => self.read_run(run),
+        }
+    }
+
     /// Reads and checks one run.
     pub(super) fn read_run(&self, run: &Run) -> Result<Arc<Block>> {
         let file = run.segment.file()?;
-        let place = FramePlace {
-            file: &run.segment.path,
-            file_tag: run.segment.file_tag,
-            offset: run.offset,
-        };
+        let place = place_of(run);
         let payload =
             frame::read(&*file, run.len as usize, FrameKind::Entries, place, run.checksum)?;
-        self.blocks_read.fetch_add(1, Ordering::Relaxed);
-        self.block_bytes_read.fetch_add(u64::from(run.len), Ordering::Relaxed);
+        self.count_read(run.len as usize);
         let frame::Payload { data, range } = payload;
         Ok(Arc::new(Block::parse(data, range, place)?))
+    }
+
+    fn count_read(&self, bytes: usize) {
+        self.blocks_read.fetch_add(1, Ordering::Relaxed);
+        self.block_bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+fn found_in(block: &Block, key: &[u8]) -> Option<Found> {
+    block.get(key).map(|EntryRef { seqno, kind, value, .. }| Found {
+        seqno: Some(seqno),
+        kind,
+        value: block.share(value),
+    })
+}
+
+fn place_of(run: &Run) -> FramePlace<'_> {
+    FramePlace { file: &run.segment.path, file_tag: run.segment.file_tag, offset: run.offset }
+}
+
+/// Reads parts of a run's frame.
+struct RunReader<'a> {
+    loader: &'a Loader,
+    run: &'a Run,
+    file: &'a dyn StorageFile,
+}
+
+impl FrameReader for RunReader<'_> {
+    fn read(&mut self, offset: usize, out: &mut [u8]) -> Result<()> {
+        let at = self.run.offset + offset as u64;
+        self.file.read_exact_at(out, at).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => self.damaged("the file ends".to_owned()),
+            _ => Error::io("read", &self.run.segment.path, error),
+        })?;
+        self.loader.count_read(out.len());
+        Ok(())
+    }
+
+    fn damaged(&self, what: String) -> Error {
+        Error::corruption(&self.run.segment.path, self.run.offset, what)
     }
 }

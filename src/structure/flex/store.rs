@@ -10,20 +10,20 @@ use super::build::{RunOptions, RunWriter};
 use super::cursor::FlexCursor;
 use super::flush::{SliceEnd, Slicer, Source};
 use super::index::Index;
-use super::interval::Interval;
+use super::interval::{Interval, Run, RunMemory};
 use super::load::Loader;
-use super::record::{Counters, Decoder, EditRecord, Encoder};
+use super::record::{ChangeRecord, Counters, Decoder, EditRecord, Encoder};
 use super::segment::{OpenSegments, Segment, SegmentPlace, missing};
-use super::sweep::Sweep;
+use super::sweep::{Sweep, is_worthwhile};
 use super::tree::FlexTree;
-use crate::base::{Cursor, EntryRef, Error, Result, SeqNo, Slice};
+use crate::base::{Cursor, Error, Result, SeqNo, Slice};
 use crate::block::Block;
 use crate::cache::{Cache, Charge, MemoryBudget, Part};
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
 use crate::storage::Storage;
 use crate::structure::{
     Findings, FlushOrder, FlushOutcome, FlushProgress, Found, StructureCursor, StructureStats,
-    Version,
+    Version, Want,
 };
 
 /// Where a store is and what it shares with others.
@@ -69,10 +69,22 @@ struct Writer {
     sweep: Sweep,
     /// Where the flush at hand goes on; `None` between flushes.
     resume: Option<Slice>,
+    /// Where [`FlexStore::consolidate`] goes on.
+    consolidate_from: Slice,
     consolidations: u64,
     index_bytes_written: u64,
     /// The index's share of the memory budget.
     charge: Charge,
+}
+
+/// What a slice has done and nobody sees yet.
+struct SliceDone {
+    changes: Vec<ChangeRecord>,
+    consolidations: u64,
+    /// Key and value bytes taken from the memtable.
+    logical_bytes: u64,
+    /// What the writer of runs had written before.
+    bytes_before: u64,
 }
 
 /// An immutable state of the store.
@@ -154,6 +166,7 @@ impl FlexStore {
             runs,
             sweep,
             resume: None,
+            consolidate_from: Slice::default(),
             consolidations: 0,
             index_bytes_written: 0,
             charge,
@@ -218,10 +231,7 @@ impl FlexStore {
             self.give_up_runs(writer);
         }
         let progress = result?;
-        writer.charge.resize(index_memory(&writer.index));
-        let version = Arc::new(version_of(writer, &self.loader));
-        self.current.store(Arc::clone(&version));
-        Ok(FlushOutcome { version, progress })
+        Ok(FlushOutcome { version: self.publish(writer), progress })
     }
 
     fn flush_slice(
@@ -245,35 +255,21 @@ impl FlexStore {
         let bytes_before = writer.runs.bytes_written();
         let mut source = Source::new(memtable);
         let mut slicer = Slicer::new(
-            &writer.index,
+            &writer.index.tree,
             &self.loader,
             &mut writer.runs,
             &mut sweep,
             self.options.delta_fan_in,
         );
         let end = slicer.run(&mut source, position, order.slice_bytes)?;
-        let (changes, consolidations) = (slicer.changes, slicer.consolidations);
-        let segments = writer.runs.sync()?; // X4
-        let counters = writer.index.counters;
-        let mut edit = EditRecord {
-            counters: Counters {
-                logical_bytes: counters.logical_bytes + source.logical_bytes,
-                segment_bytes: counters.segment_bytes + writer.runs.bytes_written() - bytes_before,
-                next_segment: writer.runs.next_segment(),
-                ..counters
-            },
-            sweep_from: sweep.from.clone(),
-            segments,
-            changes,
+        let done = SliceDone {
+            changes: slicer.changes,
+            consolidations: slicer.consolidations,
+            logical_bytes: source.logical_bytes,
+            bytes_before,
         };
-        if end == SliceEnd::Complete {
-            edit.counters.flush_count += 1;
-            edit.counters.log_end = order.log_end;
-            edit.counters.last_seqno = counters.last_seqno.max(order.last_seqno);
-        }
-        self.commit(writer, &edit)?;
-        writer.sweep = sweep;
-        writer.consolidations += consolidations;
+        let completes = (end == SliceEnd::Complete).then_some(order);
+        self.commit_slice(writer, done, sweep, completes)?;
         Ok(match end {
             SliceEnd::Complete => {
                 writer.resume = None;
@@ -284,6 +280,103 @@ impl FlexStore {
                 FlushProgress::Partial
             }
         })
+    }
+
+    /// Consolidates intervals that have deltas, in key order from where the last call ended, until
+    /// about `slice_bytes` are written. Durable on return. `None` when there is nothing that is
+    /// worth it, or a flush is between two slices.
+    ///
+    /// Costs about as much reading as writing, beside a look at each interval.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn consolidate(&self, slice_bytes: u64) -> Result<Option<Arc<dyn Version>>> {
+        let mut guard = self.lock_writer();
+        let writer = &mut *guard;
+        if writer.resume.is_some() {
+            return Ok(None);
+        }
+        let result = self.consolidate_slice(writer, slice_bytes);
+        if result.is_err() {
+            self.give_up_runs(writer);
+        }
+        if !result? {
+            return Ok(None);
+        }
+        Ok(Some(self.publish(writer)))
+    }
+
+    /// Whether there was anything to do.
+    fn consolidate_slice(&self, writer: &mut Writer, slice_bytes: u64) -> Result<bool> {
+        let tree = &writer.index.tree;
+        let from = tree.find_key(&writer.consolidate_from).map_or(0, |(index, _)| index);
+        let Some(start) = next_worthwhile(tree, from).or_else(|| next_worthwhile(tree, 0)) else {
+            return Ok(false);
+        };
+        let bytes_before = writer.runs.bytes_written();
+        let mut sweep = writer.sweep.clone();
+        let mut slicer = Slicer::new(
+            tree,
+            &self.loader,
+            &mut writer.runs,
+            &mut sweep,
+            self.options.delta_fan_in,
+        );
+        let end = slicer.consolidate_from(start, slice_bytes)?;
+        let done = SliceDone {
+            changes: slicer.changes,
+            consolidations: slicer.consolidations,
+            logical_bytes: 0,
+            bytes_before,
+        };
+        self.commit_slice(writer, done, sweep, None)?;
+        writer.consolidate_from = match end {
+            SliceEnd::Complete => Slice::default(),
+            SliceEnd::At(key) => key,
+        };
+        Ok(true)
+    }
+
+    /// Makes durable and applies what a slice has done (X4). `completes` is the order of the flush
+    /// that it ends.
+    fn commit_slice(
+        &self,
+        writer: &mut Writer,
+        done: SliceDone,
+        sweep: Sweep,
+        completes: Option<FlushOrder>,
+    ) -> Result<()> {
+        let segments = writer.runs.sync()?; // X4
+        let counters = writer.index.counters;
+        let written = writer.runs.bytes_written() - done.bytes_before;
+        let mut edit = EditRecord {
+            counters: Counters {
+                logical_bytes: counters.logical_bytes + done.logical_bytes,
+                segment_bytes: counters.segment_bytes + written,
+                next_segment: writer.runs.next_segment(),
+                ..counters
+            },
+            sweep_from: sweep.from.clone(),
+            segments,
+            changes: done.changes,
+        };
+        if let Some(order) = completes {
+            edit.counters.flush_count += 1;
+            edit.counters.log_end = order.log_end;
+            edit.counters.last_seqno = counters.last_seqno.max(order.last_seqno);
+        }
+        self.commit(writer, &edit)?;
+        writer.sweep = sweep;
+        writer.consolidations += done.consolidations;
+        Ok(())
+    }
+
+    /// Makes the writer's state the newest version.
+    fn publish(&self, writer: &mut Writer) -> Arc<dyn Version> {
+        writer.charge.resize(index_memory(&writer.index));
+        let version = Arc::new(version_of(writer, &self.loader));
+        self.current.store(Arc::clone(&version));
+        version
     }
 
     /// After a failed flush: gives back the room of what it wrote, or a full disk would stay full
@@ -392,6 +485,14 @@ fn version_of(writer: &Writer, loader: &Arc<Loader>) -> FlexVersion {
     FlexVersion { tree, loader, summary: writer.summary() }
 }
 
+/// The first interval, from `from` on, that is worth consolidating.
+fn next_worthwhile(tree: &FlexTree<Arc<Interval>>, from: usize) -> Option<usize> {
+    let worthwhile = |interval: &&Arc<Interval>| {
+        is_worthwhile(interval.base_bytes(), interval.delta_bytes(), interval.deltas.len())
+    };
+    tree.range(from..tree.len()).position(|interval| worthwhile(&interval)).map(|at| from + at)
+}
+
 /// An index that was checked; its data is still to be.
 #[derive(Debug)]
 pub struct IndexCheck {
@@ -425,26 +526,19 @@ fn segment_place(place: &StorePlace) -> Arc<SegmentPlace> {
     SegmentPlace::new(storage, place.dir.clone(), place.database, place.keyspace, open)
 }
 
-/// Bytes of memory of an index, about: an interval with its share of nodes, and its runs.
+/// Bytes of memory of an index, about: an interval with its share of nodes and the slot of its
+/// base; its runs, without their guides, which are charged one by one.
 fn index_memory(index: &Index) -> usize {
-    const INTERVAL_BYTES: usize = 280;
+    const INTERVAL_BYTES: usize = 380;
+    const RUN_BYTES: usize = size_of::<Run>() + size_of::<RunMemory>() + 2 * size_of::<usize>();
     let runs = index.tree.size().runs as usize;
-    index.tree.len() * INTERVAL_BYTES + runs * std::mem::size_of::<super::interval::Run>()
+    index.tree.len() * INTERVAL_BYTES + runs * RUN_BYTES
 }
 
 impl Version for FlexVersion {
-    fn find(&self, key: &[u8]) -> Result<Option<Found>> {
+    fn find(&self, key: &[u8], want: Want) -> Result<Option<Found>> {
         let interval = self.tree.get_key(key).ok_or_else(no_first_interval)?;
-        if interval.run_count() == 0 {
-            return Ok(None);
-        }
-        self.loader.with_block(interval, |block| {
-            block.get(key).map(|EntryRef { seqno, kind, value, .. }| Found {
-                seqno,
-                kind,
-                value: block.share(value),
-            })
-        })
+        self.loader.find(interval, key, want)
     }
 
     fn cursor(&self) -> Box<dyn StructureCursor> {

@@ -77,6 +77,8 @@ pub(super) const MERGE_BYTES_MAX: u64 = 64 << 20;
 /// The sweep leaves intervals alone whose deltas are below this part of the base: rewriting them
 /// would cost sixteen times what it merges.
 const WORTHWHILE_FRACTION: u64 = 16;
+/// ... unless there are this many: each is a run more to look into.
+const WORTHWHILE_DELTA_COUNT: usize = 4;
 
 /// Decides about one interval.
 pub(super) fn choose(candidate: Candidate) -> Choice {
@@ -95,12 +97,19 @@ pub(super) fn choose(candidate: Candidate) -> Choice {
     if candidate.new_tombstones * 2 > candidate.entry_count {
         return Choice::Consolidate;
     }
-    let is_worthwhile = deltas > 0 && deltas >= candidate.base_bytes / WORTHWHILE_FRACTION;
+    let is_worthwhile = is_worthwhile(candidate.base_bytes, deltas, candidate.delta_count);
     match (candidate.swept, is_pending) {
         (Swept::Yes, _) if is_worthwhile => Choice::Consolidate,
         (_, true) => Choice::Append,
         (_, false) => Choice::Leave,
     }
+}
+
+/// Whether an interval with `deltas` bytes in delta runs is worth rewriting, be it by the sweep or
+/// when there is nothing else to do.
+pub(super) fn is_worthwhile(base_bytes: u64, deltas: u64, delta_count: usize) -> bool {
+    deltas > 0
+        && (deltas >= base_bytes / WORTHWHILE_FRACTION || delta_count >= WORTHWHILE_DELTA_COUNT)
 }
 
 /// How many of an interval's newest deltas a new one is merged with: levels that have reached

@@ -11,7 +11,7 @@ use crate::base::{
 use crate::cache::{Cache, MemoryBudget};
 use crate::manifest::KeyspaceOptions;
 use crate::storage::{MemoryStorage, Storage};
-use crate::structure::{Findings, FlushOrder, FlushProgress};
+use crate::structure::{Findings, FlushOrder, FlushProgress, Want};
 
 /// A memtable for tests: the newest entry of each key.
 type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -144,7 +144,7 @@ impl Bench {
         }
         assert!(backward.iter().eq(self.model.keys().rev()));
         for (key, value) in self.model.iter().step_by(3) {
-            let found = version.find(key).unwrap().expect("in the model");
+            let found = version.find(key, Want::Stamp).unwrap().expect("in the model");
             assert_eq!((found.kind, &*found.value), (EntryKind::Value, value.as_slice()));
         }
     }
