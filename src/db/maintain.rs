@@ -94,15 +94,16 @@ impl Core {
     /// Consolidates a slice of a keyspace that has nothing to flush and that no other thread is at.
     /// Whether there was one.
     pub(super) fn consolidate_slice_of_any(&self) -> Result<bool> {
-        let state = self.published.state();
-        for keyspace in state.keyspaces.iter().filter(|keyspace| keyspace.sealed.is_empty()) {
-            let runtime = &keyspace.runtime;
+        for runtime in self.runtimes() {
+            if self.newest_sealed(runtime.id).is_some() {
+                continue;
+            }
             let turn = match runtime.flushing.try_lock() {
                 Ok(turn) => turn,
                 Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
                 Err(TryLockError::WouldBlock) => continue,
             };
-            let consolidated = self.consolidate_slice(runtime)?;
+            let consolidated = self.consolidate_slice(&runtime)?;
             drop(turn);
             if consolidated {
                 return Ok(true);
@@ -133,11 +134,11 @@ impl Core {
     /// Flushes everything, and consolidates all that is worth it.
     pub(super) fn compact_all(&self) -> Result<()> {
         self.flush_all()?;
-        for keyspace in &self.published.state().keyspaces {
+        for runtime in self.runtimes() {
             loop {
                 self.check_writable()?;
-                let turn = crate::db::core::lock(&keyspace.runtime.flushing);
-                let consolidated = self.consolidate_slice(&keyspace.runtime);
+                let turn = crate::db::core::lock(&runtime.flushing);
+                let consolidated = self.consolidate_slice(&runtime);
                 drop(turn);
                 if !consolidated.inspect_err(|error| self.note_idle_failure(error))? {
                     break;
@@ -190,25 +191,33 @@ impl Core {
     }
 
     fn flush_everything(&self) -> Result<()> {
-        let state = self.published.state();
-        for keyspace in &state.keyspaces {
-            let id = keyspace.runtime.id;
+        for runtime in self.runtimes() {
+            let id = runtime.id;
             {
                 let applier = self.log.lock_applier();
                 self.seal(id, &applier);
             }
             // Tables sealed from here on are not waited for.
-            let until = self.published.state();
-            let until = until.find(id).and_then(|keyspace| keyspace.sealed.first().cloned());
-            let Some(until) = until else { continue };
+            let Some(until) = self.newest_sealed(id) else { continue };
             while self.is_sealed(id, &until) {
-                let turn = crate::db::core::lock(&keyspace.runtime.flushing);
+                let turn = crate::db::core::lock(&runtime.flushing);
                 let flushed = self.flush_oldest(id);
                 drop(turn);
                 flushed.inspect_err(|error| self.note_failure(error))?;
             }
         }
         self.advance_log(AdvanceLog::Always).inspect_err(|error| self.note_failure(error))
+    }
+
+    /// The keyspaces that there are. Long work holds these and not the state, which would keep the
+    /// files that the work makes unnecessary.
+    fn runtimes(&self) -> Vec<Arc<Runtime>> {
+        let state = self.published.state();
+        state.keyspaces.iter().map(|keyspace| Arc::clone(&keyspace.runtime)).collect()
+    }
+
+    fn newest_sealed(&self, id: u32) -> Option<Arc<Table>> {
+        self.published.state().find(id)?.sealed.first().cloned()
     }
 
     fn is_sealed(&self, id: u32, table: &Arc<Table>) -> bool {

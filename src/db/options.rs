@@ -95,7 +95,7 @@ const MEMTABLE_SHARE: u64 = 4;
 const MEMTABLE_SIZE_DEFAULT_MAX: u64 = 64 << 20;
 const MEMTABLE_SIZE_MIN: u64 = 4 << 10;
 const MEMTABLE_SIZE_MAX: u64 = 1 << 30;
-const WAL_FILE_SIZE_DEFAULT: u64 = 16 << 20;
+const WAL_FILE_SIZE_DEFAULT: u64 = 8 << 20;
 const WAL_FILE_SIZE_MIN: u64 = 16 << 10;
 const WAL_FILE_SIZE_MAX: u64 = 4 << 30;
 
@@ -138,7 +138,7 @@ impl Builder {
         self
     }
 
-    /// Bytes of a log file: 16 KiB to 4 GiB. Default 16 MiB.
+    /// Bytes of a log file: 16 KiB to 4 GiB. Default 8 MiB.
     #[must_use]
     pub fn wal_file_size(mut self, bytes: u64) -> Builder {
         self.wal_file_size = Some(bytes);

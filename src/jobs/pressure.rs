@@ -38,8 +38,10 @@ pub enum SealReason {
 
 /// Memtables may take this part of the budget before the largest is sealed early.
 const MEMTABLE_SHARE: (u64, u64) = (1, 2);
-/// Writers stop when memtables take this part of the budget.
-const STOP_SHARE: (u64, u64) = (3, 4);
+/// Writers stop when memtables take this part of the budget: room for one that is flushed and one
+/// that is filled. More would not make writers faster than flushes, and the log of it takes room on
+/// the disk.
+const STOP_SHARE: (u64, u64) = (1, 2);
 /// Writers of a keyspace are slowed down from this many sealed memtables on.
 const SLOW_SEALED_COUNT: usize = 2;
 /// Writers of a keyspace stop at this many.
@@ -130,7 +132,7 @@ mod tests {
         assert_eq!(stall(&calm()), Stall::None);
         assert_eq!(stall(&Pressure { sealed_count: 1, ..calm() }), Stall::None);
         assert_eq!(stall(&Pressure { sealed_count: 4, ..calm() }), Stall::Stop);
-        let full = Pressure { sealed_count: 1, memtables_total: 750, ..calm() };
+        let full = Pressure { sealed_count: 1, memtables_total: 500, ..calm() };
         assert_eq!(stall(&full), Stall::Stop);
         assert_eq!(stall(&Pressure { sealed_count: 0, ..full }), Stall::None);
         let mut before = Duration::ZERO;

@@ -82,7 +82,7 @@ impl KeyspaceOptions {
             codec: Codec::None,
             interval_size: 16 << 10,
             segment_size: 4 << 20,
-            consolidation_pace: 0.6,
+            consolidation_pace: 0.5,
             delta_fan_in: 8,
             memtable_size: None,
         }
@@ -114,7 +114,7 @@ impl KeyspaceOptions {
     }
 
     /// How much dead data is tolerated against live data before ranges are rewritten, 0.05 to 8,
-    /// default 0.6, kept in thousandths. Larger writes less and takes more space: about
+    /// default 0.5, kept in thousandths. Larger writes less and takes more space: about
     /// 1 / pace more write amplification, and pace / 2 more space amplification.
     #[must_use]
     pub const fn consolidation_pace(mut self, pace: f32) -> KeyspaceOptions {

@@ -10,8 +10,8 @@ use super::build::{BaseCutter, RunWriter, Stream};
 use super::interval::Interval;
 use super::load::Loader;
 use super::record::ChangeRecord;
-use super::sweep::{Candidate, Choice, MERGE_BYTES_MAX, Sweep, Swept};
-use super::sweep::{choose, deltas_to_merge, is_worthwhile};
+use super::sweep::{Candidate, Choice, DELTA_TO_BASE_MAX, MERGE_BYTES_MAX, Sweep, Swept};
+use super::sweep::{choose, deltas_to_merge};
 use super::tree::{FlexTree, Item};
 use crate::base::{Cursor, EntryKind, EntryRef, Result, Slice};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
@@ -121,16 +121,20 @@ impl<'a> Slicer<'a> {
         Ok(SliceEnd::Complete)
     }
 
-    /// Consolidates what is worth it from interval `start` on, until `slice_bytes` are written.
-    /// No memtable takes part.
-    pub(super) fn consolidate_from(&mut self, start: usize, slice_bytes: u64) -> Result<SliceEnd> {
+    /// Consolidates the intervals from `start` on that are `worthwhile`, until `slice_bytes` are
+    /// written. No memtable takes part.
+    pub(super) fn consolidate_from(
+        &mut self,
+        start: usize,
+        slice_bytes: u64,
+        worthwhile: impl Fn(&Interval) -> bool,
+    ) -> Result<SliceEnd> {
         let tree = self.tree;
         let started = self.writer.bytes_written();
         let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
         let mut source = Source::new(&mut nothing);
         for (index, interval) in (start..).zip(tree.range(start..tree.len())) {
-            let (base, deltas) = (interval.base_bytes(), interval.delta_bytes());
-            if !is_worthwhile(base, deltas, interval.deltas.len()) {
+            if !worthwhile(interval) {
                 self.finish_range()?;
                 continue;
             }
@@ -181,6 +185,10 @@ impl<'a> Slicer<'a> {
             new_tombstones: gathered.as_ref().map_or(0, |gathered| gathered.tombstones),
             entry_count: interval.size().entries,
             swept,
+            before: match &self.range {
+                Some((range, _)) if range.end == index => Choice::Consolidate,
+                _ => Choice::Leave,
+            },
         });
         match choice {
             Choice::Leave => self.finish_range(),
@@ -225,7 +233,7 @@ impl<'a> Slicer<'a> {
     ) -> Result<Option<Gathered>> {
         let Some(first) = source.below(limit) else { return Ok(None) };
         let first_key = Slice::from(first.key);
-        let enough = (2 * interval.base_bytes()).min(MERGE_BYTES_MAX);
+        let enough = (DELTA_TO_BASE_MAX * interval.base_bytes()).min(MERGE_BYTES_MAX);
         let before = source.logical_bytes;
         let (mut bytes, mut tombstones) = (0, 0);
         while let Some(entry) = source.below(limit) {
@@ -291,11 +299,12 @@ impl<'a> Slicer<'a> {
         if let Some(old) = &mut old {
             old.seek_first()?;
         }
+        let (mut taken, mut gone) = (0, 0);
         loop {
             let old_entry = old.as_ref().and_then(BlockCursor::entry);
             let new_entry = source.below(limit);
             let (entry, from) = match (old_entry, new_entry) {
-                (None, None) => return Ok(()),
+                (None, None) => break,
                 (Some(old), None) => (old, From::Old),
                 (None, Some(new)) => (new, From::New),
                 (Some(old), Some(new)) => match old.key.cmp(new.key) {
@@ -307,13 +316,18 @@ impl<'a> Slicer<'a> {
             if entry.kind != EntryKind::Tombstone {
                 cutter.add(entry, self.writer)?;
             }
+            let is_deletion = entry.kind == EntryKind::Tombstone;
             if let (From::Old | From::Both, Some(old)) = (from, &mut old) {
                 old.next()?;
             }
             if let From::New | From::Both = from {
                 source.advance()?;
+                taken += 1;
+                gone += u64::from(from == From::Both || is_deletion);
             }
         }
+        self.sweep.overwrites.note(taken, gone);
+        Ok(())
     }
 
     /// Ends the range of intervals that were consolidated in one stream.

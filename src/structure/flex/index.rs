@@ -1,6 +1,6 @@
 //! The index: the tree of intervals and the segments it refers to, and their durable form.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use super::record::{
     ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
 };
 use super::segment::{Segment, SegmentPlace};
+use super::sweep::is_sparse;
 use super::tree::FlexTree;
 use crate::base::{Error, Result, Slice};
 use crate::manifest::read_edit_log;
@@ -134,6 +135,26 @@ impl Index {
     /// Bytes of live runs.
     pub(super) fn live_bytes(&self) -> u64 {
         self.segments.values().map(|state| state.live_bytes).sum()
+    }
+
+    /// Segments of which little is live once the intervals that are `leaving` have left them; but
+    /// not those in `keep`, which are still written to.
+    pub(super) fn sparse_segments(
+        &self,
+        keep: &[u64],
+        leaving: impl Fn(&Interval) -> bool,
+    ) -> BTreeSet<u64> {
+        let mut staying: BTreeMap<u64, u64> = BTreeMap::new();
+        for interval in self.tree.iter().filter(|interval| !leaving(interval)) {
+            for run in interval.runs() {
+                *staying.entry(run.segment.number).or_default() += u64::from(run.len);
+            }
+        }
+        let sparse = staying.iter().filter(|(number, live_bytes)| {
+            let size = self.segments.get(number).map_or(0, |state| state.end);
+            is_sparse(**live_bytes, size) && !keep.contains(number)
+        });
+        sparse.map(|(&number, _)| number).collect()
     }
 
     /// Applies an edit that is durable. Returns the segments in which nothing is live any more.

@@ -156,7 +156,7 @@ impl FlexStore {
             segment_size: u64::from(place.options.segment_size),
             interval_size: place.options.interval_size as usize,
         };
-        let sweep = Sweep { from: index.sweep_from.clone(), credit: 0 };
+        let sweep = Sweep { from: index.sweep_from.clone(), ..Sweep::default() };
         let budget: &Arc<MemoryBudget> = place.cache.budget();
         let charge = budget.charge(Part::Index, index_memory(&index));
         let runs = RunWriter::new(Arc::clone(&segments), options, next_segment);
@@ -282,7 +282,8 @@ impl FlexStore {
         })
     }
 
-    /// Consolidates intervals that have deltas, in key order from where the last call ended, until
+    /// Consolidates intervals that have deltas, or runs in segments of which little is live, in key
+    /// order from where the last call ended, until
     /// about `slice_bytes` are written. Durable on return. `None` when there is nothing that is
     /// worth it, or a flush is between two slices.
     ///
@@ -309,10 +310,20 @@ impl FlexStore {
     /// Whether there was anything to do.
     fn consolidate_slice(&self, writer: &mut Writer, slice_bytes: u64) -> Result<bool> {
         let tree = &writer.index.tree;
-        let from = tree.find_key(&writer.consolidate_from).map_or(0, |(index, _)| index);
-        let Some(start) = next_worthwhile(tree, from).or_else(|| next_worthwhile(tree, 0)) else {
-            return Ok(false);
+        let has_deltas = |interval: &Interval| {
+            is_worthwhile(interval.base_bytes(), interval.delta_bytes(), interval.deltas.len())
         };
+        let open = writer.runs.open_segments();
+        let sparse = writer.index.sparse_segments(&open, has_deltas);
+        let worthwhile = |interval: &Interval| {
+            has_deltas(interval) || interval.runs().any(|run| sparse.contains(&run.segment.number))
+        };
+        let next_from = |from| {
+            let mut rest = tree.range(from..tree.len());
+            rest.position(|interval| worthwhile(interval)).map(|at| from + at)
+        };
+        let from = tree.find_key(&writer.consolidate_from).map_or(0, |(index, _)| index);
+        let Some(start) = next_from(from).or_else(|| next_from(0)) else { return Ok(false) };
         let bytes_before = writer.runs.bytes_written();
         let mut sweep = writer.sweep.clone();
         let mut slicer = Slicer::new(
@@ -322,7 +333,7 @@ impl FlexStore {
             &mut sweep,
             self.options.delta_fan_in,
         );
-        let end = slicer.consolidate_from(start, slice_bytes)?;
+        let end = slicer.consolidate_from(start, slice_bytes, worthwhile)?;
         let done = SliceDone {
             changes: slicer.changes,
             consolidations: slicer.consolidations,
@@ -483,14 +494,6 @@ impl FlexStore {
 fn version_of(writer: &Writer, loader: &Arc<Loader>) -> FlexVersion {
     let (tree, loader) = (writer.index.tree.clone(), Arc::clone(loader));
     FlexVersion { tree, loader, summary: writer.summary() }
-}
-
-/// The first interval, from `from` on, that is worth consolidating.
-fn next_worthwhile(tree: &FlexTree<Arc<Interval>>, from: usize) -> Option<usize> {
-    let worthwhile = |interval: &&Arc<Interval>| {
-        is_worthwhile(interval.base_bytes(), interval.delta_bytes(), interval.deltas.len())
-    };
-    tree.range(from..tree.len()).position(|interval| worthwhile(&interval)).map(|at| from + at)
 }
 
 /// An index that was checked; its data is still to be.

@@ -12,17 +12,57 @@ pub(super) struct Sweep {
     pub from: Vec<u8>,
     /// Base bytes that may still be consolidated.
     pub credit: u64,
+    /// What consolidations have found lately.
+    pub overwrites: Overwrites,
+}
+
+/// How many new entries took the place of older ones or removed them, as far as flushes have seen
+/// it: where they consolidate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Overwrites {
+    /// Entries that memtables brought.
+    pub taken: u64,
+    /// Those of them that overwrote or deleted.
+    pub gone: u64,
 }
 
 /// Unused credit is kept up to this many flushes' worth: maintenance that had nothing to do for
 /// long must not come all at once.
 const CREDIT_FLUSH_COUNT_MAX: u64 = 2;
+/// Part of the credit that is given when nothing is overwritten: so much is consolidated to see
+/// whether that is still so.
+const CREDIT_SHARE_MIN: f64 = 0.2;
+
+impl Overwrites {
+    /// Counts what became of an interval.
+    pub(super) fn note(&mut self, taken: u64, gone: u64) {
+        self.taken += taken;
+        self.gone += gone;
+    }
+
+    /// The part of new entries that make dead ones: 1 while nothing is known.
+    fn share(self) -> f64 {
+        if self.taken == 0 {
+            return 1.0;
+        }
+        self.gone as f64 / self.taken as f64
+    }
+
+    /// What was seen before counts half of what is seen now.
+    fn age(&mut self) {
+        self.taken /= 2;
+        self.gone /= 2;
+    }
+}
 
 impl Sweep {
-    /// Adds the credit of one flush of `memtable_bytes`.
+    /// Adds the credit of one flush of `memtable_bytes`. Where nothing is overwritten there is no
+    /// room to be gained, and reads find their entry among deltas as well.
     pub(super) fn begin_flush(&mut self, memtable_bytes: u64, pace: f32) {
-        let earned = (memtable_bytes as f64 / f64::from(pace)) as u64;
+        let share = self.overwrites.share().max(CREDIT_SHARE_MIN);
+        let earned = (memtable_bytes as f64 / f64::from(pace) * share) as u64;
         self.credit = (self.credit + earned).min(earned * CREDIT_FLUSH_COUNT_MAX);
+        self.overwrites.age();
     }
 
     /// Pays for an interval with `base_bytes` that the sweep went over.
@@ -46,6 +86,8 @@ pub(super) struct Candidate {
     pub entry_count: u64,
     /// Whether the sweep has come to it and has credit.
     pub swept: Swept,
+    /// What was done with the interval in front of it.
+    pub before: Choice,
 }
 
 /// Whether the sweep is at an interval.
@@ -67,8 +109,11 @@ pub(super) enum Choice {
 }
 
 /// Deltas up to this many times the base are kept; more are consolidated wherever the sweep is.
-/// Bounds what a read must merge, and makes ascending loads write each entry once.
-const DELTA_TO_BASE_MAX: u64 = 2;
+/// Bounds what a walk must merge, and makes ascending loads write each entry once.
+pub(super) const DELTA_TO_BASE_MAX: u64 = 4;
+/// An interval behind one that is consolidated is so this part earlier: neighbours were written
+/// together, and the segments of what is replaced together die whole.
+const EARLY_FRACTION: u64 = 3;
 /// Runs that an interval may have: each is a read of its own when the interval is not in memory.
 pub(super) const DELTA_COUNT_MAX: usize = 40;
 /// Bytes of entries that are merged in memory as one; a block holds less than 4 GiB, and one that
@@ -84,7 +129,12 @@ const WORTHWHILE_DELTA_COUNT: usize = 4;
 pub(super) fn choose(candidate: Candidate) -> Choice {
     let deltas = candidate.delta_bytes + candidate.new_bytes;
     let is_pending = candidate.new_bytes > 0;
-    if is_pending && deltas >= candidate.base_bytes * DELTA_TO_BASE_MAX {
+    let delta_bytes_max = candidate.base_bytes * DELTA_TO_BASE_MAX;
+    let delta_bytes_limit = match candidate.before {
+        Choice::Consolidate => delta_bytes_max - delta_bytes_max / EARLY_FRACTION,
+        Choice::Leave | Choice::Append => delta_bytes_max,
+    };
+    if is_pending && deltas >= delta_bytes_limit {
         return Choice::Consolidate;
     }
     if is_pending && candidate.delta_count >= DELTA_COUNT_MAX {
@@ -110,6 +160,15 @@ pub(super) fn choose(candidate: Candidate) -> Choice {
 pub(super) fn is_worthwhile(base_bytes: u64, deltas: u64, delta_count: usize) -> bool {
     deltas > 0
         && (deltas >= base_bytes / WORTHWHILE_FRACTION || delta_count >= WORTHWHILE_DELTA_COUNT)
+}
+
+/// Segments with less of them live than this are emptied when there is nothing else to do.
+const SPARSE_LIVE_SHARE: (u64, u64) = (7, 8);
+
+/// Whether so little of a segment is live that what is should be written anew.
+pub(super) fn is_sparse(live_bytes: u64, size: u64) -> bool {
+    let (numerator, denominator) = SPARSE_LIVE_SHARE;
+    live_bytes * denominator < size * numerator
 }
 
 /// How many of an interval's newest deltas a new one is merged with: levels that have reached
@@ -148,6 +207,7 @@ mod tests {
             new_tombstones: 0,
             entry_count: 10,
             swept,
+            before: Choice::Leave,
         }
     }
 
