@@ -11,6 +11,7 @@ use crate::base::Error;
 use crate::base::Result;
 use crate::base::SeqNo;
 use crate::base::varint;
+use crate::block::buffer;
 use crate::block::layout;
 use crate::block::layout::StampRange;
 use crate::block::resident::Block;
@@ -164,9 +165,13 @@ impl BlockBuilder {
     /// As [`BlockBuilder::finish`], for a block that is wanted in memory and not on disk.
     #[must_use]
     pub fn finish_block(&mut self) -> Block {
-        let payload = Arc::from(self.encode());
+        let payload = self.encode();
+        let len = payload.len();
+        let mut data = buffer::take(len);
+        let room = Arc::get_mut(&mut data).expect("nobody else has it yet");
+        room[..len].copy_from_slice(payload);
         self.clear();
-        Block::from_encoded(payload)
+        Block::from_encoded(data, len)
     }
 
     /// Forgets the entries added since the last `finish`.

@@ -19,7 +19,6 @@
 //! - F2  Nothing is allocated for a length that is not bounded by bytes that are there.
 
 use std::io::ErrorKind;
-use std::iter;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +29,7 @@ use crate::base::Codec;
 use crate::base::Error;
 use crate::base::Result;
 use crate::base::checksum;
+use crate::block::buffer;
 use crate::storage::StorageFile;
 
 /// Bytes before the stored payload.
@@ -152,6 +152,19 @@ pub fn open(
     place: FramePlace<'_>,
     expected: u32,
 ) -> Result<Payload> {
+    let len = bytes.len();
+    open_in(bytes, len, kind, place, expected)
+}
+
+/// As [`open`], of a frame that takes the first `len` bytes of a buffer.
+fn open_in(
+    buffer: Arc<[u8]>,
+    len: usize,
+    kind: FrameKind,
+    place: FramePlace<'_>,
+    expected: u32,
+) -> Result<Payload> {
+    let bytes = &buffer[..len];
     let refuse = |what: String| Error::corruption(place.file, place.offset, what);
     let Some((header, stored)) = bytes.split_first_chunk::<HEADER_LEN>() else {
         return Err(refuse(format!("frame of {} bytes is shorter than its header", bytes.len())));
@@ -180,7 +193,7 @@ pub fn open(
         return Err(refuse(format!("frame kind {found:?} instead of {}", kind as u8)));
     }
     match codec {
-        0 => Ok(Payload { range: HEADER_LEN..bytes.len(), data: bytes }),
+        0 => Ok(Payload { range: HEADER_LEN..len, data: buffer }),
         1 => unpack_lz4(stored).map_err(refuse),
         other => Err(refuse(format!("unknown codec {other}"))),
     }
@@ -195,9 +208,9 @@ fn unpack_lz4(stored: &[u8]) -> std::result::Result<Payload, String> {
         // F2
         return Err(format!("{} bytes cannot unpack to {raw_len}", block.len()));
     }
-    let mut data = zeroed(raw_len);
+    let mut data = buffer::take(raw_len);
     let room = Arc::get_mut(&mut data).expect("nobody else has it yet");
-    match lz4::decompress_into(block, room) {
+    match lz4::decompress_into(block, &mut room[..raw_len]) {
         Ok(len) if len == raw_len => Ok(Payload { data, range: 0..raw_len }),
         Ok(len) => Err(format!("payload unpacks to {len} bytes instead of {raw_len}")),
         Err(error) => Err(format!("payload does not unpack: {error}")),
@@ -227,16 +240,13 @@ pub fn read(
             return Err(ends_early()); // F2
         }
     }
-    let mut bytes = zeroed(frame_len);
+    let mut bytes = buffer::take(frame_len);
     let room = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
-    file.read_exact_at(room, place.offset).map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => ends_early(),
-        _ => io_error(error),
+    file.read_exact_at(&mut room[..frame_len], place.offset).map_err(|error| {
+        match error.kind() {
+            ErrorKind::UnexpectedEof => ends_early(),
+            _ => io_error(error),
+        }
     })?;
-    open(bytes, kind, place, expected)
-}
-
-/// `len` zeros, to be filled in place.
-fn zeroed(len: usize) -> Arc<[u8]> {
-    iter::repeat_n(0, len).collect()
+    open_in(bytes, frame_len, kind, place, expected)
 }

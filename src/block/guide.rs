@@ -35,7 +35,8 @@ const LANES: usize = 16;
 
 /// What is kept of a frame.
 pub struct Guide {
-    /// Of each key, in order.
+    entry_count: usize,
+    /// Of each key, in order; filled up to a multiple of [`LANES`].
     prints: Box<[u16]>,
     map: Option<Box<FrameMap>>,
 }
@@ -86,13 +87,15 @@ impl Guide {
     /// The guide of a frame that was read as `block`. Costs about 10 ns an entry.
     #[must_use]
     pub fn new(block: &Block, kind: GuideKind) -> Guide {
-        let mut prints = Vec::with_capacity(block.entry_count());
+        let entry_count = block.entry_count();
+        let mut prints = Vec::with_capacity(entry_count.next_multiple_of(LANES));
         block.for_each_key(&mut |key| prints.push(print_of(crate::base::hash_key(key))));
+        prints.resize(entry_count.next_multiple_of(LANES), 0);
         // Compressed frames were unpacked: their bytes are not those in the file.
         let is_mappable = block.layout().entries_start == frame::HEADER_LEN;
         let map = (kind == GuideKind::PrintsAndMap && is_mappable)
             .then(|| Box::new(FrameMap::new(block)));
-        Guide { prints: prints.into_boxed_slice(), map }
+        Guide { entry_count, prints: prints.into_boxed_slice(), map }
     }
 
     /// Whether the key with this hash can be in the frame. Wrong about one in 65536 over the
@@ -100,7 +103,7 @@ impl Guide {
     #[inline]
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
-        self.candidates(hash).next().is_some()
+        self.candidate(0, print_of(hash)).is_some()
     }
 
     /// Whether [`Guide::find`] can be used.
@@ -135,10 +138,13 @@ impl Guide {
         reader: &mut impl FrameReader,
     ) -> Result<Option<GuidedEntry>> {
         let map = self.map.as_ref().expect("the caller has asked");
-        for index in self.candidates(hash) {
+        let print = print_of(hash);
+        let mut from = 0;
+        while let Some(index) = self.candidate(from, print) {
             if let Some(found) = map.compare(index, key, reader)? {
                 return Ok(Some(found));
             }
+            from = index + 1;
         }
         Ok(None)
     }
@@ -156,28 +162,28 @@ impl Guide {
         map.with_bytes(place.clone(), reader, |bytes| map.layout.decode_stamp(bytes))
     }
 
-    /// Numbers of the entries whose key has the print of `hash`, ascending.
+    /// The first entry from number `from` on whose key has that print.
     #[inline]
-    fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> {
-        let print = print_of(hash);
-        let (chunks, rest) = self.prints.as_chunks::<LANES>();
-        let rest_start = chunks.len() * LANES;
-        let in_chunks = chunks.iter().enumerate().flat_map(move |(chunk_index, chunk)| {
-            let mut hits = hits_in(chunk, print);
-            std::iter::from_fn(move || {
-                let lane = (hits != 0).then(|| hits.trailing_zeros() as usize)?;
-                hits &= hits - 1;
-                Some(chunk_index * LANES + lane)
-            })
-        });
-        let in_rest = rest.iter().enumerate().filter(move |(_, other)| **other == print);
-        in_chunks.chain(in_rest.map(move |(index, _)| rest_start + index))
+    fn candidate(&self, from: usize, print: u16) -> Option<usize> {
+        let chunks = self.prints.as_chunks::<LANES>().0;
+        for (chunk_index, chunk) in chunks.iter().enumerate().skip(from / LANES) {
+            // All lanes at once: nearly every chunk has none.
+            if chunk.iter().fold(false, |any, other| any | (*other == print)) {
+                let indices = chunk_index * LANES..;
+                let mut hits = indices.zip(chunk).filter(|(_, other)| **other == print);
+                let hit = hits.find(|(index, _)| (from..self.entry_count).contains(index));
+                if let Some((index, _)) = hit {
+                    return Some(index);
+                }
+            }
+        }
+        None
     }
 }
 
 impl FrameMap {
     fn new(block: &Block) -> FrameMap {
-        let data = block.data();
+        let data = &block.data()[..block.layout().payload_end()]; // the whole frame
         let (layout, tail) = block.layout().with_table_apart(data);
         let page_sums = data.chunks(PAGE_LEN).enumerate().map(|(page, bytes)| sum_of(page, bytes));
         FrameMap {
@@ -266,16 +272,6 @@ fn shared_if_key(bytes: &[u8], within: usize, key: &[u8]) -> Option<EntrySpan> {
     None
 }
 
-/// A bit for each lane that is `print`.
-#[inline]
-fn hits_in(chunk: &[u16; LANES], print: u16) -> u32 {
-    let mut hits = 0;
-    for (lane, other) in chunk.iter().enumerate() {
-        hits |= u32::from(*other == print) << lane;
-    }
-    hits
-}
-
 #[inline]
 fn print_of(hash: u64) -> u16 {
     (hash >> 48) as u16
@@ -290,7 +286,7 @@ fn sum_of(page: usize, bytes: &[u8]) -> u32 {
 impl fmt::Debug for Guide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guide")
-            .field("entries", &self.prints.len())
+            .field("entries", &self.entry_count)
             .field("map", &self.map.is_some())
             .finish()
     }

@@ -237,11 +237,15 @@ impl Layout {
         self.stamps.decode(u64::from_le_bytes(padded))
     }
 
+    /// Where the payload ends.
+    pub(super) fn payload_end(&self) -> usize {
+        self.table_start + ((self.restart_count + 1) << self.table_shift) + TRAILER_LEN
+    }
+
     /// The same layout for whoever keeps only the table and what is behind it, which are returned
     /// as well: [`Self::restart`] is to be called with those.
     pub(super) fn with_table_apart<'a>(&self, data: &'a [u8]) -> (Layout, &'a [u8]) {
-        let table_len = (self.restart_count + 1) << self.table_shift;
-        let tail = &data[self.table_start..self.table_start + table_len + TRAILER_LEN];
+        let tail = &data[self.table_start..self.payload_end()];
         (Layout { table_start: 0, ..*self }, tail)
     }
 

@@ -14,6 +14,7 @@ use crate::base::Error;
 use crate::base::Result;
 use crate::base::SeqNo;
 use crate::base::Slice;
+use crate::block::buffer;
 use crate::block::frame::FramePlace;
 use crate::block::layout::EntrySpan;
 use crate::block::layout::Layout;
@@ -24,7 +25,7 @@ use crate::block::search::KeyMatch;
 
 /// Sorted entries in memory.
 pub struct Block {
-    /// The payload, and perhaps the frame around it.
+    /// The payload, perhaps the frame around it, and perhaps room behind.
     data: Arc<[u8]>,
     layout: Layout,
     /// What all keys have in common at their start.
@@ -46,9 +47,9 @@ impl Block {
         Ok(Block::with_layout(data, layout))
     }
 
-    /// Takes a payload that the builder has just made.
-    pub(super) fn from_encoded(data: Arc<[u8]>) -> Block {
-        let layout = Layout::parse(&data, 0..data.len()).expect("the builder made it");
+    /// Takes a payload of `len` bytes that the builder has just made.
+    pub(super) fn from_encoded(data: Arc<[u8]>, len: usize) -> Block {
+        let layout = Layout::parse(&data, 0..len).expect("the builder made it");
         debug_assert_eq!(layout.check_entries(&data), Ok(()));
         Block::with_layout(data, layout)
     }
@@ -239,6 +240,12 @@ impl Block {
                 None::<()>
             });
         }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        buffer::give_back(mem::take(&mut self.data));
     }
 }
 

@@ -19,7 +19,7 @@ use crate::structure::{Found, Want};
 /// Lookups in the file after which a run is put into the cache, at the cost of what it displaces
 /// there. A lookup in the file costs about a fifth of reading the whole run; so what is not wanted
 /// much more than the rest costs little more for being kept out.
-const MISSES_BEFORE_FILL: u8 = 8;
+const MISSES_BEFORE_FILL: u8 = 16;
 /// Deltas below this are read whole: their guides have no map.
 const MAPPED_DELTA_LEN_MIN: u32 = 4 << 10;
 

@@ -216,7 +216,8 @@ mod tests {
         for (case, expected) in [
             (candidate(0, 0, 10, Swept::No), Choice::Consolidate), // an empty interval
             (candidate(1000, 0, 100, Swept::No), Choice::Append),
-            (candidate(1000, 1900, 100, Swept::No), Choice::Consolidate),
+            (candidate(1000, 3800, 100, Swept::No), Choice::Append),
+            (candidate(1000, 3900, 100, Swept::No), Choice::Consolidate),
             (candidate(1000, 500, 100, Swept::Yes), Choice::Consolidate),
             (candidate(1000, 500, 0, Swept::Yes), Choice::Consolidate),
             (candidate(1000, 500, 0, Swept::No), Choice::Leave),
@@ -226,6 +227,10 @@ mod tests {
         ] {
             assert_eq!(choose(case), expected, "{case:?}");
         }
+        let behind =
+            Candidate { before: Choice::Consolidate, ..candidate(1000, 2600, 100, Swept::No) };
+        assert_eq!(choose(behind), Choice::Consolidate, "ripens with its neighbour");
+        assert_eq!(choose(Candidate { before: Choice::Append, ..behind }), Choice::Append);
         let large = candidate(MERGE_BYTES_MAX, 0, 100, Swept::No);
         assert_eq!(choose(large), Choice::Consolidate);
         let deleted = Candidate { new_tombstones: 6, ..candidate(1000, 0, 60, Swept::No) };
@@ -253,5 +258,29 @@ mod tests {
         assert!(sweep.credit <= 2000);
         sweep.pay(5000);
         assert_eq!(sweep.credit, 0);
+    }
+
+    #[test]
+    fn credit_follows_what_is_overwritten() {
+        let credit_with = |taken, gone| {
+            let mut sweep = Sweep::default();
+            sweep.overwrites.note(taken, gone);
+            sweep.begin_flush(600, 0.6);
+            sweep.credit
+        };
+        assert!((999..=1000).contains(&credit_with(0, 0)), "all of it while nothing is known");
+        assert!((999..=1000).contains(&credit_with(100, 100)));
+        assert!((499..=500).contains(&credit_with(100, 50)));
+        assert!((199..=200).contains(&credit_with(100, 0)), "never nothing");
+    }
+
+    #[test]
+    fn an_interval_is_worth_it_for_its_bytes_or_its_runs() {
+        assert!(!is_worthwhile(1600, 0, 0));
+        assert!(!is_worthwhile(1600, 99, 1));
+        assert!(is_worthwhile(1600, 100, 1));
+        assert!(is_worthwhile(1600, 10, 4));
+        assert!(is_worthwhile(0, 10, 1));
+        assert!(is_sparse(87, 100) && !is_sparse(88, 100));
     }
 }
