@@ -5,7 +5,14 @@ use crate::engine::Result;
 use crate::measure::{DirectorySize, Process};
 use crate::report::Row;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A directory that was the same for so many looks is taken to be left alone.
+const LOOKS_STILL: u32 = 6;
+/// It is waited for no longer than this: a minute.
+const LOOKS_MAX: u32 = 240;
 const MIB: f64 = (1u64 << 20) as f64;
 
 /// Figures at points in time, from a beginning.
@@ -75,6 +82,26 @@ impl Costs {
         rows.push(Row::new(workload, &named("cpu"), cpu, "s"));
         rows
     }
+}
+
+/// Waits until the directory has not changed in size for a while: until what an engine does by
+/// itself when it is left alone is done.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub fn wait_until_still(dir: &Path) -> Result<()> {
+    let (mut size, mut still) = (DirectorySize::of(dir)?, 0);
+    for _ in 0..LOOKS_MAX {
+        if still == LOOKS_STILL {
+            break;
+        }
+        thread::sleep(LOOK_EVERY);
+        let now = DirectorySize::of(dir)?;
+        let is_still = (now.allocated, now.files) == (size.allocated, size.files);
+        still = if is_still { still + 1 } else { 0 };
+        size = now;
+    }
+    Ok(())
 }
 
 /// The most memory that this process ever held; no row where the system does not tell.

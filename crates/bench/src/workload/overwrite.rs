@@ -4,7 +4,7 @@
 
 use super::{STORE_LARGE, VERSION_OVERWRITE, VERSIONS, stream};
 use crate::clock::{milliseconds, rate, timed};
-use crate::costs::Costs;
+use crate::costs::{Costs, wait_until_still};
 use crate::data::{KeyShape, operation, pick};
 use crate::engine::{Engine, Offered, Result};
 use crate::job::Context;
@@ -40,9 +40,12 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
         costs.mark("flushed")?;
         row = row.with("flush_ms", milliseconds(time));
     }
+    let mut after = Costs::begin(&dir);
+    wait_until_still(&dir)?;
+    after.mark("left_alone")?;
     let (compacted, time) = timed(|| engine.compact());
     if compacted? == Offered::Yes {
-        costs.mark("compacted")?;
+        after.mark("compacted")?;
         row = row.with("compact_ms", milliseconds(time));
     }
     for (name, figure) in engine.figures() {
@@ -50,7 +53,7 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
     }
     let (closed, time) = timed(|| engine.close());
     closed?;
-    costs.mark("closed")?;
+    after.mark("closed")?;
     row = row.with("close_ms", milliseconds(time));
 
     let mut overwritten = vec![false; keys as usize];
@@ -66,6 +69,7 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
     let (written, live) = (keys * writes.entry_size(), live * writes.entry_size());
     context.report(row);
     context.report_all(costs.rows("W11", "", written, live));
+    context.report_all(after.rows("W11", "maintenance", written, live));
     context.report(Row::new(
         "W11",
         "largest directory / data while running",
