@@ -4,6 +4,9 @@
 //! the block. In the shared form a key is put together in the cursor's own buffer; moving back
 //! puts all keys of the group together once and then takes them from there.
 //!
+//! Walks that merge blocks with something else, or end within a block, need not compare the key of
+//! every entry: [`BlockCursor::slide_on`] moves and compares one number with a [`Reach`].
+//!
 //! Invariant
 //! - C1  When `index` is that of an entry, `key_start`, `value_start`, `value_end` and `kind` are
 //!   where and what it is and, in the shared form, `key` is its key.
@@ -16,9 +19,11 @@ use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::Result;
 use crate::base::Slice;
+use crate::block::layout;
 use crate::block::layout::EntrySpan;
 use crate::block::resident::Block;
 use crate::block::search::Bound;
+use crate::block::search::Reach;
 
 /// The index of a cursor that is before the first entry; one more is 0.
 const BEFORE_FIRST: usize = usize::MAX;
@@ -189,6 +194,92 @@ impl BlockCursor {
             self.step_shared();
         }
         self.compare_with(key)
+    }
+
+    /// Moves one entry on if that is on a value within `reach`; else it may stay, and
+    /// [`BlockCursor::next_within`] knows. In a block in the whole form it stays rarely.
+    #[inline]
+    pub fn slide_on(&mut self, reach: Reach) -> bool {
+        let Some((index, entry)) = self.plain_next() else { return false };
+        if !reach.is_everything() && !reach.holds_below(self.block.head_or_higher(&entry)) {
+            return false;
+        }
+        self.index = index;
+        self.settle(&entry);
+        true
+    }
+
+    /// Moves one entry back if that is on a value within `reach`; else it may stay, and
+    /// [`BlockCursor::prev_within`] knows.
+    #[inline]
+    pub fn slide_back(&mut self, reach: Reach) -> bool {
+        let Some((index, entry)) = self.plain_prev() else { return false };
+        if !reach.is_everything() && !reach.holds_above(self.block.head_of_entry(&entry)) {
+            return false;
+        }
+        self.index = index;
+        self.settle(&entry);
+        true
+    }
+
+    /// Moves one entry on. Whether it is on a value within `reach` then; otherwise it may be on one
+    /// that is not, on a tombstone, or behind the last entry.
+    pub fn next_within(&mut self, reach: Reach) -> bool {
+        let Ok(()) = self.next() else { return false };
+        self.is_value() && self.key().is_some_and(|key| reach.holds_below(self.block.head_of(key)))
+    }
+
+    /// Moves one entry back. Whether it is on a value within `reach` then; otherwise it may be on
+    /// one that is not, on a tombstone, or before the first entry.
+    pub fn prev_within(&mut self, reach: Reach) -> bool {
+        let Ok(()) = self.prev() else { return false };
+        self.is_value() && self.key().is_some_and(|key| reach.holds_above(self.block.head_of(key)))
+    }
+
+    /// The entry behind an entry, if both are there and whole, and it is a plain one.
+    #[inline(always)]
+    fn plain_next(&self) -> Option<(usize, EntrySpan)> {
+        let layout = self.block.layout();
+        let index = self.index.saturating_add(1); // BEFORE_FIRST stays: `value_end` is no start
+        if index >= layout.whole_count {
+            return None;
+        }
+        let data = self.block.data();
+        let end = layout.restart_if_there(data, index + 1)?;
+        Some((index, layout::plain_entry(data, self.value_end, end)?))
+    }
+
+    /// The entry before an entry or the end, if there is one and whole, and it is a plain one.
+    #[inline(always)]
+    fn plain_prev(&self) -> Option<(usize, EntrySpan)> {
+        let layout = self.block.layout();
+        let index = self.index.wrapping_sub(1); // of 0 and BEFORE_FIRST: above any count
+        if index >= layout.whole_count {
+            return None;
+        }
+        let data = self.block.data();
+        let start = layout.restart_if_there(data, index)?;
+        let end = layout.restart_if_there(data, index + 1)?;
+        Some((index, layout::plain_entry(data, start, end)?))
+    }
+
+    #[inline]
+    fn is_value(&self) -> bool {
+        self.is_on_entry() && self.kind == EntryKind::Value
+    }
+
+    /// What lies below `key`.
+    #[inline]
+    #[must_use]
+    pub fn reach_below(&self, key: &[u8]) -> Reach {
+        self.block.reach_below(key)
+    }
+
+    /// What lies above `key`.
+    #[inline]
+    #[must_use]
+    pub fn reach_above(&self, key: &[u8]) -> Reach {
+        self.block.reach_above(key)
     }
 
     /// How the key at the position compares with `key`; behind the last entry is above all.

@@ -82,6 +82,8 @@ pub(super) struct Layout {
     pub(super) entry_count: usize,
     pub(super) restart_count: usize,
     pub(super) restart_interval: usize,
+    /// Entries that can be found by number: all in the whole form, none in the shared form.
+    pub(super) whole_count: usize,
     /// Log2 of the length of a table item, and the bits of a four-byte load that belong to it:
     /// one load for both widths, without a branch. It never leaves the payload: the trailer
     /// follows.
@@ -147,6 +149,7 @@ impl Layout {
             entry_count,
             restart_count,
             restart_interval,
+            whole_count: if restart_interval == 1 { entry_count } else { 0 },
             table_shift,
             table_mask,
             stamps,
@@ -257,6 +260,13 @@ impl Layout {
             .expect("B2: checked before")
     }
 
+    /// As [`Layout::restart`], without a way to panic: `None` outside of the data.
+    #[inline(always)]
+    pub(super) fn restart_if_there(&self, data: &[u8], index: usize) -> Option<usize> {
+        let item = data.get(self.table_start + (index << self.table_shift)..)?.first_chunk()?;
+        Some(self.entries_start + (u32::from_le_bytes(*item) & self.table_mask) as usize)
+    }
+
     /// The entry at `start` of a block in the shared form. Always inline, as [`Layout::whole`].
     #[inline(always)]
     pub(super) fn shared(&self, data: &[u8], start: usize) -> EntrySpan {
@@ -303,6 +313,24 @@ pub(super) fn whole_entry(data: &[u8], start: usize, end: usize) -> Option<Entry
         return None;
     }
     Some(EntrySpan { shared: 0, key_start: pos, value_start: pos + key_len, value_end: end, kind })
+}
+
+/// Decodes what nearly every entry in the whole form is: a value with a key below 4 KiB. `None` is
+/// no verdict on another one. For walks: has no way to panic and calls nothing, so that all stays
+/// in registers.
+#[inline(always)]
+pub(super) fn plain_entry(data: &[u8], start: usize, end: usize) -> Option<EntrySpan> {
+    let &[low, high] = data.get(start..)?.first_chunk()?;
+    let (head, key_start) = match (usize::from(low), usize::from(high)) {
+        (low @ ..0x80, _) => (low, start + 1),
+        (low, high @ 1..0x80) => (low & 0x7F | high << 7, start + 2),
+        _ => return None,
+    };
+    let value_start = key_start + (head >> KIND_BITS);
+    if head & KIND_MASK != EntryKind::Value as usize || value_start > end {
+        return None;
+    }
+    Some(EntrySpan { shared: 0, key_start, value_start, value_end: end, kind: EntryKind::Value })
 }
 
 /// Decodes an entry in the shared form that must end by `limit`.

@@ -25,3 +25,4 @@ pub use cursor::BlockCursor;
 pub use frame::{FrameKind, FramePlace};
 pub use guide::{FrameReader, Guide, GuideKind};
 pub use resident::Block;
+pub use search::Reach;

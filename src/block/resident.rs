@@ -15,6 +15,7 @@ use crate::base::Result;
 use crate::base::SeqNo;
 use crate::base::Slice;
 use crate::block::buffer;
+use crate::block::builder::common_prefix_len;
 use crate::block::frame::FramePlace;
 use crate::block::layout::EntrySpan;
 use crate::block::layout::Layout;
@@ -22,6 +23,7 @@ use crate::block::search;
 use crate::block::search::Bound;
 use crate::block::search::Fingerprints;
 use crate::block::search::KeyMatch;
+use crate::block::search::Reach;
 
 /// Sorted entries in memory.
 pub struct Block {
@@ -55,8 +57,27 @@ impl Block {
     }
 
     fn with_layout(data: Arc<[u8]>, layout: Layout) -> Block {
-        let common_len = search::common_len_of_restarts(&layout, &data);
-        Block { data, layout, common_len, fingerprints: Fingerprints::default() }
+        let fingerprints = Fingerprints::default();
+        let mut block = Block { data, layout, common_len: 0, fingerprints };
+        block.common_len = block.find_common_len();
+        block
+    }
+
+    /// Length of what the first and the last key have in common.
+    fn find_common_len(&self) -> usize {
+        let Some(last) = self.layout.restart_count.checked_sub(1) else {
+            return 0;
+        };
+        let first_key = self.layout.restart_key(&self.data, 0);
+        if self.layout.is_whole() {
+            return common_prefix_len(first_key, self.layout.restart_key(&self.data, last));
+        }
+        let mut matching = KeyMatch::new(first_key);
+        self.walk_group(last, |_, entry| {
+            matching.compare(entry.shared, &self.data[entry.key_start..entry.value_start]);
+            None::<()>
+        });
+        matching.matched()
     }
 
     /// Number of entries.
@@ -159,6 +180,59 @@ impl Block {
     #[inline]
     pub(super) fn restarts_below(&self, key: &[u8], bound: Bound) -> usize {
         search::restarts_below(&self.layout, &self.data, self.common_len, key, bound)
+    }
+
+    /// The head of a key of this block; see [`Reach`].
+    #[inline]
+    pub(super) fn head_of(&self, key: &[u8]) -> u64 {
+        search::head_at(key, self.common_len)
+    }
+
+    /// The head of the key of an entry that is whole, or a higher one if the key is short: then
+    /// bytes behind it are taken for its own.
+    #[inline(always)]
+    pub(super) fn head_or_higher(&self, entry: &EntrySpan) -> u64 {
+        let start = entry.key_start + self.common_len;
+        match self.data.get(start..).and_then(<[u8]>::first_chunk) {
+            Some(head) => u64::from_be_bytes(*head),
+            None => u64::MAX, // only in a block that no builder made
+        }
+    }
+
+    /// The head of the key of an entry that is whole.
+    #[inline(always)]
+    pub(super) fn head_of_entry(&self, entry: &EntrySpan) -> u64 {
+        let own_len = (entry.value_start - entry.key_start).saturating_sub(self.common_len);
+        if own_len >= size_of::<u64>() {
+            return self.head_or_higher(entry);
+        }
+        self.head_of(&self.data[entry.key_start..entry.value_start])
+    }
+
+    /// The entries below `key`, for moving on.
+    #[inline]
+    pub(super) fn reach_below(&self, key: &[u8]) -> Reach {
+        match self.order_of_common(key) {
+            Ordering::Less => Reach::NOTHING,
+            Ordering::Equal => Reach::below(self.head_of(key)),
+            Ordering::Greater => Reach::EVERYTHING,
+        }
+    }
+
+    /// The entries above `key`, for moving back.
+    #[inline]
+    pub(super) fn reach_above(&self, key: &[u8]) -> Reach {
+        match self.order_of_common(key) {
+            Ordering::Less => Reach::EVERYTHING,
+            Ordering::Equal => Reach::above(self.head_of(key)),
+            Ordering::Greater => Reach::NOTHING,
+        }
+    }
+
+    /// How the start of `key` compares with what all keys of the block have in common.
+    #[inline]
+    fn order_of_common(&self, key: &[u8]) -> Ordering {
+        search::order_of_common(&self.layout, &self.data, self.common_len, key)
     }
 
     /// Makes the key of `entry` out of the key before it.

@@ -5,8 +5,8 @@
 //! eight of them compared at once, so that a point lookup in a block that is read often touches
 //! one key or none.
 //!
-//! All keys of a sorted block start with what its first and last restart have in common, so the
-//! eight bytes that are compared start behind that.
+//! All keys of a sorted block start with what its first and last key have in common, so the eight
+//! bytes that are compared start behind that.
 
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
@@ -28,12 +28,20 @@ const LOWEST_BITS: u64 = u64::from_le_bytes([0x01; 8]);
 const HIGHEST_BITS: u64 = u64::from_le_bytes([0x80; 8]);
 const WORD_LEN: usize = 8;
 
-/// Length of what the first and the last restart key have in common.
-pub(super) fn common_len_of_restarts(layout: &Layout, data: &[u8]) -> usize {
-    let Some(last) = layout.restart_count.checked_sub(1) else {
-        return 0;
-    };
-    common_prefix_len(layout.restart_key(data, 0), layout.restart_key(data, last))
+/// How the start of `key` compares with what all keys of the block have in common. A key that ends
+/// within that is before them all; what is compared with an empty block is behind it.
+#[inline]
+pub(super) fn order_of_common(
+    layout: &Layout,
+    data: &[u8],
+    common_len: usize,
+    key: &[u8],
+) -> Ordering {
+    if layout.restart_count == 0 {
+        return Ordering::Greater;
+    }
+    let common = &layout.restart_key(data, 0)[..common_len];
+    key[..key.len().min(common_len)].cmp(common)
 }
 
 /// Number of restarts whose key is below `key` (`bound` `Less`), or not above it (`Equal`).
@@ -45,11 +53,7 @@ pub(super) fn restarts_below(
     key: &[u8],
     bound: Bound,
 ) -> usize {
-    if layout.restart_count == 0 {
-        return 0;
-    }
-    let common = &layout.restart_key(data, 0)[..common_len];
-    match key[..key.len().min(common_len)].cmp(common) {
+    match order_of_common(layout, data, common_len, key) {
         Ordering::Less => return 0,
         Ordering::Greater => return layout.restart_count,
         Ordering::Equal => {}
@@ -97,7 +101,7 @@ impl Bound {
 /// The eight bytes of `key` behind `start` as a number that orders as they do; zeros where the
 /// key has ended.
 #[inline]
-fn head_at(key: &[u8], start: usize) -> u64 {
+pub(super) fn head_at(key: &[u8], start: usize) -> u64 {
     let rest = key.get(start..).unwrap_or_default();
     if let Some(head) = rest.first_chunk() {
         return u64::from_be_bytes(*head);
@@ -122,6 +126,54 @@ fn head_of_restart(layout: &Layout, data: &[u8], common_len: usize, index: usize
     u64::from_be_bytes(*head) & own
 }
 
+/// How far a walk through a block may go without comparing keys. Made for one direction, of the
+/// key that is not to be passed; holds for the block that made it.
+///
+/// The *head* of a key is the eight bytes behind what all keys of the block have in common: a key
+/// with a smaller head is smaller. Keys of equal heads are left out, so that a reach is a little
+/// less than it could be, never more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reach {
+    /// Entries whose head (moving back: its complement) is less than this are within.
+    end: u64,
+}
+
+impl Reach {
+    /// The whole block.
+    pub const EVERYTHING: Reach = Reach { end: u64::MAX };
+    /// Nothing.
+    pub const NOTHING: Reach = Reach { end: 0 };
+    /// Less than [`Reach::EVERYTHING`], of which the heads are not looked at.
+    const END_MAX: u64 = u64::MAX - 1;
+
+    #[inline]
+    pub(super) fn below(head: u64) -> Reach {
+        Reach { end: head.min(Reach::END_MAX) }
+    }
+
+    #[inline]
+    pub(super) fn above(head: u64) -> Reach {
+        Reach::below(!head)
+    }
+
+    #[inline]
+    pub(super) fn is_everything(self) -> bool {
+        self == Reach::EVERYTHING
+    }
+
+    /// Whether a key with this head, or one that is too high, is within; moving on.
+    #[inline]
+    pub(super) fn holds_below(self, head: u64) -> bool {
+        self.is_everything() || head < self.end
+    }
+
+    /// Whether a key with this head, or one that is too low, is within; moving back.
+    #[inline]
+    pub(super) fn holds_above(self, head: u64) -> bool {
+        self.is_everything() || !head < self.end
+    }
+}
+
 /// Compares the keys of a block in the shared form with one key, entry by entry from a restart,
 /// without putting them together: it is enough to know how much of the key the last entry had.
 #[derive(Debug)]
@@ -136,6 +188,11 @@ pub(super) struct KeyMatch<'a> {
 impl<'a> KeyMatch<'a> {
     pub(super) fn new(key: &'a [u8]) -> KeyMatch<'a> {
         KeyMatch { key, matched: 0, ordering: Ordering::Less }
+    }
+
+    /// Leading bytes that the last entry's key had in common with the key.
+    pub(super) fn matched(&self) -> usize {
+        self.matched
     }
 
     /// How the key of the next entry, `shared` bytes of the last one's and `suffix`, compares.

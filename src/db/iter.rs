@@ -1,14 +1,14 @@
 //! Walking a keyspace: the cursor that lends what it stands on, and the iterator made of it.
 
 use std::fmt;
-use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::base::{Cursor as _, EntryRef, Error, KeyRange, Result, SeqNo, Slice, lost_its_place};
+use crate::base::{Error, KeyRange, Result, SeqNo, Slice};
 use crate::db::state::KeyspaceState;
+use crate::db::walk::{Shown, Walk};
 use crate::memtable::MemtableCursor;
-use crate::merge::{LiveCursor, MergeCursor};
-use crate::structure::StructureCursor;
+
+const NOT_ON_AN_ENTRY: &str = "the cursor is not on an entry";
 
 /// A key with its value and the stamp of the commit that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,78 +19,6 @@ pub struct Entry {
     pub value: Slice,
     /// The commit that wrote it: also the time of the last write, see [`SeqNo::millis`].
     pub seqno: SeqNo,
-}
-
-/// A source of a keyspace's entries.
-enum Source {
-    Memtable(MemtableCursor),
-    Structure(Box<dyn StructureCursor>),
-}
-
-macro_rules! each_source {
-    ($self:expr, $cursor:ident => $call:expr) => {
-        match $self {
-            Source::Memtable($cursor) => $call,
-            Source::Structure($cursor) => $call,
-        }
-    };
-}
-
-impl crate::base::Cursor for Source {
-    fn seek_first(&mut self) -> Result<()> {
-        each_source!(self, cursor => cursor.seek_first())
-    }
-    fn seek_last(&mut self) -> Result<()> {
-        each_source!(self, cursor => cursor.seek_last())
-    }
-    fn seek(&mut self, key: &[u8]) -> Result<()> {
-        each_source!(self, cursor => cursor.seek(key))
-    }
-    fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        each_source!(self, cursor => cursor.seek_for_prev(key))
-    }
-    #[inline]
-    fn next(&mut self) -> Result<()> {
-        each_source!(self, cursor => cursor.next())
-    }
-    #[inline]
-    fn prev(&mut self) -> Result<()> {
-        each_source!(self, cursor => cursor.prev())
-    }
-    #[inline]
-    fn entry(&self) -> Option<EntryRef<'_>> {
-        each_source!(self, cursor => cursor.entry())
-    }
-
-    #[inline]
-    fn is_valid(&self) -> bool {
-        each_source!(self, cursor => cursor.is_valid())
-    }
-    #[inline]
-    fn key(&self) -> Option<&[u8]> {
-        each_source!(self, cursor => cursor.key())
-    }
-    #[inline]
-    fn value(&self) -> Option<&[u8]> {
-        each_source!(self, cursor => cursor.value())
-    }
-    #[inline]
-    fn is_tombstone(&self) -> bool {
-        each_source!(self, cursor => cursor.is_tombstone())
-    }
-}
-
-/// Where a [`Cursor`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// In front of the first entry of the range.
-    Start,
-    /// On an entry.
-    On,
-    /// Behind the last entry of the range.
-    End,
-    /// A move failed; only a seek helps.
-    Lost,
 }
 
 /// Walks the entries of a key range, as of one moment, both ways; lends key and value from where
@@ -114,9 +42,7 @@ enum Place {
 /// # }
 /// ```
 pub struct Cursor {
-    inner: LiveCursor<MergeCursor<Source>>,
-    range: KeyRange,
-    place: Place,
+    walk: Walk,
     /// Why it cannot move at all.
     refusal: Option<Error>,
     /// Also keeps the files of a dropped keyspace while it is read.
@@ -126,38 +52,22 @@ pub struct Cursor {
 
 impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Cursor");
-        shown.field("range", &self.range).field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Cursor").field("walk", &self.walk).finish_non_exhaustive()
     }
 }
 
 impl Cursor {
     pub(super) fn new(keyspace: Arc<KeyspaceState>, at: SeqNo, range: KeyRange) -> Cursor {
         let tables = keyspace.tables().filter(|table| !table.memtable.is_empty());
-        let mut sources: Vec<Source> = tables
-            .map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(&table.memtable), at)))
-            .collect();
-        sources.push(Source::Structure(keyspace.version.cursor()));
-        Cursor {
-            inner: LiveCursor::new(MergeCursor::new(sources)),
-            range,
-            place: Place::Start,
-            refusal: None,
-            keyspace: Some(keyspace),
-            at,
-        }
+        let tables = tables.map(|table| MemtableCursor::new(Arc::clone(&table.memtable), at));
+        let walk = Walk::new(range, tables.collect(), Some(keyspace.version.cursor()));
+        Cursor { walk, refusal: None, keyspace: Some(keyspace), at }
     }
 
     /// A cursor whose first move fails with `error`.
     pub(super) fn refusing(error: Error) -> Cursor {
-        Cursor {
-            inner: LiveCursor::new(MergeCursor::new(Vec::new())),
-            range: KeyRange::all(),
-            place: Place::Start,
-            refusal: Some(error),
-            keyspace: None,
-            at: SeqNo::ZERO,
-        }
+        let walk = Walk::new(KeyRange::all(), Vec::new(), None);
+        Cursor { walk, refusal: Some(error), keyspace: None, at: SeqNo::ZERO }
     }
 
     fn check(&mut self) -> Result<()> {
@@ -173,38 +83,13 @@ impl Cursor {
         Err(self.refusal.replace(next_time).expect("it was just looked at"))
     }
 
-    /// Runs a move of the inner cursor and looks where it came to.
-    #[inline]
-    fn moved(&mut self, result: Result<()>, beyond: Place) -> Result<()> {
-        if let Err(error) = result {
-            self.place = Place::Lost;
-            return Err(error);
-        }
-        let inside = self.inner.key().is_some_and(|key| match beyond {
-            Place::End => self.range.ends_after(key),
-            _ => self.range.starts_by(key),
-        });
-        self.place = if inside { Place::On } else { beyond };
-        Ok(())
-    }
-
     /// Moves to the first entry of the range.
     ///
     /// # Errors
     /// `Io` or `Corruption` when it cannot be read; `KeyspaceNotFound`, `Closed`.
     pub fn seek_first(&mut self) -> Result<()> {
         self.check()?;
-        let result = match &self.range.start {
-            Bound::Unbounded => self.inner.seek_first(),
-            Bound::Included(key) => self.inner.seek(key),
-            Bound::Excluded(key) => match self.inner.seek(key) {
-                Ok(()) if self.inner.entry().is_some_and(|entry| entry.key == key) => {
-                    self.inner.next()
-                }
-                other => other,
-            },
-        };
-        self.moved(result, Place::End)
+        self.walk.seek_first()
     }
 
     /// Moves to the last entry of the range.
@@ -213,17 +98,7 @@ impl Cursor {
     /// As [`Cursor::seek_first`].
     pub fn seek_last(&mut self) -> Result<()> {
         self.check()?;
-        let result = match &self.range.end {
-            Bound::Unbounded => self.inner.seek_last(),
-            Bound::Included(key) => self.inner.seek_for_prev(key),
-            Bound::Excluded(key) => match self.inner.seek_for_prev(key) {
-                Ok(()) if self.inner.entry().is_some_and(|entry| entry.key == key) => {
-                    self.inner.prev()
-                }
-                other => other,
-            },
-        };
-        self.moved(result, Place::Start)
+        self.walk.seek_last()
     }
 
     /// Moves to the first entry of the range whose key is at least `key`, or behind the last.
@@ -231,13 +106,8 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_first`].
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let key = key.as_ref();
-        if !self.range.starts_by(key) {
-            return self.seek_first();
-        }
         self.check()?;
-        let result = self.inner.seek(key);
-        self.moved(result, Place::End)
+        self.walk.seek(key.as_ref())
     }
 
     /// Moves to the last entry of the range whose key is at most `key`, or in front of the first.
@@ -245,13 +115,8 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_first`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let key = key.as_ref();
-        if !self.range.ends_after(key) {
-            return self.seek_last();
-        }
         self.check()?;
-        let result = self.inner.seek_for_prev(key);
-        self.moved(result, Place::Start)
+        self.walk.seek_for_prev(key.as_ref())
     }
 
     /// Moves one entry on; behind the last it stays.
@@ -261,15 +126,17 @@ impl Cursor {
     #[expect(clippy::should_implement_trait, reason = "a cursor also moves back and seeks")]
     #[inline]
     pub fn next(&mut self) -> Result<()> {
-        match self.place {
-            Place::On => {
-                let result = self.inner.next();
-                self.moved(result, Place::End)
-            }
-            Place::Start => self.seek_first(),
-            Place::End => Ok(()),
-            Place::Lost => Err(lost_its_place()),
+        if self.walk.slide_on() {
+            return Ok(());
         }
+        self.next_elsewhere()
+    }
+
+    /// Out of line, so that a step within a block is small.
+    #[inline(never)]
+    fn next_elsewhere(&mut self) -> Result<()> {
+        self.check()?;
+        self.walk.next()
     }
 
     /// Moves one entry back; in front of the first it stays.
@@ -278,28 +145,24 @@ impl Cursor {
     /// As [`Cursor::next`].
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        match self.place {
-            Place::On => {
-                let result = self.inner.prev();
-                self.moved(result, Place::Start)
-            }
-            Place::Start => Ok(()),
-            Place::End => self.seek_last(),
-            Place::Lost => Err(lost_its_place()),
+        if self.walk.slide_back() {
+            return Ok(());
         }
+        self.prev_elsewhere()
+    }
+
+    /// Out of line, so that a step within a block is small.
+    #[inline(never)]
+    fn prev_elsewhere(&mut self) -> Result<()> {
+        self.check()?;
+        self.walk.prev()
     }
 
     /// Whether it is on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
-        self.place == Place::On
-    }
-
-    #[inline]
-    fn entry(&self) -> EntryRef<'_> {
-        assert!(self.valid(), "the cursor is not on an entry");
-        self.inner.entry().expect("a valid cursor is on an entry")
+        self.walk.shown().is_entry()
     }
 
     /// The key at the position.
@@ -309,8 +172,7 @@ impl Cursor {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        assert!(self.valid(), "the cursor is not on an entry");
-        self.inner.key().expect("a valid cursor is on an entry")
+        self.walk.key().expect(NOT_ON_AN_ENTRY)
     }
 
     /// The value at the position.
@@ -320,8 +182,7 @@ impl Cursor {
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {
-        assert!(self.valid(), "the cursor is not on an entry");
-        self.inner.value().expect("a valid cursor is on an entry")
+        self.walk.value().expect(NOT_ON_AN_ENTRY)
     }
 
     /// The stamp of the entry at the position.
@@ -330,16 +191,16 @@ impl Cursor {
     /// When it is not [`Cursor::valid`].
     #[must_use]
     pub fn seqno(&self) -> SeqNo {
-        self.entry().seqno
+        self.walk.entry().expect(NOT_ON_AN_ENTRY).seqno
     }
 
     /// The entry at the position, as slices of its own. Sharing the block that they lie in where
     /// that saves a copy.
     fn take_entry(&self) -> Entry {
-        let entry = self.entry();
-        let (key, value) = match self.inner.inner().current() {
-            Some(Source::Structure(cursor)) => (cursor.key_slice(), cursor.value_slice()),
-            _ => (None, None),
+        let entry = self.walk.entry().expect(NOT_ON_AN_ENTRY);
+        let (key, value) = match self.walk.shown_block() {
+            Some(block) => (block.key_slice(), block.value_slice()),
+            None => (None, None),
         };
         Entry {
             key: key.unwrap_or_else(|| Slice::from(entry.key)),
@@ -351,7 +212,7 @@ impl Cursor {
     /// Another cursor over the same entries, in front of the first.
     fn again(&self) -> Cursor {
         match &self.keyspace {
-            Some(keyspace) => Cursor::new(Arc::clone(keyspace), self.at, self.range.clone()),
+            Some(keyspace) => Cursor::new(Arc::clone(keyspace), self.at, self.walk.range().clone()),
             None => Cursor::refusing(Error::Closed),
         }
     }
@@ -405,13 +266,15 @@ impl Iter {
     /// Whether the ends have met: what one end has given, the other does not give again.
     fn have_met(&self) -> bool {
         let Some(back) = &self.back else { return false };
-        match (self.front.place, self.front_turn) {
-            _ if back.place == Place::Start => true, // the back has given everything
-            (Place::End, _) => true,
-            (Place::On, Turn::Following) => back.valid() && self.front.key() >= back.key(),
+        let (front, back) = (&self.front.walk, &back.walk);
+        if back.shown() == Shown::Start || front.shown() == Shown::End {
+            return true; // one of them has given everything
+        }
+        let (Some(front), Some(back)) = (front.key(), back.key()) else { return false };
+        match self.front_turn {
+            Turn::Following => front >= back,
             // What the front was moved to is still to be given by one of the two.
-            (Place::On, Turn::Sought) => back.valid() && self.front.key() > back.key(),
-            _ => false,
+            Turn::Sought => front > back,
         }
     }
 }

@@ -30,6 +30,7 @@ mod replay;
 mod snapshot;
 mod state;
 mod stats;
+mod walk;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -45,11 +45,6 @@ impl<C: Cursor> MergeCursor<C> {
         MergeCursor { sources, current: None, direction: Direction::Backward }
     }
 
-    /// The source whose entry is shown.
-    pub fn current(&self) -> Option<&C> {
-        self.current.map(|index| &self.sources[index])
-    }
-
     /// Picks the source with the smallest key; the newest of those that share it.
     fn pick_smallest(&mut self) {
         self.direction = Direction::Forward;
@@ -244,98 +239,5 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     #[inline]
     fn is_tombstone(&self) -> bool {
         self.current.is_some_and(|current| self.sources[current].is_tombstone())
-    }
-}
-
-/// Hides the tombstones of another cursor.
-#[derive(Debug)]
-pub struct LiveCursor<C> {
-    inner: C,
-}
-
-impl<C: Cursor> LiveCursor<C> {
-    /// Shows the entries of `inner` that are not tombstones.
-    pub fn new(inner: C) -> LiveCursor<C> {
-        LiveCursor { inner }
-    }
-
-    /// The cursor whose tombstones are hidden.
-    pub fn inner(&self) -> &C {
-        &self.inner
-    }
-
-    #[inline]
-    fn skip_forward(&mut self) -> Result<()> {
-        while self.inner.is_tombstone() {
-            self.inner.next()?;
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn skip_backward(&mut self) -> Result<()> {
-        while self.inner.is_tombstone() {
-            self.inner.prev()?;
-        }
-        Ok(())
-    }
-}
-
-impl<C: Cursor> Cursor for LiveCursor<C> {
-    fn seek_first(&mut self) -> Result<()> {
-        self.inner.seek_first()?;
-        self.skip_forward()
-    }
-
-    fn seek_last(&mut self) -> Result<()> {
-        self.inner.seek_last()?;
-        self.skip_backward()
-    }
-
-    fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.inner.seek(key)?;
-        self.skip_forward()
-    }
-
-    fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        self.inner.seek_for_prev(key)?;
-        self.skip_backward()
-    }
-
-    #[inline]
-    fn next(&mut self) -> Result<()> {
-        self.inner.next()?;
-        self.skip_forward()
-    }
-
-    #[inline]
-    fn prev(&mut self) -> Result<()> {
-        self.inner.prev()?;
-        self.skip_backward()
-    }
-
-    #[inline]
-    fn entry(&self) -> Option<EntryRef<'_>> {
-        self.inner.entry()
-    }
-
-    #[inline]
-    fn is_valid(&self) -> bool {
-        self.inner.is_valid()
-    }
-
-    #[inline]
-    fn key(&self) -> Option<&[u8]> {
-        self.inner.key()
-    }
-
-    #[inline]
-    fn value(&self) -> Option<&[u8]> {
-        self.inner.value()
-    }
-
-    #[inline]
-    fn is_tombstone(&self) -> bool {
-        false
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{LiveCursor, MergeCursor};
+use super::MergeCursor;
 use crate::base::{Cursor, Entropy, EntryKind, EntryRef, Result, SeededEntropy, SeqNo};
 
 /// A sorted list as a cursor. Position 0 is before the first entry, `len + 1` behind the last.
@@ -60,8 +60,8 @@ fn random_sources(random: &SeededEntropy, count: u64) -> Vec<ListCursor> {
     (0..count).map(&mut source_of).collect()
 }
 
-fn shown(cursor: &impl Cursor) -> Option<(Vec<u8>, SeqNo)> {
-    cursor.entry().map(|entry| (entry.key.to_vec(), entry.seqno))
+fn shown(cursor: &impl Cursor) -> Option<(Vec<u8>, EntryKind, SeqNo)> {
+    cursor.entry().map(|entry| (entry.key.to_vec(), entry.kind, entry.seqno))
 }
 
 #[test]
@@ -75,18 +75,15 @@ fn a_merge_walks_like_a_map_in_both_directions() {
                 newest.insert(key.clone(), (*kind, *seqno));
             }
         }
-        let live: Vec<(Vec<u8>, SeqNo)> = newest
-            .iter()
-            .filter(|(_, (kind, _))| *kind != EntryKind::Tombstone)
-            .map(|(key, (_, seqno))| (key.clone(), *seqno))
-            .collect();
-        let mut cursor = LiveCursor::new(MergeCursor::new(sources));
+        let merged: Vec<(Vec<u8>, EntryKind, SeqNo)> =
+            newest.into_iter().map(|(key, (kind, seqno))| (key, kind, seqno)).collect();
+        let mut cursor = MergeCursor::new(sources);
         cursor.seek_first().unwrap();
-        let mut place = 0i64; // index into `live`; -1 and len are off the ends
+        let mut place = 0i64; // index into `merged`; -1 and len are off the ends
         for _ in 0..300 {
-            let expected = usize::try_from(place).ok().and_then(|place| live.get(place)).cloned();
+            let expected = usize::try_from(place).ok().and_then(|place| merged.get(place)).cloned();
             assert_eq!(shown(&cursor), expected, "seed {seed}, place {place}");
-            let len = live.len() as i64;
+            let len = merged.len() as i64;
             let key = [(random.next_u64() % 60) as u8];
             match random.next_u64() % 8 {
                 0..3 => {
@@ -99,11 +96,12 @@ fn a_merge_walks_like_a_map_in_both_directions() {
                 }
                 6 => {
                     cursor.seek(&key).unwrap();
-                    place = live.partition_point(|entry| entry.0.as_slice() < &key[..]) as i64;
+                    place = merged.partition_point(|entry| entry.0.as_slice() < &key[..]) as i64;
                 }
                 _ => {
                     cursor.seek_for_prev(&key).unwrap();
-                    place = live.partition_point(|entry| entry.0.as_slice() <= &key[..]) as i64 - 1;
+                    place =
+                        merged.partition_point(|entry| entry.0.as_slice() <= &key[..]) as i64 - 1;
                 }
             }
         }

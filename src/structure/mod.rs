@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::{Cursor, EntryKind, Result, SeqNo, Slice};
+use crate::block::BlockCursor;
 
 /// An entry found by key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,12 +49,13 @@ pub trait Version: Send + Sync + fmt::Debug {
     fn cursor(&self) -> Box<dyn StructureCursor>;
 }
 
-/// A cursor whose entries can be taken as slices that share the block they lie in.
+/// A cursor over a version. Its entries lie in blocks, which it hands out, so that a walk pays for
+/// the structure once a block.
 pub trait StructureCursor: Cursor + Send + fmt::Debug {
-    /// The value at the position, as a slice of its own.
-    fn value_slice(&self) -> Option<Slice>;
-    /// The key at the position, as a slice of its own.
-    fn key_slice(&self) -> Option<Slice>;
+    /// Takes the block that the cursor is in, on the same entry; `None` when it is on none. After
+    /// that it stands between the entries before and behind that block: [`Cursor::next`] goes to
+    /// the first one behind, [`Cursor::prev`] to the last one before it.
+    fn take_block(&mut self) -> Option<BlockCursor>;
 }
 
 /// What a flush is to do next, and how far it may go.

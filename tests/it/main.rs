@@ -11,6 +11,7 @@ mod model;
 mod regression;
 mod support;
 mod tidy;
+mod walks;
 
 use lithe_sim::allocation::WatchedAllocator;
 

@@ -18,6 +18,7 @@ use crate::block::Block;
 use crate::block::BlockBuilder;
 use crate::block::BlockCursor;
 use crate::block::FramePlace;
+use crate::block::Reach;
 use crate::block::RestartPolicy;
 use crate::block::layout::KEY_LEN_MAX;
 
@@ -392,4 +393,78 @@ fn an_unknown_version_of_the_payload_is_refused() {
     assert_eq!(parse(&payload).unwrap().entry_count(), 0);
     *payload.last_mut().unwrap() = 2;
     assert!(parse(&payload).unwrap_err().to_string().contains("version"));
+}
+
+/// Both ways, from each place: every move goes one entry, and what is said to be within reach is a
+/// value on the near side of the key that the reach was made of.
+#[test]
+fn a_walk_within_reach_ends_before_the_key_of_the_reach() {
+    let mut numbers = Numbers(0xEACF);
+    let (mut within, mut near_values) = (0, 0);
+    for policy in POLICIES {
+        let mut builder = BlockBuilder::new(policy);
+        for round in 0..40 {
+            let model = random_model(&mut numbers, round);
+            let pairs: Vec<_> = model.iter().map(entry_of).collect();
+            let mut cursor =
+                BlockCursor::new(Arc::new(parse(&encode(&mut builder, &model)).unwrap()));
+            for _ in 0..20 {
+                let any = numbers.below(1 + model.len() as u64) as usize;
+                let limit =
+                    pairs.get(any).map_or_else(|| numbers.key(), |entry| entry.key.to_vec());
+                let reach = cursor.reach_below(&limit);
+                cursor.seek_first().unwrap();
+                for entry in pairs.iter().skip(1) {
+                    let is_within = cursor.slide_on(reach) || cursor.next_within(reach);
+                    assert_eq!(cursor.entry().as_ref(), Some(entry));
+                    let near = entry.key < &limit[..] && entry.kind == EntryKind::Value;
+                    assert!(near || !is_within, "{:?} is within {limit:?}", entry.key);
+                    (within, near_values) =
+                        (within + usize::from(is_within), near_values + usize::from(near));
+                }
+                assert!(!cursor.next_within(reach) && cursor.entry().is_none() || pairs.is_empty());
+                let reach = cursor.reach_above(&limit);
+                cursor.seek_last().unwrap();
+                for entry in pairs.iter().rev().skip(1) {
+                    let is_within = cursor.slide_back(reach) || cursor.prev_within(reach);
+                    assert_eq!(cursor.entry().as_ref(), Some(entry));
+                    let near = entry.key > &limit[..] && entry.kind == EntryKind::Value;
+                    assert!(near || !is_within, "{:?} is within {limit:?}", entry.key);
+                    (within, near_values) =
+                        (within + usize::from(is_within), near_values + usize::from(near));
+                }
+                assert!(!cursor.prev_within(reach) && cursor.entry().is_none() || pairs.is_empty());
+            }
+        }
+    }
+    assert!(within > near_values / 2, "a reach is worth something: {within} of {near_values}");
+}
+
+#[test]
+fn everything_is_within_the_reach_of_the_whole_block() {
+    let mut numbers = Numbers(0xA11);
+    for policy in POLICIES {
+        let mut model = random_model(&mut numbers, 50);
+        model.insert(vec![], Said { seqno: SeqNo::ZERO, kind: EntryKind::Value, value: vec![] });
+        model.insert(
+            vec![0xFF; 20],
+            Said { seqno: SeqNo::ZERO, kind: EntryKind::Value, value: vec![] },
+        );
+        let payload = encode(&mut BlockBuilder::new(policy), &model);
+        let mut cursor = BlockCursor::new(Arc::new(parse(&payload).unwrap()));
+        for (key, said) in &model {
+            let is_within =
+                cursor.slide_on(Reach::EVERYTHING) || cursor.next_within(Reach::EVERYTHING);
+            assert_eq!(is_within, said.kind == EntryKind::Value);
+            assert_eq!(cursor.key(), Some(key.as_slice()));
+        }
+        assert!(!cursor.next_within(Reach::EVERYTHING) && !cursor.is_valid());
+        for (key, said) in model.iter().rev() {
+            let is_within =
+                cursor.slide_back(Reach::EVERYTHING) || cursor.prev_within(Reach::EVERYTHING);
+            assert_eq!(is_within, said.kind == EntryKind::Value);
+            assert_eq!(cursor.key(), Some(key.as_slice()));
+        }
+        assert!(!cursor.prev_within(Reach::EVERYTHING) && !cursor.is_valid());
+    }
 }

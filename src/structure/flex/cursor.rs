@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::interval::Interval;
 use super::load::Loader;
 use super::tree::{FlexTree, OwnedCursor};
-use crate::base::{Cursor, EntryRef, Result, Slice, lost_its_place};
+use crate::base::{Cursor, EntryRef, Result, lost_its_place};
 use crate::block::BlockCursor;
 use crate::cache::Admission;
 use crate::structure::StructureCursor;
@@ -18,6 +18,8 @@ enum Place {
     Start,
     /// Within an interval's block; its cursor is on an entry.
     On(BlockCursor),
+    /// Within an interval whose block was taken.
+    Taken,
     /// Behind the last entry.
     End,
     /// Moving forward, at an interval that could not be read; the next move tries again.
@@ -158,6 +160,7 @@ impl Cursor for FlexCursor {
                 }
                 self.leave_forward()
             }
+            Place::Taken => self.leave_forward(),
             Place::Start => self.seek_first(),
             Place::End => Ok(()),
             Place::UnreadForward => self.enter_forward(),
@@ -176,6 +179,7 @@ impl Cursor for FlexCursor {
                 }
                 self.leave_backward()
             }
+            Place::Taken => self.leave_backward(),
             Place::Start => Ok(()),
             Place::End => self.seek_last(),
             Place::UnreadForward => self.enter_forward(),
@@ -220,17 +224,13 @@ impl Cursor for FlexCursor {
 }
 
 impl StructureCursor for FlexCursor {
-    fn value_slice(&self) -> Option<Slice> {
-        match &self.place {
-            Place::On(block) => block.value_slice(),
-            _ => None,
-        }
-    }
-
-    fn key_slice(&self) -> Option<Slice> {
-        match &self.place {
-            Place::On(block) => block.key_slice(),
-            _ => None,
+    fn take_block(&mut self) -> Option<BlockCursor> {
+        match std::mem::replace(&mut self.place, Place::Taken) {
+            Place::On(block) => Some(block),
+            other => {
+                self.place = other;
+                None
+            }
         }
     }
 }

@@ -1,0 +1,455 @@
+//! One walk through a keyspace as of one moment: what memtables and structure hold, merged, without
+//! tombstones, within a range.
+//!
+//! The memtables are one side, the structure's blocks the other. Within a block a step costs no
+//! call beyond it: while a block's entry is shown, a reach says how far the walk may go there
+//! before it has to look at the memtables, the end of the range, or the next block.
+//!
+//! Invariants
+//! - K1  A memtable's entry hides the block's entry of the same key; a tombstone hides both.
+//! - K2  While moving forward, the side that is not shown stands at its first entry whose key is
+//!   not below the one shown; while moving backward, at its last one not above. Both sides have
+//!   the same key only as [`Shown::TableOverBlock`].
+//! - K3  Every value of the block that follows the one shown and is within `ahead` is in the range,
+//!   and before what the tables stand at; `behind` is that for moving backward. The reach against
+//!   the direction of the walk, and both when no entry of the block is shown, are nothing.
+//! - K4  After an error nothing is shown, and only a seek helps: nothing is skipped.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Bound;
+
+use crate::base::{Cursor as _, EntryRef, KeyRange, Result, lost_its_place};
+use crate::block::{BlockCursor, Reach};
+use crate::memtable::MemtableCursor;
+use crate::merge::MergeCursor;
+use crate::structure::StructureCursor;
+
+/// What a walk stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// The block's entry; the tables do not have its key.
+    Block,
+    /// The tables' entry; the block does not have its key.
+    Table,
+    /// The tables' entry; it hides that of the block (K1).
+    TableOverBlock,
+    /// Nothing: in front of the first entry of the range.
+    Start,
+    /// Nothing: behind the last entry of the range.
+    End,
+    /// Nothing: a move failed (K4).
+    Lost,
+}
+
+impl Shown {
+    #[inline]
+    pub(super) fn is_entry(self) -> bool {
+        matches!(self, Shown::Block | Shown::Table | Shown::TableOverBlock)
+    }
+}
+
+/// Which way the walk moved last: what K2 and K3 hold for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// Walks the live entries of a range, both ways. A new walk is in front of the first.
+pub(super) struct Walk {
+    range: KeyRange,
+    sides: Sides,
+    shown: Shown,
+    direction: Direction,
+    /// How far to go on, and how far to go back, without looking (K3).
+    ahead: Reach,
+    behind: Reach,
+}
+
+impl fmt::Debug for Walk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Walk");
+        shown.field("range", &self.range).field("shown", &self.shown).finish_non_exhaustive()
+    }
+}
+
+impl Walk {
+    /// A walk through `tables`, the newest first, and `structure`, which is older.
+    pub(super) fn new(
+        range: KeyRange,
+        tables: Vec<MemtableCursor>,
+        structure: Option<Box<dyn StructureCursor>>,
+    ) -> Walk {
+        Walk {
+            range,
+            sides: Sides { tables: MergeCursor::new(tables), structure, block: None },
+            shown: Shown::Start,
+            direction: Direction::Forward,
+            ahead: Reach::NOTHING,
+            behind: Reach::NOTHING,
+        }
+    }
+
+    pub(super) fn range(&self) -> &KeyRange {
+        &self.range
+    }
+
+    #[inline]
+    pub(super) fn shown(&self) -> Shown {
+        self.shown
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        match self.shown {
+            Shown::Block => self.sides.block.as_ref()?.key(),
+            Shown::Table | Shown::TableOverBlock => self.sides.tables.key(),
+            Shown::Start | Shown::End | Shown::Lost => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        match self.shown {
+            Shown::Block => self.sides.block.as_ref()?.value(),
+            Shown::Table | Shown::TableOverBlock => self.sides.tables.value(),
+            Shown::Start | Shown::End | Shown::Lost => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn entry(&self) -> Option<EntryRef<'_>> {
+        match self.shown {
+            Shown::Block => self.sides.block.as_ref()?.entry(),
+            Shown::Table | Shown::TableOverBlock => self.sides.tables.entry(),
+            Shown::Start | Shown::End | Shown::Lost => None,
+        }
+    }
+
+    /// The block, while its entry is shown.
+    #[inline]
+    pub(super) fn shown_block(&self) -> Option<&BlockCursor> {
+        self.sides.block.as_ref().filter(|_| self.shown == Shown::Block)
+    }
+
+    /// To the first entry of the range.
+    pub(super) fn seek_first(&mut self) -> Result<()> {
+        self.lose_place();
+        let Walk { range, sides, .. } = self;
+        match &range.start {
+            Bound::Unbounded => sides.seek_first()?,
+            Bound::Included(key) | Bound::Excluded(key) => sides.seek(key)?,
+        }
+        self.direction = Direction::Forward;
+        self.settle_forward()?;
+        match &self.range.start {
+            Bound::Excluded(start) if self.key() == Some(start) => self.next(),
+            _ => Ok(()),
+        }
+    }
+
+    /// To the last entry of the range.
+    pub(super) fn seek_last(&mut self) -> Result<()> {
+        self.lose_place();
+        let Walk { range, sides, .. } = self;
+        match &range.end {
+            Bound::Unbounded => sides.seek_last()?,
+            Bound::Included(key) | Bound::Excluded(key) => sides.seek_for_prev(key)?,
+        }
+        self.direction = Direction::Backward;
+        self.settle_backward()?;
+        match &self.range.end {
+            Bound::Excluded(end) if self.key() == Some(end) => self.prev(),
+            _ => Ok(()),
+        }
+    }
+
+    /// To the first entry of the range at or above `key`.
+    pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
+        if !self.range.starts_by(key) {
+            return self.seek_first();
+        }
+        self.lose_place();
+        self.sides.seek(key)?;
+        self.direction = Direction::Forward;
+        self.settle_forward()
+    }
+
+    /// To the last entry of the range at or below `key`.
+    pub(super) fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        if !self.range.ends_after(key) {
+            return self.seek_last();
+        }
+        self.lose_place();
+        self.sides.seek_for_prev(key)?;
+        self.direction = Direction::Backward;
+        self.settle_backward()
+    }
+
+    /// As [`Walk::next`], if it is but a step within the block; else `false`, and nothing is done.
+    #[inline]
+    pub(super) fn slide_on(&mut self) -> bool {
+        self.sides.block.as_mut().is_some_and(|block| block.slide_on(self.ahead)) // K3
+    }
+
+    /// As [`Walk::prev`], if it is but a step within the block; else `false`, and nothing is done.
+    #[inline]
+    pub(super) fn slide_back(&mut self) -> bool {
+        self.sides.block.as_mut().is_some_and(|block| block.slide_back(self.behind)) // K3
+    }
+
+    /// One entry on; behind the last it stays.
+    #[inline(never)]
+    pub(super) fn next(&mut self) -> Result<()> {
+        let (shown, ahead) = (self.shown, self.ahead);
+        match (shown, self.direction) {
+            (Shown::Start, _) => return self.seek_first(),
+            (Shown::End, _) => return Ok(()),
+            (Shown::Lost, _) => return Err(lost_its_place()),
+            (Shown::Block, Direction::Forward) => {
+                if self.sides.block.as_mut().is_some_and(|block| block.next_within(ahead)) {
+                    return Ok(()); // K3
+                }
+                self.lose_place();
+                self.sides.enter_block_behind()?;
+                return self.settle_forward();
+            }
+            _ => self.lose_place(),
+        }
+        // K2 for the other way: the side that is not shown is at most one entry off.
+        match (shown, self.direction) {
+            (Shown::Block, Direction::Backward) => self.sides.tables.next()?,
+            (Shown::Table, Direction::Backward) => self.sides.block_forward()?,
+            _ => {}
+        }
+        self.direction = Direction::Forward;
+        self.sides.leave_forward(shown)?;
+        self.settle_forward()
+    }
+
+    /// One entry back; in front of the first it stays.
+    #[inline(never)]
+    pub(super) fn prev(&mut self) -> Result<()> {
+        let (shown, behind) = (self.shown, self.behind);
+        match (shown, self.direction) {
+            (Shown::Start, _) => return Ok(()),
+            (Shown::End, _) => return self.seek_last(),
+            (Shown::Lost, _) => return Err(lost_its_place()),
+            (Shown::Block, Direction::Backward) => {
+                if self.sides.block.as_mut().is_some_and(|block| block.prev_within(behind)) {
+                    return Ok(()); // K3
+                }
+                self.lose_place();
+                self.sides.enter_block_before()?;
+                return self.settle_backward();
+            }
+            _ => self.lose_place(),
+        }
+        match (shown, self.direction) {
+            (Shown::Block, Direction::Forward) => self.sides.tables.prev()?,
+            (Shown::Table, Direction::Forward) => self.sides.block_backward()?,
+            _ => {}
+        }
+        self.direction = Direction::Backward;
+        self.sides.leave_backward(shown)?;
+        self.settle_backward()
+    }
+
+    /// Until the move that begins now has succeeded (K4).
+    #[inline]
+    fn lose_place(&mut self) {
+        self.shown = Shown::Lost;
+        (self.ahead, self.behind) = (Reach::NOTHING, Reach::NOTHING);
+    }
+
+    /// Shows the first live entry at or behind where both sides stand, if the range has it.
+    fn settle_forward(&mut self) -> Result<()> {
+        let Walk { range, sides, .. } = self;
+        let shown = loop {
+            let Some((shown, key)) = sides.first_shown() else { break Shown::End };
+            if !range.ends_after(key) {
+                break Shown::End;
+            }
+            if !sides.is_tombstone(shown) {
+                break shown;
+            }
+            sides.leave_forward(shown)?;
+        };
+        if shown == Shown::Block {
+            let end = match &range.end {
+                Bound::Unbounded => None,
+                Bound::Included(end) | Bound::Excluded(end) => Some(end.as_slice()),
+            };
+            self.ahead = sides.reach(end, BlockCursor::reach_below);
+        }
+        self.shown = shown;
+        Ok(())
+    }
+
+    /// Shows the last live entry at or before where both sides stand, if the range has it.
+    fn settle_backward(&mut self) -> Result<()> {
+        let Walk { range, sides, .. } = self;
+        let shown = loop {
+            let Some((shown, key)) = sides.last_shown() else { break Shown::Start };
+            if !range.starts_by(key) {
+                break Shown::Start;
+            }
+            if !sides.is_tombstone(shown) {
+                break shown;
+            }
+            sides.leave_backward(shown)?;
+        };
+        if shown == Shown::Block {
+            let start = match &range.start {
+                Bound::Unbounded => None,
+                Bound::Included(start) | Bound::Excluded(start) => Some(start.as_slice()),
+            };
+            self.behind = sides.reach(start, BlockCursor::reach_above);
+        }
+        self.shown = shown;
+        Ok(())
+    }
+}
+
+/// What is merged.
+struct Sides {
+    /// All memtables as one.
+    tables: MergeCursor<MemtableCursor>,
+    structure: Option<Box<dyn StructureCursor>>,
+    /// The block that `structure` is in, taken from it; `None` off either end.
+    block: Option<BlockCursor>,
+}
+
+impl Sides {
+    /// Moves the structure's cursor and takes the block that it comes to.
+    fn move_structure(
+        &mut self,
+        go: impl FnOnce(&mut dyn StructureCursor) -> Result<()>,
+    ) -> Result<()> {
+        self.block = None;
+        if let Some(structure) = &mut self.structure {
+            go(structure.as_mut())?;
+            self.block = structure.take_block();
+        }
+        Ok(())
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.tables.seek_first()?;
+        self.move_structure(|structure| structure.seek_first())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.tables.seek_last()?;
+        self.move_structure(|structure| structure.seek_last())
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.tables.seek(key)?;
+        self.move_structure(|structure| structure.seek(key))
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        self.tables.seek_for_prev(key)?;
+        self.move_structure(|structure| structure.seek_for_prev(key))
+    }
+
+    /// Moves the block's side one entry on.
+    fn block_forward(&mut self) -> Result<()> {
+        if let Some(block) = &mut self.block {
+            block.next()?;
+        }
+        self.enter_block_behind()
+    }
+
+    /// Moves the block's side one entry back.
+    fn block_backward(&mut self) -> Result<()> {
+        if let Some(block) = &mut self.block {
+            block.prev()?;
+        }
+        self.enter_block_before()
+    }
+
+    /// Goes to the next block, if the block's cursor is off its end.
+    fn enter_block_behind(&mut self) -> Result<()> {
+        if self.block.as_ref().is_some_and(BlockCursor::is_valid) {
+            return Ok(());
+        }
+        self.move_structure(|structure| structure.next())
+    }
+
+    /// Goes to the block before, if the block's cursor is off its start.
+    fn enter_block_before(&mut self) -> Result<()> {
+        if self.block.as_ref().is_some_and(BlockCursor::is_valid) {
+            return Ok(());
+        }
+        self.move_structure(|structure| structure.prev())
+    }
+
+    /// Moves off the key that is shown.
+    fn leave_forward(&mut self, shown: Shown) -> Result<()> {
+        if shown != Shown::Block {
+            self.tables.next()?;
+        }
+        if shown != Shown::Table {
+            self.block_forward()?;
+        }
+        Ok(())
+    }
+
+    /// Moves off the key that is shown.
+    fn leave_backward(&mut self, shown: Shown) -> Result<()> {
+        if shown != Shown::Block {
+            self.tables.prev()?;
+        }
+        if shown != Shown::Table {
+            self.block_backward()?;
+        }
+        Ok(())
+    }
+
+    /// Which side has the smaller key, and that.
+    #[inline]
+    fn first_shown(&self) -> Option<(Shown, &[u8])> {
+        self.pick(<[u8]>::cmp)
+    }
+
+    /// Which side has the larger key, and that.
+    #[inline]
+    fn last_shown(&self) -> Option<(Shown, &[u8])> {
+        self.pick(|block, table| table.cmp(block))
+    }
+
+    #[inline]
+    fn pick(&self, order: impl FnOnce(&[u8], &[u8]) -> Ordering) -> Option<(Shown, &[u8])> {
+        let block = self.block.as_ref().and_then(BlockCursor::key);
+        match (block, self.tables.key()) {
+            (None, None) => None,
+            (Some(block), None) => Some((Shown::Block, block)),
+            (None, Some(table)) => Some((Shown::Table, table)),
+            (Some(block), Some(table)) => Some(match order(block, table) {
+                Ordering::Less => (Shown::Block, block),
+                Ordering::Equal => (Shown::TableOverBlock, table), // K1
+                Ordering::Greater => (Shown::Table, table),
+            }),
+        }
+    }
+
+    #[inline]
+    fn is_tombstone(&self, shown: Shown) -> bool {
+        match shown {
+            Shown::Block => self.block.as_ref().is_some_and(BlockCursor::is_tombstone),
+            _ => self.tables.is_tombstone(),
+        }
+    }
+
+    /// How far the block may be walked (K3), given how `limit` cuts it.
+    #[inline]
+    fn reach(&self, end: Option<&[u8]>, limit: impl Fn(&BlockCursor, &[u8]) -> Reach) -> Reach {
+        let Some(block) = &self.block else { return Reach::NOTHING };
+        let limits = [end, self.tables.key()];
+        let reaches = limits.into_iter().flatten().map(|key| limit(block, key));
+        reaches.min().unwrap_or(Reach::EVERYTHING)
+    }
+}
