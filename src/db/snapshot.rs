@@ -43,9 +43,11 @@ struct Moment {
 
 impl Drop for Moment {
     fn drop(&mut self) {
-        self.handle.core.snapshots.remove(self.number);
-        // What only this snapshot kept can go.
-        self.handle.core.workers.wake();
+        let core = &self.handle.core;
+        core.snapshots.remove(self.number);
+        if !core.published.is_current(&self.state) {
+            core.workers.wake(); // What only this snapshot kept can go.
+        }
     }
 }
 

@@ -226,6 +226,11 @@ impl Published {
         self.state.load_full()
     }
 
+    /// Whether `state` is the newest.
+    pub(super) fn is_current(&self, state: &Arc<State>) -> bool {
+        Arc::ptr_eq(state, &self.state.load())
+    }
+
     pub(super) fn visible(&self) -> SeqNo {
         SeqNo::from_u64(self.visible.load(Ordering::Acquire))
     }

@@ -16,10 +16,14 @@ use crate::merge::MergeCursor;
 use crate::storage::StorageFile;
 use crate::structure::{Found, Want};
 
-/// Lookups in the file after which a run is put into the cache, at the cost of what it displaces
+/// Lookups in the file after which a run is put into a full cache, at the cost of what it displaces
 /// there. A lookup in the file costs about a fifth of reading the whole run; so what is not wanted
 /// much more than the rest costs little more for being kept out.
-const MISSES_BEFORE_FILL: u8 = 16;
+const LOOKUPS_BEFORE_FILL: u8 = 16;
+/// The same for seeks, which read the run whole each time.
+const SEEKS_BEFORE_FILL: u8 = 4;
+/// The same for walks that pass: a long one would displace everything, and come back too late.
+const PASSES_BEFORE_FILL: u8 = 16;
 /// Deltas below this are read whole: their guides have no map.
 const MAPPED_DELTA_LEN_MIN: u32 = 4 << 10;
 
@@ -71,7 +75,7 @@ impl Loader {
             if !guide.may_contain(hash) {
                 return Ok(None);
             }
-            if guide.has_map() && !self.is_to_be_filled(run) {
+            if guide.has_map() && !self.is_to_be_filled(run, LOOKUPS_BEFORE_FILL) {
                 return self.find_by_guide(run, guide, key, hash, want);
             }
         }
@@ -98,15 +102,16 @@ impl Loader {
         Ok(Some(Found { seqno, kind: entry.kind, value: entry.value }))
     }
 
-    /// Counts a lookup that goes to the file; whether the run is now to be put into the cache.
-    fn is_to_be_filled(&self, run: &Run) -> bool {
+    /// Counts a use that goes to the file; whether the run is now to be put into the cache: when
+    /// there is room, or it is the use number `due_at`.
+    fn is_to_be_filled(&self, run: &Run, due_at: u8) -> bool {
         if run.memory.slot.is_none() {
             return false;
         }
         // Two at once may count as one.
-        let misses = run.memory.misses.load(Ordering::Relaxed) + 1;
-        let is_due = misses >= MISSES_BEFORE_FILL || self.cache.has_room(run.len as usize);
-        run.memory.misses.store(if is_due { 0 } else { misses }, Ordering::Relaxed);
+        let uses = run.memory.misses.load(Ordering::Relaxed) + 1;
+        let is_due = uses >= due_at || self.cache.has_room(run.len as usize);
+        run.memory.misses.store(if is_due { 0 } else { uses }, Ordering::Relaxed);
         is_due
     }
 
@@ -145,7 +150,18 @@ impl Loader {
             return Ok(block);
         }
         let block = self.merge_runs(interval)?;
-        self.cache.fill(slot, Arc::clone(&block), block.memory_size(), admission);
+        let due_at = match admission {
+            Admission::Normal => SEEKS_BEFORE_FILL,
+            Admission::OnceRead => PASSES_BEFORE_FILL,
+        };
+        // What was merged has cost more than what it displaces.
+        let is_kept = match &interval.base {
+            Some(base) if interval.deltas.is_empty() => self.is_to_be_filled(base, due_at),
+            _ => true,
+        };
+        if is_kept {
+            self.cache.fill(slot, Arc::clone(&block), block.memory_size(), admission);
+        }
         Ok(block)
     }
 
