@@ -1,0 +1,152 @@
+// Package child is the program around an engine, with the same command line as the programs of the
+// engines in Rust: `about` says as one JSON object what the engine is and how it is set up;
+// `bench-child` runs one step and says its figures, one JSON object per line. Both on standard
+// output; complaints go to standard error.
+//
+// Invariants
+//   - J1  arguments and parse are inverse to each other.
+package child
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"lithedb/bench-peers/internal/engine"
+	"lithedb/bench-peers/internal/report"
+	"lithedb/bench-peers/internal/workloads"
+)
+
+// The subcommands.
+const (
+	aboutCommand = "about"
+	childCommand = "bench-child" // Takes a job.
+)
+
+// Main is the whole program.
+func Main(engine engine.Engine) {
+	if err := run(engine, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", engine.Name, err)
+		os.Exit(1)
+	}
+}
+
+func run(engine engine.Engine, arguments []string, output io.Writer) error {
+	switch {
+	case len(arguments) == 1 && arguments[0] == aboutCommand:
+		text, err := engine.Describe()
+		if err == nil {
+			_, err = fmt.Fprintln(output, string(text))
+		}
+		return err
+	case len(arguments) > 0 && arguments[0] == childCommand:
+		return runStep(engine, arguments[1:], output)
+	default:
+		return fmt.Errorf("usage: %s %s, or %s %s --step STEP --engine %s --dir DIR --keys N "+
+			"--divisor N --memory SIZE [--label TEXT] [--file FILE]..",
+			os.Args[0], aboutCommand, os.Args[0], childCommand, engine.Name)
+	}
+}
+
+func runStep(engine engine.Engine, words []string, output io.Writer) error {
+	job, err := parse(words)
+	if err != nil {
+		return err
+	}
+	if job.Engine != engine.Name {
+		return fmt.Errorf("this is %s, not %s", engine.Name, job.Engine)
+	}
+	context := workloads.Context{Job: job, Engine: engine, KillLoad: killLoad}
+	if err := workloads.Run(&context); err != nil {
+		return err
+	}
+	text, err := report.ToJSONLines(context.Rows)
+	if err != nil {
+		return err
+	}
+	_, err = output.Write(text)
+	return err
+}
+
+func parse(arguments []string) (workloads.Job, error) {
+	var job workloads.Job
+	var memory string
+	flags := flag.NewFlagSet(childCommand, flag.ContinueOnError)
+	flags.StringVar((*string)(&job.Step), "step", "", "what to run")
+	flags.StringVar(&job.Engine, "engine", "", "engine, for programs that have several")
+	flags.StringVar(&job.Label, "label", "", "stands before the name of the workload in reports")
+	flags.StringVar(&job.Dir, "dir", "", "holds the stores, one directory each")
+	flags.Uint64Var(&job.Keys, "keys", 0, "keys of the W3 store")
+	flags.Uint64Var(&job.Divisor, "divisor", 0, "all other counts are divided by this")
+	flags.StringVar(&memory, "memory", "", "memory for the engine: bytes, 256MiB, 1GiB, default")
+	flags.Func("file", "text for W13; may be given several times", func(path string) error {
+		job.Files = append(job.Files, path)
+		return nil
+	})
+	if err := flags.Parse(arguments); err != nil {
+		return job, err
+	}
+	if flags.NArg() > 0 || job.Step == "" || job.Dir == "" || job.Keys == 0 || job.Divisor == 0 {
+		return job, errors.New("wanted: --step, --engine, --dir, --keys, --divisor, --memory")
+	}
+	var err error
+	job.Memory, err = engine.ParseMemory(memory)
+	return job, err
+}
+
+// arguments is the command line (after the subcommand) that says a job.
+func arguments(job workloads.Job) []string {
+	words := []string{
+		"--step", string(job.Step), "--engine", job.Engine, "--label", job.Label,
+		"--dir", job.Dir, "--keys", strconv.FormatUint(job.Keys, 10),
+		"--divisor", strconv.FormatUint(job.Divisor, 10), "--memory", job.Memory.String(),
+	}
+	for _, file := range job.Files {
+		words = append(words, "--file", file)
+	}
+	return words
+}
+
+// killLoad runs a victim until that many entries are acknowledged, and kills it. How many were
+// acknowledged is what it said last: it may have got further, but nobody was told.
+func killLoad(victim workloads.Job, atLeast uint64) (uint64, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	command := exec.Command(program, append([]string{childCommand}, arguments(victim)...)...)
+	command.Stderr = os.Stderr
+	output, err := command.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := command.Start(); err != nil {
+		return 0, err
+	}
+	acknowledged, killed := uint64(0), false
+	for lines := bufio.NewReader(output); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			break // A kill may cut the last line short: only whole lines count.
+		}
+		if number, err := strconv.ParseUint(line[:len(line)-1], 10, 64); err == nil {
+			acknowledged = max(acknowledged, number)
+		}
+		if acknowledged >= atLeast && !killed {
+			if err := command.Process.Kill(); err != nil {
+				return 0, err
+			}
+			killed = true
+		}
+	}
+	ended := command.Wait()
+	if !killed {
+		return 0, fmt.Errorf("the victim ended by itself after %d entries: %v", acknowledged, ended)
+	}
+	return acknowledged, nil
+}
