@@ -61,16 +61,14 @@ func runStep(engine engine.Engine, words []string, output io.Writer) error {
 	if job.Engine != engine.Name {
 		return fmt.Errorf("this is %s, not %s", engine.Name, job.Engine)
 	}
-	context := workloads.Context{Job: job, Engine: engine, KillLoad: killLoad}
-	if err := workloads.Run(&context); err != nil {
-		return err
+	// At once: whoever ends a step that takes too long has the figures so far.
+	tell := func(row report.Row) {
+		// If nobody listens any more, the figures are of no use: that is no failure of the step.
+		_, _ = output.Write(row.JSONLine())
 	}
-	text, err := report.ToJSONLines(context.Rows)
-	if err != nil {
-		return err
-	}
-	_, err = output.Write(text)
-	return err
+	return workloads.Run(&workloads.Context{
+		Job: job, Engine: engine, KillLoad: killLoad, Tell: tell,
+	})
 }
 
 func parse(arguments []string) (workloads.Job, error) {

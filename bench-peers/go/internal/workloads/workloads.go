@@ -56,7 +56,7 @@ const Victim Step = "victim"
 var steps = map[Step]func(*Context) error{
 	"w1": runSmall, "w2-small": scanSmall, "w2-large": scanLarge,
 	"w3-random": loadRandom, "w3-ascending": loadAscending,
-	"w4": runGets, "w5": runSeeks, "w6": runYCSB, "w7": durablePuts, "w8": durableTables,
+	"w4": runGets, "w5": runSeeks, "w6": runYCSB, "w6-reads": runYCSBReads, "w7": durablePuts, "w8": durableTables,
 	"w9": runSingle, "w10": runLargeValues, "w11": runOverwrites, "w12": runOpens, "w13": runText,
 	"w14": runBulk, "w15": runTail, Victim: runVictim,
 }
@@ -89,8 +89,8 @@ type Context struct {
 	// KillLoad runs a victim until that many entries are acknowledged, kills it, and says how many
 	// were (W12).
 	KillLoad func(victim Job, atLeast uint64) (uint64, error)
-	// Rows reported so far.
-	Rows []report.Row
+	// Tell learns of each figure as soon as it is known.
+	Tell func(report.Row)
 }
 
 // Run runs the step of the job.
@@ -141,6 +141,6 @@ func (context *Context) report(rows ...report.Row) {
 		if context.Job.Label != "" {
 			row.Workload = context.Job.Label + " " + row.Workload
 		}
-		context.Rows = append(context.Rows, row)
+		context.Tell(row)
 	}
 }

@@ -27,13 +27,15 @@ const (
 )
 
 var (
-	onW3 = []workloads.Step{"w2-large", "w4", "w5", "w6", "w11", "w12", "w15"}
+	onW3 = []workloads.Step{"w2-large", "w4", "w5", "w6-reads", "w6", "w11", "w12", "w15"}
 	all  = append([]workloads.Step{
 		"w1", "w2-small", "w3-ascending", "w7", "w8", "w9", "w10", "w14", "w3-random",
 	}, onW3...)
 )
 
-func context(t *testing.T, kind engine.Engine, dir string, step workloads.Step) workloads.Context {
+func context(
+	t *testing.T, kind engine.Engine, dir string, step workloads.Step, rows *[]report.Row,
+) workloads.Context {
 	return workloads.Context{
 		Job: workloads.Job{
 			Step: step, Engine: kind.Name, Dir: dir, Keys: keys, Divisor: divisor,
@@ -45,6 +47,7 @@ func context(t *testing.T, kind engine.Engine, dir string, step workloads.Step) 
 			load(t, kind, filepath.Join(victim.Dir, "w12"), atLeast)
 			return atLeast, nil
 		},
+		Tell: func(row report.Row) { *rows = append(*rows, row) },
 	}
 }
 
@@ -66,11 +69,10 @@ func rowsOf(
 ) ([]report.Row, error) {
 	var rows []report.Row
 	for _, step := range steps {
-		context := context(t, kind, dir, step)
+		context := context(t, kind, dir, step, &rows)
 		if err := workloads.Run(&context); err != nil {
 			return nil, err
 		}
-		rows = append(rows, context.Rows...)
 	}
 	return rows, nil
 }
@@ -143,7 +145,8 @@ func TestTextIsReadFromAllFilesWithoutEmptyLines(t *testing.T) {
 		}
 		files = append(files, path)
 	}
-	context := context(t, mapstore.New(nil), dir, "w13")
+	var rows []report.Row
+	context := context(t, mapstore.New(nil), dir, "w13", &rows)
 	if err := workloads.Run(&context); err == nil || !strings.Contains(err.Error(), "--file") {
 		t.Errorf("%v", err)
 	}
@@ -151,7 +154,7 @@ func TestTextIsReadFromAllFilesWithoutEmptyLines(t *testing.T) {
 	if err := workloads.Run(&context); err != nil {
 		t.Fatal(err)
 	}
-	details := context.Rows[0].Details
+	details := rows[0].Details
 	if details["lines"] != uint64(5) || details["distinct"] != uint64(4) ||
 		details["bytes"] != uint64(19) {
 		t.Errorf("%v", details)
@@ -198,7 +201,7 @@ func TestAVictimThatCannotBeRunFailsTheWorkload(t *testing.T) {
 	if _, err := rowsOf(t, kind, dir, "w3-random"); err != nil {
 		t.Fatal(err)
 	}
-	context := context(t, kind, dir, "w12")
+	context := context(t, kind, dir, "w12", &[]report.Row{})
 	context.KillLoad = func(workloads.Job, uint64) (uint64, error) {
 		return 0, errors.New("no such program")
 	}

@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"lithedb/bench-peers/internal/data"
@@ -69,13 +70,24 @@ var ycsbMixes = []ycsbMix{
 //   - Y1  Each thread inserts keys of its own and takes "the latest" from the load and its own
 //     inserts: what is read never depends on how far the other thread is.
 func runYCSB(context *Context) error {
+	return runMixes(context, ycsbMixes)
+}
+
+// C alone: it changes nothing.
+func runYCSBReads(context *Context) error {
+	return runMixes(context, slices.DeleteFunc(slices.Clone(ycsbMixes), func(mix ycsbMix) bool {
+		return mix.readPercent < 100
+	}))
+}
+
+func runMixes(context *Context, mixes []ycsbMix) error {
 	keys, count := context.Job.Keys, max(context.count(ycsbOperations), ycsbThreads)
 	zipf := data.NewZipf(keys)
 	store, err := context.open(context.store(storeLarge))
 	if err != nil {
 		return err
 	}
-	for _, mix := range ycsbMixes {
+	for _, mix := range mixes {
 		clients, wall, err := onThreads(ycsbThreads, func(thread uint64) (*ycsbClient, error) {
 			client := &ycsbClient{
 				store: store, mix: mix, zipf: zipf, keys: keys, thread: thread,
