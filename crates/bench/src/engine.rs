@@ -129,6 +129,8 @@ pub trait Engine: Sized + Send + Sync + 'static {
     /// Whether the loss of a write that was acknowledged as `Commit::Buffered` after the process
     /// was killed is an error of the engine (E1), and not just its way.
     const BUFFERED_SURVIVES_KILL: bool;
+    /// Whether `View::scan` can walk back.
+    const SCANS_BACK: Offered = Offered::Yes;
     /// What `view` returns; used by the thread that took it.
     type View<'a>: View
     where

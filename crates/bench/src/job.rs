@@ -26,6 +26,8 @@ pub enum Step {
     W4,
     W5,
     W6,
+    /// W6 C alone, on the store as it was loaded.
+    W6Reads,
     W7,
     W8,
     W9,
@@ -98,13 +100,13 @@ pub struct Context<'a> {
     pub job: &'a Job,
     /// For W12.
     pub kill_load: &'a KillLoad,
-    rows: Vec<Row>,
+    tell: &'a dyn Fn(Row),
 }
 
 impl<'a> Context<'a> {
-    /// Nothing reported yet.
-    pub fn new(job: &'a Job, kill_load: &'a KillLoad) -> Context<'a> {
-        Context { job, kill_load, rows: Vec::new() }
+    /// `tell` learns of each figure as soon as it is known.
+    pub fn new(job: &'a Job, kill_load: &'a KillLoad, tell: &'a dyn Fn(Row)) -> Context<'a> {
+        Context { job, kill_load, tell }
     }
 
     /// A count of the full benchmark, at the size of this run.
@@ -139,21 +141,16 @@ impl<'a> Context<'a> {
     }
 
     /// Adds a figure.
-    pub fn report(&mut self, mut row: Row) {
+    pub fn report(&self, mut row: Row) {
         if !self.job.label.is_empty() {
             row.workload = format!("{} {}", self.job.label, row.workload);
         }
-        self.rows.push(row);
+        (self.tell)(row);
     }
 
     /// Adds figures.
-    pub fn report_all(&mut self, rows: impl IntoIterator<Item = Row>) {
+    pub fn report_all(&self, rows: impl IntoIterator<Item = Row>) {
         rows.into_iter().for_each(|row| self.report(row));
-    }
-
-    /// All figures, in order.
-    pub fn into_rows(self) -> Vec<Row> {
-        self.rows
     }
 }
 

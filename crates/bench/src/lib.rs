@@ -44,11 +44,12 @@ pub use args::BenchArgs;
 pub use driver::{Launch, launch_child, report, run_child_on, run_engine};
 pub use engine::{Commit, Engine, Error, Memory, Offered, Result, View, Walk, wrong};
 pub use job::{CHILD_SUBCOMMAND, Job as ChildArgs, Step};
-pub use plan::Workload;
+pub use lithe::Lithe;
+pub use measure::machine;
+pub use plan::{Planned, Workload, plan};
 pub use records::Records;
-pub use report::{Row, to_json_lines, to_markdown, to_table};
+pub use report::{Row, figure, median, to_json_lines, to_markdown, to_table};
 
-use lithe::Lithe;
 use std::error;
 
 /// `lithe bench`: runs the workloads on LitheDB and reports.

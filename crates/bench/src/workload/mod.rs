@@ -63,6 +63,7 @@ pub fn run<E: Engine>(step: Step, context: &mut Context<'_>) -> Result<()> {
         Step::W4 => get::run::<E>(context),
         Step::W5 => seek::run::<E>(context),
         Step::W6 => ycsb::run::<E>(context),
+        Step::W6Reads => ycsb::run_reads::<E>(context),
         Step::W7 => durable::run_puts::<E>(context),
         Step::W8 => durable::run_tables::<E>(context),
         Step::W9 => single::run::<E>(context),

@@ -6,7 +6,7 @@
 use super::{KEYS_SMALL, STORE_LARGE, STORE_SMALL, VALUE_LEN_SMALL, stream};
 use crate::clock::{milliseconds, nanoseconds_each, timed};
 use crate::data::{KeyShape, VERSION_LOAD, operation, pick};
-use crate::engine::{Commit, Engine, Result, Walk};
+use crate::engine::{Commit, Engine, Offered, Result, Walk};
 use crate::job::Context;
 use crate::load::VALUE_LEN;
 use crate::measure::drop_page_cache;
@@ -55,8 +55,10 @@ fn scan_store<E: Engine>(context: &mut Context<'_>, store: &Store) -> Result<()>
             .with("open_ms", milliseconds(open_time)),
         report("second pass", pass(&engine, Walk::Forward, expected)?),
         report("warm", passes(&engine, Walk::Forward, expected)?),
-        report("reverse", passes(&engine, Walk::Reverse, expected)?),
     ];
+    if E::SCANS_BACK == Offered::Yes {
+        rows.push(report("reverse", passes(&engine, Walk::Reverse, expected)?));
+    }
     let count = context.count(UNFLUSHED_WRITES);
     let indexes = (0..count).map(|j| pick(operation(stream::UNFLUSHED, 0, j), store.keys));
     let records = Records::generate(store.shape, indexes, store.value_len, VERSION_LOAD);

@@ -7,6 +7,7 @@ use crate::job::{Context, Job, Step};
 use crate::load::Writes;
 use crate::map::{Faithful, Forgetful, Garbling, MapEngine};
 use crate::report::Row;
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::Path;
 
@@ -34,9 +35,10 @@ fn kill_load<E: Engine>(victim: &Job, at_least: u64) -> Result<u64> {
 }
 
 fn run_job<E: Engine>(job: &Job) -> Result<Vec<Row>> {
-    let mut context = Context::new(job, &kill_load::<E>);
-    run::<E>(job.step, &mut context)?;
-    Ok(context.into_rows())
+    let rows = RefCell::new(Vec::new());
+    let tell = |row| rows.borrow_mut().push(row);
+    run::<E>(job.step, &mut Context::new(job, &kill_load::<E>, &tell))?;
+    Ok(rows.into_inner())
 }
 
 fn run_steps<E: Engine>(dir: &Path, steps: &[Step]) -> Result<Vec<Row>> {
@@ -155,6 +157,6 @@ fn a_victim_that_cannot_be_run_fails_the_workload() {
     run_steps::<Good>(dir.path(), &[Step::W3Random]).unwrap();
     let job = job(dir.path(), Step::W12);
     let broken = |_: &Job, _: u64| wrong("no such program");
-    let mut context = Context::new(&job, &broken);
+    let mut context = Context::new(&job, &broken, &|_| {});
     assert!(run::<Good>(Step::W12, &mut context).is_err());
 }

@@ -90,10 +90,19 @@ const MIXES: [Mix; 6] = [
 ];
 
 pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
+    run_mixes::<E>(context, |_| true)
+}
+
+/// C alone: it changes nothing.
+pub fn run_reads<E: Engine>(context: &mut Context<'_>) -> Result<()> {
+    run_mixes::<E>(context, |mix| mix.read_percent == 100)
+}
+
+fn run_mixes<E: Engine>(context: &mut Context<'_>, wanted: fn(&Mix) -> bool) -> Result<()> {
     let (keys, count) = (context.job.keys, context.count(OPERATIONS).max(THREADS));
     let zipf = Zipf::new(keys);
     let engine = E::open(&context.store(STORE_LARGE), context.job.memory)?;
-    for mix in MIXES {
+    for mix in MIXES.into_iter().filter(wanted) {
         let (threads, wall) = on_threads(THREADS, |thread| {
             let mut client = Client::new(&engine, &mix, &zipf, keys, thread);
             for j in 0..count / THREADS {
