@@ -43,7 +43,7 @@ mod zipf;
 pub use args::BenchArgs;
 pub use driver::{Launch, launch_child, report, run_child_on, run_engine};
 pub use engine::{Commit, Engine, Error, Memory, Offered, Result, View, Walk, wrong};
-pub use job::{CHILD_SUBCOMMAND, Job as ChildArgs, Step};
+pub use job::{CHILD_SUBCOMMAND, Job as ChildArgs, KEYS_FULL, Step};
 pub use lithe::Lithe;
 pub use measure::machine;
 pub use plan::{Planned, Workload, plan};

@@ -1,0 +1,212 @@
+//! A run: every step of every engine in a process of its own, the engines in turn.
+//!
+//! For each round and each step, all engines run the step one after the other (in another order each
+//! round), so that whatever else the machine does hits all of them. Stores live until the round ends.
+//!
+//! Invariants
+//! - R1  A step whose store is not there (its maker failed) does not run.
+//! - R2  An engine too slow or too large for its load tries again with a quarter of the keys, and its
+//!   later steps of the round use that store.
+
+mod child;
+mod schedule;
+
+use crate::args::Args;
+use crate::engines::{Builds, Built, compilers, revision};
+use crate::results::{Head, Results};
+use child::{Limits, Outcome, run_step};
+use lithe_bench::{ChildArgs, Result, Step, machine};
+use schedule::{Block, Turn, schedule};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a load is tried with fewer keys, and by what they are divided.
+const SMALLER_TRIES: u32 = 2;
+const SMALLER_DIVISOR: u64 = 4;
+const GIB: u64 = 1 << 30;
+
+/// Runs what `args` ask for on the engines that were built.
+///
+/// # Errors
+/// If the directory for the stores cannot be made. What engines do wrong is no error, but a gap.
+pub fn run(args: &Args, builds: &Builds) -> Result<Results> {
+    let engines: Vec<_> = builds.built.iter().map(|built| built.about.clone()).collect();
+    let mut results = Results { head: head(args, builds), engines, ..Results::default() };
+    for (engine, why) in &builds.failed {
+        results.note_gap(engine, "", why);
+    }
+    let blocks = schedule(&args.wanted(), args.keys(), &args.memory);
+    let directory = WorkDirectory::create(&args.dir)?;
+    for round in 0..args.repeat() {
+        let mut session = Session::new(args, &directory.path, &mut results);
+        for block in &blocks {
+            session.run_block(block, &in_turn(&builds.built, round));
+        }
+        session.end(&builds.built);
+    }
+    Ok(results)
+}
+
+fn head(args: &Args, builds: &Builds) -> Head {
+    let engines: Vec<_> = builds.built.iter().map(|built| built.about.clone()).collect();
+    Head {
+        machine: machine(),
+        revision: revision(),
+        compilers: compilers(&engines),
+        keys: args.keys(),
+        divisor: args.divisor(),
+        repeat: args.repeat(),
+        memory: args.memory.iter().map(ToString::to_string).collect(),
+        cap_s: args.cap,
+        cap_gib: args.disk_cap,
+    }
+}
+
+/// The engines, beginning with another one each round.
+fn in_turn(built: &[Built], round: u32) -> Vec<&Built> {
+    let first = round as usize % built.len().max(1);
+    built.iter().cycle().skip(first).take(built.len()).collect()
+}
+
+/// One round.
+struct Session<'a> {
+    args: &'a Args,
+    dir: &'a Path,
+    results: &'a mut Results,
+    /// Keys in the large store of each engine that has one.
+    loaded: HashMap<String, u64>,
+    /// Engines that have the store of W1.
+    small: Vec<String>,
+}
+
+impl<'a> Session<'a> {
+    fn new(args: &'a Args, dir: &'a Path, results: &'a mut Results) -> Session<'a> {
+        Session { args, dir, results, loaded: HashMap::new(), small: Vec::new() }
+    }
+
+    fn run_block(&mut self, block: &Block, engines: &[&Built]) {
+        match block {
+            Block::EnginesInTurn(turn) => {
+                engines.iter().for_each(|built| self.run_turn(built, turn));
+            }
+            Block::StepsInTurn(turns) => {
+                for built in engines {
+                    turns.iter().for_each(|turn| self.run_turn(built, turn));
+                    self.remove_stores(built); // At the largest sizes there is no room for all.
+                }
+            }
+        }
+    }
+
+    fn run_turn(&mut self, built: &Built, turn: &Turn) {
+        let name = built.about.engine.clone();
+        let keys = match turn.step {
+            Step::W2Small if !self.small.contains(&name) => return, // R1
+            step if needs_large_store(step) => match self.loaded.get(&name) {
+                Some(keys) => *keys,
+                None => return, // R1: why, its load has said.
+            },
+            _ => turn.keys,
+        };
+        let tries = if is_load(turn.step) { 1 + SMALLER_TRIES } else { 1 };
+        let sizes = (0..tries).map(|t| (keys / SMALLER_DIVISOR.pow(t)).max(1));
+        for keys in sizes {
+            match self.run_once(built, turn, keys) {
+                Outcome::Done => {
+                    match turn.step {
+                        Step::W3Random => drop(self.loaded.insert(name, keys)),
+                        Step::W1 => self.small.push(name),
+                        _ => {}
+                    }
+                    return;
+                }
+                Outcome::Failed(_) => return,
+                Outcome::TooSlow | Outcome::TooLarge => {} // R2
+            }
+        }
+    }
+
+    /// Runs a step and gathers its figures; of a step that failed, none.
+    fn run_once(&mut self, built: &Built, turn: &Turn, keys: u64) -> Outcome {
+        let engine = &built.about.engine;
+        let job = ChildArgs {
+            step: turn.step,
+            engine: engine.clone(),
+            label: turn.label.clone(),
+            dir: self.store_dir(engine),
+            keys,
+            divisor: self.args.divisor(),
+            memory: turn.memory,
+            files: self.args.files.clone(),
+        };
+        let limits = Limits {
+            time: Duration::from_secs(self.args.cap),
+            store_size: self.args.disk_cap * GIB,
+        };
+        eprintln!("compare: {} on {engine}", turn.name());
+        let (rows, outcome) = run_step(&built.program, &job, limits);
+        if let Some(why) = outcome.sentence(limits, keys) {
+            eprintln!("compare: {} on {engine}: {why}", turn.name());
+            self.results.note_gap(engine, &turn.name(), &why);
+        }
+        if !matches!(outcome, Outcome::Failed(_)) {
+            rows.into_iter().for_each(|row| self.results.add(engine, keys, row));
+        }
+        outcome
+    }
+
+    fn store_dir(&self, engine: &str) -> PathBuf {
+        self.dir.join(engine)
+    }
+
+    fn remove_stores(&mut self, built: &Built) {
+        let engine = &built.about.engine;
+        self.loaded.remove(engine);
+        let dir = self.store_dir(engine);
+        if dir.exists()
+            && let Err(error) = fs::remove_dir_all(&dir)
+        {
+            eprintln!("compare: {} is left: {error}", dir.display());
+        }
+    }
+
+    fn end(mut self, engines: &[Built]) {
+        engines.iter().for_each(|built| self.remove_stores(built));
+    }
+}
+
+fn is_load(step: Step) -> bool {
+    matches!(step, Step::W3Random | Step::W3Ascending)
+}
+
+fn needs_large_store(step: Step) -> bool {
+    use Step as S;
+    matches!(step, S::W2Large | S::W4 | S::W5 | S::W6 | S::W6Reads | S::W11 | S::W12 | S::W15)
+}
+
+/// A new directory, removed with all stores at the end.
+struct WorkDirectory {
+    path: PathBuf,
+}
+
+impl WorkDirectory {
+    fn create(parent: &Path) -> Result<WorkDirectory> {
+        fs::create_dir_all(parent)?;
+        let path = parent.canonicalize()?.join(format!("run-{}", std::process::id()));
+        fs::create_dir(&path)?; // It must be new: all in it will be removed.
+        Ok(WorkDirectory { path })
+    }
+}
+
+impl Drop for WorkDirectory {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("compare: {} is left: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
