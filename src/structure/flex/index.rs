@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::interval::{Interval, Run, RunMemory, RunRole};
+use super::interval::{Interval, Run, RunRole};
 use super::record::{
     ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
 };
@@ -282,7 +282,8 @@ impl Index {
             checksum: record.checksum,
             entry_count: record.entry_count,
             level: record.level,
-            memory: RunMemory::new(role),
+            slot: role.slot(),
+            memory: Arc::default(),
         })
     }
 

@@ -22,7 +22,9 @@ pub(super) struct Run {
     pub entry_count: u32,
     /// 0 for a run that a flush wrote; one more each time runs are merged into a larger delta.
     pub level: u8,
-    /// Shared by all intervals, of all versions, that the run is part of.
+    /// The whole run as a block, when it is in memory. Not for deltas: they are small, and read
+    /// through their guides. Shared, as `memory` is, by all intervals that the run is part of.
+    pub slot: Option<Arc<Slot<Block>>>,
     pub memory: Arc<RunMemory>,
 }
 
@@ -33,22 +35,20 @@ pub(super) enum RunRole {
     Delta,
 }
 
-/// What is in memory of a run.
-#[derive(Debug)]
+impl RunRole {
+    /// The slot of a new run.
+    pub(super) fn slot(self) -> Option<Arc<Slot<Block>>> {
+        (self == RunRole::Base).then(Slot::new)
+    }
+}
+
+/// What else is in memory of a run.
+#[derive(Debug, Default)]
 pub(super) struct RunMemory {
     /// Made when the run is first read, if there is room.
     pub guide: OnceLock<(Guide, Charge)>,
-    /// The whole run. Not for deltas: they are small, and read through their guides.
-    pub slot: Option<Arc<Slot<Block>>>,
     /// Lookups that went to the file since the run was last put into the slot.
     pub misses: AtomicU8,
-}
-
-impl RunMemory {
-    pub(super) fn new(role: RunRole) -> Arc<RunMemory> {
-        let slot = (role == RunRole::Base).then(Slot::new);
-        Arc::new(RunMemory { guide: OnceLock::new(), slot, misses: AtomicU8::new(0) })
-    }
 }
 
 impl Run {
@@ -76,7 +76,7 @@ impl Interval {
 
     /// The slot of all the interval's entries as one block.
     pub(super) fn slot(&self) -> &Arc<Slot<Block>> {
-        let base_slot = self.base.as_ref().and_then(|base| base.memory.slot.as_ref());
+        let base_slot = self.base.as_ref().and_then(|base| base.slot.as_ref());
         match base_slot {
             Some(slot) if self.deltas.is_empty() => slot,
             _ => &self.merged,

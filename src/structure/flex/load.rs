@@ -66,7 +66,7 @@ impl Loader {
     }
 
     fn find_in_run(&self, run: &Run, key: &[u8], hash: u64, want: Want) -> Result<Option<Found>> {
-        if let Some(slot) = &run.memory.slot
+        if let Some(slot) = &run.slot
             && let Some(block) = self.cache.borrow(slot, Admission::Normal)
         {
             return Ok(found_in(&block, key));
@@ -105,7 +105,7 @@ impl Loader {
     /// Counts a use that goes to the file; whether the run is now to be put into the cache: when
     /// there is room, or it is the use number `due_at`.
     fn is_to_be_filled(&self, run: &Run, due_at: u8) -> bool {
-        if run.memory.slot.is_none() {
+        if run.slot.is_none() {
             return false;
         }
         // Two at once may count as one.
@@ -119,7 +119,7 @@ impl Loader {
     fn keep(&self, run: &Run, block: &Arc<Block>) {
         let had_guide = run.memory.guide.get().is_some();
         let has_guide = had_guide || self.make_guide(run, block);
-        let Some(slot) = &run.memory.slot else { return };
+        let Some(slot) = &run.slot else { return };
         let weight = block.memory_size();
         // The first to come get the room; then those that are asked for again.
         if had_guide || !has_guide || self.cache.has_room(weight) {
@@ -129,7 +129,7 @@ impl Loader {
 
     /// Whether the run has a guide now.
     fn make_guide(&self, run: &Run, block: &Block) -> bool {
-        let is_mapped = run.memory.slot.is_some() || run.len >= MAPPED_DELTA_LEN_MIN;
+        let is_mapped = run.slot.is_some() || run.len >= MAPPED_DELTA_LEN_MIN;
         let kind = if is_mapped { GuideKind::PrintsAndMap } else { GuideKind::Prints };
         let budget = self.cache.budget();
         if !budget.admits_beside_index(run.len as usize) {
@@ -196,7 +196,7 @@ impl Loader {
     }
 
     fn run_in_passing(&self, run: &Run) -> Result<Arc<Block>> {
-        let slot = run.memory.slot.as_ref();
+        let slot = run.slot.as_ref();
         match slot.and_then(|slot| self.cache.load(slot, Admission::OnceRead)) {
             Some(block) => Ok(block),
             None => self.read_run(run),
