@@ -36,6 +36,10 @@ func runTail(context *Context) error {
 	if err != nil {
 		return err
 	}
+	// Twice as many goroutines at once as there are cores: else the reader, when it wakes up, waits
+	// for a turn of the Go scheduler (up to 10 ms) behind the load and the compactions. So the system
+	// divides the cores, as for every engine.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0)))
 	var stop atomic.Bool
 	latency, loadRate := measure.NewLatency(), 0.0
 	_, _, err = onThreads(2, func(thread uint64) (_ struct{}, err error) {
