@@ -11,13 +11,15 @@
 //     process.
 //   - With sync, `SyncWrites`: can be told only at opening.
 //   - Everything else is default: four compactors, tables of 2 MiB, blocks of 4 KiB, bloom filters.
-//   - A batch is one transaction. A get begins a read transaction; a view keeps one, and one iterator
-//     for all its scans, which does not prefetch values (they lie with their keys; prefetching would
-//     start a goroutine for each). Values are copied out twice: Badger copies them to the item.
+//   - A batch is one transaction. A get begins a read transaction; a view keeps one, and one
+//     iterator for all its scans, which does not prefetch values (they lie with their keys;
+//     prefetching would start a goroutine for each). Values are copied out twice: Badger copies
+//     them to the item.
 //   - Scans step over all versions of a key that the memtable still holds (tens of thousands of the
 //     popular keys after W6 A, B and F): that is why W6 E is slow, not a setting.
 //   - A range is deleted by one write batch, after a look at its keys. `Sync` of the whole store
-//     reaches the log of the memtable that is written; full ones are synced when they become tables.
+//     reaches the log of the memtable that is written; full ones are synced when they become
+//     tables.
 package badgerstore
 
 import (

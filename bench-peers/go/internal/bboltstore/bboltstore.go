@@ -2,19 +2,20 @@
 //
 // Settings
 //   - Memory: bbolt has no cache of its own and cannot be told: it maps the file, and uses the page
-//     cache without bound. The map is large from the beginning, so that readers never wait for it to
-//     grow.
+//     cache without bound. The map is large from the beginning, so that readers never wait for it
+//     to grow.
 //   - The list of free pages is a map in memory (`FreelistMapType`) that is not written with each
-//     commit (`NoFreelistSync`), as in etcd; opening scans the file for them instead. No statistics.
+//     commit (`NoFreelistSync`), as in etcd; opening scans the file for them instead. No
+//     statistics.
 //   - Without sync, `NoSync`: a commit writes its pages, then the meta page, to the page cache: it
 //     survives the process. Only when the file grows (by 16 MiB) it is synced (`NoGrowSync` is not
 //     safe on ext4).
-//   - With sync, its default: pages, sync, meta page, sync. A writer that is alone commits by itself;
-//     those that come while others write share one transaction (`Batch`, which waits 100
+//   - With sync, its default: pages, sync, meta page, sync. A writer that is alone commits by
+//     itself; those that come while others write share one transaction (`Batch`, which waits 100
 //     microseconds for more of them; default is 10 milliseconds).
 //   - Everything else is default: pages of the system's size, split when full into halves.
-//   - A get begins a read transaction, as its API wants it; a view keeps one, and one cursor for all
-//     its scans. Values are copied once, out of the map.
+//   - A get begins a read transaction, as its API wants it; a view keeps one, and one cursor for
+//     all its scans. Values are copied once, out of the map.
 //   - A range is deleted by a cursor in one transaction.
 //   - To give space back, `bbolt compact` copies the file; here the same function, and the copy
 //     takes the place of the file.

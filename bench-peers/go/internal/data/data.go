@@ -164,7 +164,9 @@ type ValueChecker struct {
 }
 
 // VersionOf is the version among versions whose value this is; false if it is none.
-func (checker *ValueChecker) VersionOf(index uint64, value []byte, versions []uint64) (uint64, bool) {
+func (checker *ValueChecker) VersionOf(
+	index uint64, value []byte, versions []uint64,
+) (uint64, bool) {
 	for _, version := range versions {
 		// The first word is enough to tell versions apart.
 		var head [8]byte

@@ -35,9 +35,9 @@ func (costs *Costs) Mark(name string) error {
 	return err
 }
 
-// Rows are named `<prefix> write amplification` and so on: the figure is that of the last point, the
-// details are those of all. `written` and `live` are the bytes of keys and values that were given to
-// the store, and that it holds.
+// Rows are named `<prefix> write amplification` and so on: the figure is that of the last point,
+// the details are those of all. `written` and `live` are the bytes of keys and values that were
+// given to the store, and that it holds.
 func (costs *Costs) Rows(workload, prefix string, written, live uint64) []report.Row {
 	if len(costs.points) == 0 {
 		return nil

@@ -6,15 +6,15 @@
 //     CockroachDB (there 64 MiB each).
 //   - Compression off at all levels. Bloom filters of 10 bits per key at all levels.
 //   - Up to two compactions at once: as many as there are cores, default is one.
-//   - The newest format. Everything else is default: blocks of 4 KiB, values with their keys, level 0
-//     (CockroachDB compacts it from 2 sublevels on instead of 4, and never stops writes: tried
+//   - The newest format. Everything else is default: blocks of 4 KiB, values with their keys, level
+//     0 (CockroachDB compacts it from 2 sublevels on instead of 4, and never stops writes: tried
 //     with a million keys, that wrote 40 % more for slower loads and no faster reads).
 //   - Without sync (`NoSync`), a write is acknowledged when it is in the memtable; a goroutine
 //     writes the log to the file a moment later. So a kill can lose the last writes.
 //   - With sync (`Sync`), groups of writers share one sync of the log. `Sync` of the whole store is
 //     an empty log record with sync.
-//   - A view is a snapshot, with one iterator that all scans of the view use. A get copies the value
-//     once, out of the block.
+//   - A view is a snapshot, with one iterator that all scans of the view use. A get copies the
+//     value once, out of the block.
 package pebblestore
 
 import (

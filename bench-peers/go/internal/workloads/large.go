@@ -14,8 +14,8 @@ const (
 	largeBatchLen    = 16
 )
 
-// W10: 20,000 values of 16 KiB in batches of 16, one sync at the end, inside the time; 20,000 random
-// reads, each value copied out.
+// W10: 20,000 values of 16 KiB in batches of 16, one sync at the end, inside the time; 20,000
+// random reads, each value copied out.
 func runLargeValues(context *Context) error {
 	keys, shape := context.count(largeValues), data.Random16
 	writes := writes{shape, largeValueLen, data.VersionLoad, largeBatchLen}

@@ -22,8 +22,8 @@ func loadAscending(context *Context) error {
 
 // W3: load 5M x key16 / 100 B in batches of 1000, no sync until one at the end, inside the time.
 //
-// What it costs is looked at after the sync, after a flush (where the engine has one), and after the
-// store was closed. Each batch is made off the clock; the wall time with that is a detail.
+// What it costs is looked at after the sync, after a flush (where the engine has one), and after
+// the store was closed. Each batch is made off the clock; the wall time with that is a detail.
 func load(context *Context, name string, shape data.KeyShape, prefix string) error {
 	keys, writes := context.Job.Keys, loadOf(shape)
 	dir, err := context.freshStore(name)

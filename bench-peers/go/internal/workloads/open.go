@@ -21,8 +21,8 @@ const (
 // W12: opening. After a clean close (cold and warm), and after `kill -9` during a load without
 // syncs: time to open, to the first get, what was acknowledged and what is found.
 //
-// The load that is killed runs in a process of its own (Victim): it writes to standard output, after
-// each batch, how many entries are acknowledged.
+// The load that is killed runs in a process of its own (Victim): it writes to standard output,
+// after each batch, how many entries are acknowledged.
 func runOpens(context *Context) error {
 	if err := opensAfterClose(context); err != nil {
 		return err

@@ -24,8 +24,8 @@ const (
 	tailLoadFirst = 1 << 36
 )
 
-// W15: the tail. One thread reads zipf keys of the W3 store at a fixed rate, while another loads new
-// random keys in batches of 1000 as fast as it can.
+// W15: the tail. One thread reads zipf keys of the W3 store at a fixed rate, while another loads
+// new random keys in batches of 1000 as fast as it can.
 //
 // The latency of a read counts from when it was due, not from when it began: reads that had to wait
 // behind a slow one show it (coordinated omission corrected).

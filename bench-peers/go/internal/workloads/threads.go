@@ -7,9 +7,11 @@ import (
 	"lithedb/bench-peers/internal/measure"
 )
 
-// onThreads does the same work on several goroutines that begin together: what each returned for its
-// number, and how long the slowest took. The error is the first of any.
-func onThreads[T any](count uint64, work func(thread uint64) (T, error)) ([]T, time.Duration, error) {
+// onThreads does the same work on several goroutines that begin together: what each returned for
+// its number, and how long the slowest took. The error is the first of any.
+func onThreads[T any](
+	count uint64, work func(thread uint64) (T, error),
+) ([]T, time.Duration, error) {
 	results, times, errs := make([]T, count), make([]time.Duration, count), make([]error, count)
 	var ready, done sync.WaitGroup
 	begin := make(chan struct{})

@@ -56,7 +56,8 @@ const Victim Step = "victim"
 var steps = map[Step]func(*Context) error{
 	"w1": runSmall, "w2-small": scanSmall, "w2-large": scanLarge,
 	"w3-random": loadRandom, "w3-ascending": loadAscending,
-	"w4": runGets, "w5": runSeeks, "w6": runYCSB, "w6-reads": runYCSBReads, "w7": durablePuts, "w8": durableTables,
+	"w4": runGets, "w5": runSeeks, "w6": runYCSB, "w6-reads": runYCSBReads,
+	"w7": durablePuts, "w8": durableTables,
 	"w9": runSingle, "w10": runLargeValues, "w11": runOverwrites, "w12": runOpens, "w13": runText,
 	"w14": runBulk, "w15": runTail, Victim: runVictim,
 }

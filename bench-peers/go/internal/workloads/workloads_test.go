@@ -1,7 +1,7 @@
 package workloads_test
 
-// All workloads at a thousandth of their size: on a map in memory, to see that they run, report, and
-// notice an engine that loses or changes entries; and on every engine, to see that it passes.
+// All workloads at a thousandth of their size: on a map in memory, to see that they run, report,
+// and notice an engine that loses or changes entries; and on every engine, to see that it passes.
 
 import (
 	"errors"
