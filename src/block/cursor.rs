@@ -225,14 +225,26 @@ impl BlockCursor {
     /// Moves one entry on. Whether it is on a value within `reach` then; otherwise it may be on one
     /// that is not, on a tombstone, or behind the last entry.
     pub fn next_within(&mut self, reach: Reach) -> bool {
-        let Ok(()) = self.next() else { return false };
-        self.is_value() && self.key().is_some_and(|key| reach.holds_below(self.block.head_of(key)))
+        self.next().is_ok() && self.is_within_ahead(reach)
     }
 
     /// Moves one entry back. Whether it is on a value within `reach` then; otherwise it may be on
     /// one that is not, on a tombstone, or before the first entry.
     pub fn prev_within(&mut self, reach: Reach) -> bool {
-        let Ok(()) = self.prev() else { return false };
+        self.prev().is_ok() && self.is_within_behind(reach)
+    }
+
+    /// Whether it is on a value within `reach`, which is one for moving on.
+    #[inline]
+    #[must_use]
+    pub fn is_within_ahead(&self, reach: Reach) -> bool {
+        self.is_value() && self.key().is_some_and(|key| reach.holds_below(self.block.head_of(key)))
+    }
+
+    /// Whether it is on a value within `reach`, which is one for moving back.
+    #[inline]
+    #[must_use]
+    pub fn is_within_behind(&self, reach: Reach) -> bool {
         self.is_value() && self.key().is_some_and(|key| reach.holds_above(self.block.head_of(key)))
     }
 
@@ -314,7 +326,7 @@ impl Cursor for BlockCursor {
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        if self.index == self.block.entry_count() {
+        if self.slide_on(Reach::EVERYTHING) || self.index == self.block.entry_count() {
             return Ok(());
         }
         if self.block.layout().is_whole() {
@@ -327,7 +339,7 @@ impl Cursor for BlockCursor {
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
-        if self.index != BEFORE_FIRST {
+        if !self.slide_back(Reach::EVERYTHING) && self.index != BEFORE_FIRST {
             self.go_to(self.index.wrapping_sub(1));
         }
         Ok(())

@@ -30,8 +30,8 @@ pub struct Block {
     /// The payload, perhaps the frame around it, and perhaps room behind.
     data: Arc<[u8]>,
     layout: Layout,
-    /// What all keys have in common at their start.
-    common_len: usize,
+    /// Where lies what all keys have in common at their start.
+    common: Range<usize>,
     fingerprints: Fingerprints,
 }
 
@@ -58,26 +58,28 @@ impl Block {
 
     fn with_layout(data: Arc<[u8]>, layout: Layout) -> Block {
         let fingerprints = Fingerprints::default();
-        let mut block = Block { data, layout, common_len: 0, fingerprints };
-        block.common_len = block.find_common_len();
+        let mut block = Block { data, layout, common: 0..0, fingerprints };
+        block.common = block.find_common();
         block
     }
 
-    /// Length of what the first and the last key have in common.
-    fn find_common_len(&self) -> usize {
+    /// Where lies what the first and the last key have in common.
+    fn find_common(&self) -> Range<usize> {
         let Some(last) = self.layout.restart_count.checked_sub(1) else {
-            return 0;
+            return 0..0;
         };
-        let first_key = self.layout.restart_key(&self.data, 0);
+        let (start, first_len) = self.layout.restart_key_place(&self.data, 0);
+        let first_key = &self.data[start..start + first_len];
         if self.layout.is_whole() {
-            return common_prefix_len(first_key, self.layout.restart_key(&self.data, last));
+            let last_key = self.layout.restart_key(&self.data, last);
+            return start..start + common_prefix_len(first_key, last_key);
         }
         let mut matching = KeyMatch::new(first_key);
         self.walk_group(last, |_, entry| {
             matching.compare(entry.shared, &self.data[entry.key_start..entry.value_start]);
             None::<()>
         });
-        matching.matched()
+        start..start + matching.matched()
     }
 
     /// Number of entries.
@@ -179,20 +181,20 @@ impl Block {
     /// Number of restarts with a key below `key`, or up to it.
     #[inline]
     pub(super) fn restarts_below(&self, key: &[u8], bound: Bound) -> usize {
-        search::restarts_below(&self.layout, &self.data, self.common_len, key, bound)
+        search::restarts_below(&self.layout, &self.data, self.common.clone(), key, bound)
     }
 
     /// The head of a key of this block; see [`Reach`].
     #[inline]
     pub(super) fn head_of(&self, key: &[u8]) -> u64 {
-        search::head_at(key, self.common_len)
+        search::head_at(key, self.common.len())
     }
 
     /// The head of the key of an entry that is whole, or a higher one if the key is short: then
     /// bytes behind it are taken for its own.
     #[inline(always)]
     pub(super) fn head_or_higher(&self, entry: &EntrySpan) -> u64 {
-        let start = entry.key_start + self.common_len;
+        let start = entry.key_start + self.common.len();
         match self.data.get(start..).and_then(<[u8]>::first_chunk) {
             Some(head) => u64::from_be_bytes(*head),
             None => u64::MAX, // only in a block that no builder made
@@ -202,7 +204,7 @@ impl Block {
     /// The head of the key of an entry that is whole.
     #[inline(always)]
     pub(super) fn head_of_entry(&self, entry: &EntrySpan) -> u64 {
-        let own_len = (entry.value_start - entry.key_start).saturating_sub(self.common_len);
+        let own_len = (entry.value_start - entry.key_start).saturating_sub(self.common.len());
         if own_len >= size_of::<u64>() {
             return self.head_or_higher(entry);
         }
@@ -212,7 +214,7 @@ impl Block {
     /// The entries below `key`, for moving on.
     #[inline]
     pub(super) fn reach_below(&self, key: &[u8]) -> Reach {
-        match self.order_of_common(key) {
+        match search::order_of_start(key, &self.data[self.common.clone()]) {
             Ordering::Less => Reach::NOTHING,
             Ordering::Equal => Reach::below(self.head_of(key)),
             Ordering::Greater => Reach::EVERYTHING,
@@ -222,17 +224,11 @@ impl Block {
     /// The entries above `key`, for moving back.
     #[inline]
     pub(super) fn reach_above(&self, key: &[u8]) -> Reach {
-        match self.order_of_common(key) {
+        match search::order_of_start(key, &self.data[self.common.clone()]) {
             Ordering::Less => Reach::EVERYTHING,
             Ordering::Equal => Reach::above(self.head_of(key)),
             Ordering::Greater => Reach::NOTHING,
         }
-    }
-
-    /// How the start of `key` compares with what all keys of the block have in common.
-    #[inline]
-    fn order_of_common(&self, key: &[u8]) -> Ordering {
-        search::order_of_common(&self.layout, &self.data, self.common_len, key)
     }
 
     /// Makes the key of `entry` out of the key before it.

@@ -10,6 +10,7 @@
 
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic;
 use std::sync::atomic::AtomicU8;
@@ -28,36 +29,25 @@ const LOWEST_BITS: u64 = u64::from_le_bytes([0x01; 8]);
 const HIGHEST_BITS: u64 = u64::from_le_bytes([0x80; 8]);
 const WORD_LEN: usize = 8;
 
-/// How the start of `key` compares with what all keys of the block have in common. A key that ends
-/// within that is before them all; what is compared with an empty block is behind it.
-#[inline]
-pub(super) fn order_of_common(
-    layout: &Layout,
-    data: &[u8],
-    common_len: usize,
-    key: &[u8],
-) -> Ordering {
-    if layout.restart_count == 0 {
-        return Ordering::Greater;
-    }
-    let common = &layout.restart_key(data, 0)[..common_len];
-    key[..key.len().min(common_len)].cmp(common)
-}
-
-/// Number of restarts whose key is below `key` (`bound` `Less`), or not above it (`Equal`).
+/// Number of restarts whose key is below `key` (`bound` `Less`), or not above it (`Equal`), given
+/// the place of what all keys have in common.
 #[inline]
 pub(super) fn restarts_below(
     layout: &Layout,
     data: &[u8],
-    common_len: usize,
+    common: Range<usize>,
     key: &[u8],
     bound: Bound,
 ) -> usize {
-    match order_of_common(layout, data, common_len, key) {
+    if layout.restart_count == 0 {
+        return 0;
+    }
+    match order_of_start(key, &data[common.clone()]) {
         Ordering::Less => return 0,
         Ordering::Greater => return layout.restart_count,
         Ordering::Equal => {}
     }
+    let common_len = common.len();
     let head = head_at(key, common_len);
     let is_below = |index: usize| {
         let other_head = head_of_restart(layout, data, common_len, index);
@@ -77,6 +67,17 @@ pub(super) fn restarts_below(
         len -= half;
     }
     base + usize::from(is_below(base))
+}
+
+/// How the start of `key` compares with `common`. A key that ends within that is before it.
+#[inline]
+pub(super) fn order_of_start(key: &[u8], common: &[u8]) -> Ordering {
+    // Often there is nothing or little in common: not worth a call.
+    match (common, key) {
+        ([], _) => Ordering::Equal,
+        ([only], [first, ..]) => first.cmp(only),
+        _ => key[..key.len().min(common.len())].cmp(common),
+    }
 }
 
 /// Which restarts count as below a key.

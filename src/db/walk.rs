@@ -104,18 +104,26 @@ impl Walk {
     pub(super) fn key(&self) -> Option<&[u8]> {
         match self.shown {
             Shown::Block => self.sides.block.as_ref()?.key(),
-            Shown::Table | Shown::TableOverBlock => self.sides.tables.key(),
-            Shown::Start | Shown::End | Shown::Lost => None,
+            _ => self.table_key(),
         }
+    }
+
+    #[inline(never)]
+    fn table_key(&self) -> Option<&[u8]> {
+        self.sides.tables.key().filter(|_| self.shown.is_entry())
     }
 
     #[inline]
     pub(super) fn value(&self) -> Option<&[u8]> {
         match self.shown {
             Shown::Block => self.sides.block.as_ref()?.value(),
-            Shown::Table | Shown::TableOverBlock => self.sides.tables.value(),
-            Shown::Start | Shown::End | Shown::Lost => None,
+            _ => self.table_value(),
         }
+    }
+
+    #[inline(never)]
+    fn table_value(&self) -> Option<&[u8]> {
+        self.sides.tables.value().filter(|_| self.shown.is_entry())
     }
 
     #[inline]
@@ -212,7 +220,11 @@ impl Walk {
                     return Ok(()); // K3
                 }
                 self.lose_place();
-                self.sides.enter_block_behind()?;
+                if self.sides.is_off_block() {
+                    self.sides.move_structure(|structure| structure.next())?;
+                } else if self.show_first(ahead)? {
+                    return Ok(());
+                }
                 return self.settle_forward();
             }
             _ => self.lose_place(),
@@ -241,7 +253,11 @@ impl Walk {
                     return Ok(()); // K3
                 }
                 self.lose_place();
-                self.sides.enter_block_before()?;
+                if self.sides.is_off_block() {
+                    self.sides.move_structure(|structure| structure.prev())?;
+                } else if self.show_last(behind)? {
+                    return Ok(());
+                }
                 return self.settle_backward();
             }
             _ => self.lose_place(),
@@ -265,50 +281,76 @@ impl Walk {
 
     /// Shows the first live entry at or behind where both sides stand, if the range has it.
     fn settle_forward(&mut self) -> Result<()> {
-        let Walk { range, sides, .. } = self;
-        let shown = loop {
-            let Some((shown, key)) = sides.first_shown() else { break Shown::End };
-            if !range.ends_after(key) {
-                break Shown::End;
-            }
-            if !sides.is_tombstone(shown) {
-                break shown;
-            }
-            sides.leave_forward(shown)?;
-        };
-        if shown == Shown::Block {
-            let end = match &range.end {
+        loop {
+            let end = match &self.range.end {
                 Bound::Unbounded => None,
                 Bound::Included(end) | Bound::Excluded(end) => Some(end.as_slice()),
             };
-            self.ahead = sides.reach(end, BlockCursor::reach_below);
+            let reach = self.sides.reach(end, BlockCursor::reach_below);
+            let block = self.sides.block.as_ref();
+            if block.is_some_and(|block| block.is_within_ahead(reach)) {
+                // What K3 says of the entries that follow holds of this one.
+                (self.shown, self.ahead) = (Shown::Block, reach);
+                return Ok(());
+            }
+            if self.show_first(reach)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Compares what both sides stand at, and shows the first or, off the range, nothing. `false`
+    /// if that is a tombstone: it moves off it and shows nothing yet. `reach` is the block's.
+    fn show_first(&mut self, reach: Reach) -> Result<bool> {
+        let shown = match self.sides.first_shown() {
+            Some((shown, key)) if self.range.ends_after(key) => shown,
+            _ => Shown::End,
+        };
+        if self.sides.is_tombstone(shown) {
+            self.sides.leave_forward(shown)?;
+            return Ok(false);
         }
         self.shown = shown;
-        Ok(())
+        if shown == Shown::Block {
+            self.ahead = reach;
+        }
+        Ok(true)
     }
 
     /// Shows the last live entry at or before where both sides stand, if the range has it.
     fn settle_backward(&mut self) -> Result<()> {
-        let Walk { range, sides, .. } = self;
-        let shown = loop {
-            let Some((shown, key)) = sides.last_shown() else { break Shown::Start };
-            if !range.starts_by(key) {
-                break Shown::Start;
-            }
-            if !sides.is_tombstone(shown) {
-                break shown;
-            }
-            sides.leave_backward(shown)?;
-        };
-        if shown == Shown::Block {
-            let start = match &range.start {
+        loop {
+            let start = match &self.range.start {
                 Bound::Unbounded => None,
                 Bound::Included(start) | Bound::Excluded(start) => Some(start.as_slice()),
             };
-            self.behind = sides.reach(start, BlockCursor::reach_above);
+            let reach = self.sides.reach(start, BlockCursor::reach_above);
+            let block = self.sides.block.as_ref();
+            if block.is_some_and(|block| block.is_within_behind(reach)) {
+                (self.shown, self.behind) = (Shown::Block, reach);
+                return Ok(());
+            }
+            if self.show_last(reach)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As [`Walk::show_first`], the last.
+    fn show_last(&mut self, reach: Reach) -> Result<bool> {
+        let shown = match self.sides.last_shown() {
+            Some((shown, key)) if self.range.starts_by(key) => shown,
+            _ => Shown::Start,
+        };
+        if self.sides.is_tombstone(shown) {
+            self.sides.leave_backward(shown)?;
+            return Ok(false);
         }
         self.shown = shown;
-        Ok(())
+        if shown == Shown::Block {
+            self.behind = reach;
+        }
+        Ok(true)
     }
 }
 
@@ -360,7 +402,10 @@ impl Sides {
         if let Some(block) = &mut self.block {
             block.next()?;
         }
-        self.enter_block_behind()
+        if self.is_off_block() {
+            self.move_structure(|structure| structure.next())?;
+        }
+        Ok(())
     }
 
     /// Moves the block's side one entry back.
@@ -368,23 +413,16 @@ impl Sides {
         if let Some(block) = &mut self.block {
             block.prev()?;
         }
-        self.enter_block_before()
+        if self.is_off_block() {
+            self.move_structure(|structure| structure.prev())?;
+        }
+        Ok(())
     }
 
-    /// Goes to the next block, if the block's cursor is off its end.
-    fn enter_block_behind(&mut self) -> Result<()> {
-        if self.block.as_ref().is_some_and(BlockCursor::is_valid) {
-            return Ok(());
-        }
-        self.move_structure(|structure| structure.next())
-    }
-
-    /// Goes to the block before, if the block's cursor is off its start.
-    fn enter_block_before(&mut self) -> Result<()> {
-        if self.block.as_ref().is_some_and(BlockCursor::is_valid) {
-            return Ok(());
-        }
-        self.move_structure(|structure| structure.prev())
+    /// Whether the block's cursor has come off its ends: the structure has to be moved.
+    #[inline]
+    fn is_off_block(&self) -> bool {
+        !self.block.as_ref().is_some_and(BlockCursor::is_valid)
     }
 
     /// Moves off the key that is shown.
@@ -440,7 +478,8 @@ impl Sides {
     fn is_tombstone(&self, shown: Shown) -> bool {
         match shown {
             Shown::Block => self.block.as_ref().is_some_and(BlockCursor::is_tombstone),
-            _ => self.tables.is_tombstone(),
+            Shown::Table | Shown::TableOverBlock => self.tables.is_tombstone(),
+            Shown::Start | Shown::End | Shown::Lost => false,
         }
     }
 
@@ -448,8 +487,7 @@ impl Sides {
     #[inline]
     fn reach(&self, end: Option<&[u8]>, limit: impl Fn(&BlockCursor, &[u8]) -> Reach) -> Reach {
         let Some(block) = &self.block else { return Reach::NOTHING };
-        let limits = [end, self.tables.key()];
-        let reaches = limits.into_iter().flatten().map(|key| limit(block, key));
-        reaches.min().unwrap_or(Reach::EVERYTHING)
+        let to_end = end.map_or(Reach::EVERYTHING, |end| limit(block, end));
+        self.tables.key().map_or(to_end, |key| limit(block, key).min(to_end))
     }
 }

@@ -154,6 +154,12 @@ impl Entries {
         self.header_and_bytes(id).0.seqno
     }
 
+    /// What the entry named `id` says.
+    #[inline]
+    pub(super) fn kind(&self, id: EntryId) -> EntryKind {
+        self.header_and_bytes(id).0.kind
+    }
+
     /// Brings in the first lines of the entry named `id`.
     #[inline]
     pub(super) fn prefetch(&self, id: EntryId) {

@@ -19,6 +19,7 @@ use super::order::Bound;
 use super::run::Run;
 use super::tree;
 use crate::base::Cursor;
+use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::Result;
 use crate::base::SeqNo;
@@ -96,6 +97,32 @@ impl LeafCopy {
         }
         next
     }
+
+    /// The rank of the newest version in the copy of the key that stands at `rank`; `rank` may be
+    /// the one behind the last, where the fence is.
+    #[inline]
+    fn rank_of_first_version(&self, memtable: &Memtable, rank: usize, key: &[u8]) -> usize {
+        let keys = self.run.keys();
+        let head = keys.heads.get(rank);
+        let mut first = rank;
+        while first > 0 {
+            // Different heads mean different keys; most entries need not be looked at.
+            let may_be_of_key = head.is_none_or(|head| *head == keys.heads[first - 1]);
+            if !may_be_of_key || memtable.entries.key(keys.ids[first - 1]) != key {
+                break;
+            }
+            first -= 1;
+        }
+        first
+    }
+
+    /// Brings in the entry that a walk back from `rank` comes to in [`AHEAD`] steps.
+    #[inline]
+    fn prefetch_before(&self, memtable: &Memtable, rank: usize) {
+        if let Some(ahead) = rank.checked_sub(1 + AHEAD) {
+            memtable.entries.prefetch(self.run.keys().ids[ahead]);
+        }
+    }
 }
 
 impl MemtableCursor {
@@ -150,14 +177,17 @@ impl MemtableCursor {
                 if rank == 0 {
                     break Place::BeforeFirst;
                 }
+                leaf.prefetch(memtable, rank.saturating_sub(AHEAD)..rank);
             }
-            let key = entries.key(leaf.run.keys().ids[rank - 1]);
+            leaf.prefetch_before(memtable, rank);
+            let keys = leaf.run.keys();
+            let (head, key) = (keys.heads[rank - 1], entries.key(keys.ids[rank - 1]));
             // From the oldest version of the key to the newest visible one.
             let mut visible = None;
-            while rank > 0 {
-                let id = leaf.run.keys().ids[rank - 1];
+            while rank > 0 && keys.heads[rank - 1] == head {
+                let id = keys.ids[rank - 1];
                 let entry = entries.entry(id);
-                if entry.key != key || entry.seqno > *at {
+                if entry.seqno > *at || entry.key != key {
                     break;
                 }
                 rank -= 1;
@@ -215,10 +245,10 @@ impl Cursor for MemtableCursor {
             Place::BeforeFirst => return self.seek_first(),
             Place::BehindLast => {}
             Place::On { id, rank } => {
-                let key = self.memtable.entries.key(id);
                 let mut next = self.leaf.rank_of_next_key(&self.memtable, rank);
                 let copy_len = self.leaf.run.len();
                 if next >= copy_len {
+                    let key = self.memtable.entries.key(id);
                     // The fence may be where the cursor stands, or a further version of the key.
                     let of_key = |id: EntryId| self.memtable.entries.key(id) == key;
                     if rank == copy_len || self.leaf.fence.is_some_and(of_key) {
@@ -237,13 +267,7 @@ impl Cursor for MemtableCursor {
             Place::BehindLast => return self.seek_last(),
             Place::On { id, rank } => {
                 let key = self.memtable.entries.key(id);
-                let mut rank = rank;
-                // Newer versions of this key are before it.
-                while rank > 0
-                    && self.memtable.entries.key(self.leaf.run.keys().ids[rank - 1]) == key
-                {
-                    rank -= 1;
-                }
+                let rank = self.leaf.rank_of_first_version(&self.memtable, rank, key);
                 self.settle_backward(rank);
             }
         }
@@ -254,6 +278,27 @@ impl Cursor for MemtableCursor {
         match self.place {
             Place::On { id, .. } => Some(self.memtable.entries.entry(id)),
             Place::BeforeFirst | Place::BehindLast => None,
+        }
+    }
+
+    #[inline]
+    fn is_valid(&self) -> bool {
+        matches!(self.place, Place::On { .. })
+    }
+
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        match self.place {
+            Place::On { id, .. } => Some(self.memtable.entries.key(id)),
+            Place::BeforeFirst | Place::BehindLast => None,
+        }
+    }
+
+    #[inline]
+    fn is_tombstone(&self) -> bool {
+        match self.place {
+            Place::On { id, .. } => self.memtable.entries.kind(id) == EntryKind::Tombstone,
+            Place::BeforeFirst | Place::BehindLast => false,
         }
     }
 }

@@ -131,9 +131,7 @@ impl<C: Cursor> MergeCursor<C> {
         if self.direction == Direction::Backward {
             self.turn_forward(current)?;
         }
-        if self.sources.len() > 1 {
-            self.step_over_shadowed(current)?;
-        }
+        self.step_over_shadowed(current)?;
         self.sources[current].next()
     }
 
@@ -141,9 +139,7 @@ impl<C: Cursor> MergeCursor<C> {
         if self.direction == Direction::Forward {
             self.turn_backward(current)?;
         }
-        if self.sources.len() > 1 {
-            self.step_over_shadowed(current)?;
-        }
+        self.step_over_shadowed(current)?;
         self.sources[current].prev()
     }
 }
@@ -187,13 +183,15 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
                 Direction::Lost => Err(lost_its_place()),
             };
         };
+        if let [only] = self.sources.as_mut_slice() {
+            let moved = only.next();
+            self.current = only.is_valid().then_some(0);
+            self.direction = Direction::Forward;
+            return self.guarded(moved);
+        }
         let moved = self.advance(current);
         self.guarded(moved)?;
-        if self.sources.len() > 1 {
-            self.pick_smallest();
-        } else {
-            self.current = self.sources[0].is_valid().then_some(0);
-        }
+        self.pick_smallest();
         Ok(())
     }
 
@@ -206,13 +204,15 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
                 Direction::Lost => Err(lost_its_place()),
             };
         };
+        if let [only] = self.sources.as_mut_slice() {
+            let moved = only.prev();
+            self.current = only.is_valid().then_some(0);
+            self.direction = Direction::Backward;
+            return self.guarded(moved);
+        }
         let moved = self.retreat(current);
         self.guarded(moved)?;
-        if self.sources.len() > 1 {
-            self.pick_largest();
-        } else {
-            self.current = self.sources[0].is_valid().then_some(0);
-        }
+        self.pick_largest();
         Ok(())
     }
 
