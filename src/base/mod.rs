@@ -6,6 +6,7 @@ mod clock;
 mod codec;
 mod entry;
 mod error;
+mod prefetch;
 mod seqno;
 mod slice;
 pub mod varint;
@@ -16,5 +17,6 @@ pub use clock::{Clock, Entropy, ManualClock, SeededEntropy, SystemClock, SystemE
 pub use codec::Codec;
 pub use entry::{Cursor, EntryKind, EntryRef, lost_its_place};
 pub use error::{Error, Result};
+pub(crate) use prefetch::prefetch;
 pub use seqno::{SeqNo, StampClock};
 pub use slice::Slice;

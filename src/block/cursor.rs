@@ -19,12 +19,16 @@ use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::Result;
 use crate::base::Slice;
+use crate::base::prefetch;
 use crate::block::layout;
 use crate::block::layout::EntrySpan;
 use crate::block::resident::Block;
 use crate::block::search::Bound;
 use crate::block::search::Reach;
 
+/// Walks bring in what lies so many bytes further on: entries are taken faster than memory answers,
+/// and the processor's own guess ends with each page.
+const PREFETCH_DISTANCE: usize = 1 << 10;
 /// The index of a cursor that is before the first entry; one more is 0.
 const BEFORE_FIRST: usize = usize::MAX;
 
@@ -204,6 +208,7 @@ impl BlockCursor {
         if !reach.is_everything() && !reach.holds_below(self.block.head_or_higher(&entry)) {
             return false;
         }
+        prefetch(self.block.data().as_ptr().wrapping_add(entry.value_end + PREFETCH_DISTANCE));
         self.index = index;
         self.settle(&entry);
         true
@@ -217,6 +222,13 @@ impl BlockCursor {
         if !reach.is_everything() && !reach.holds_above(self.block.head_of_entry(&entry)) {
             return false;
         }
+        prefetch(
+            self.block
+                .data()
+                .as_ptr()
+                .wrapping_add(entry.key_start)
+                .wrapping_sub(PREFETCH_DISTANCE),
+        );
         self.index = index;
         self.settle(&entry);
         true

@@ -35,6 +35,7 @@ use super::chunk::{self, Chunk, HUGE_PAGE_SIZE};
 use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::SeqNo;
+use crate::base::prefetch;
 
 /// The longest key that fits the 24 bits of its length.
 pub(super) const KEY_LEN_MAX: usize = (1 << 24) - 1;
@@ -165,7 +166,7 @@ impl Entries {
     pub(super) fn prefetch(&self, id: EntryId) {
         let start = self.start_of(id);
         for line in 0..PREFETCHED_LINES {
-            chunk::prefetch(start.wrapping_add(line * chunk::LINE_SIZE));
+            prefetch(start.wrapping_add(line * chunk::LINE_SIZE));
         }
     }
 

@@ -149,19 +149,6 @@ mod huge_page {
     pub(super) unsafe fn unmap(_start: NonNull<u8>) {}
 }
 
-/// Tells the processor that the line at `address` is wanted soon. Harmless at any address.
-#[inline]
-pub(super) fn prefetch(address: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: prefetching reads nothing that the program could notice.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

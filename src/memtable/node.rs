@@ -28,9 +28,10 @@ use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::arena::EntryId;
-use super::chunk::{self, Chunk, HUGE_PAGE_SIZE, LINE_SIZE, prefetch};
+use super::chunk::{self, Chunk, HUGE_PAGE_SIZE, LINE_SIZE};
 use super::order::{Keys, Prefix};
 use super::readers::{Grace, Pin, Readers};
+use crate::base::prefetch;
 
 /// Entries of a leaf, and separators of an inner node, at most.
 pub(super) const WIDTH: usize = 64;
