@@ -18,7 +18,6 @@ use crate::base::Cursor;
 use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::Result;
-use crate::base::Slice;
 use crate::base::prefetch;
 use crate::block::layout;
 use crate::block::layout::EntrySpan;
@@ -76,31 +75,10 @@ impl BlockCursor {
     }
 
     /// The block that is walked.
-    #[cfg(test)]
-    pub fn block(&self) -> &Arc<Block> {
+    #[inline]
+    #[must_use]
+    pub fn block(&self) -> &Block {
         &self.block
-    }
-
-    /// The key at the position, sharing the block where it lies there whole.
-    #[inline]
-    #[must_use]
-    pub fn key_slice(&self) -> Option<Slice> {
-        if !self.is_on_entry() {
-            return None;
-        }
-        if self.block.layout().is_whole() {
-            let key_len = self.value_start - self.key_start;
-            return Some(Slice::shared(self.block.data(), self.key_start, key_len));
-        }
-        Some(Slice::from(self.key.as_slice()))
-    }
-
-    /// The value at the position, sharing the block.
-    #[inline]
-    #[must_use]
-    pub fn value_slice(&self) -> Option<Slice> {
-        let value_len = self.value_end - self.value_start;
-        self.is_on_entry().then(|| Slice::shared(self.block.data(), self.value_start, value_len))
     }
 
     #[inline]

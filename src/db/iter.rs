@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::{Error, KeyRange, Result, SeqNo, Slice};
+use crate::base::{EntryRef, Error, KeyRange, Result, SeqNo, Slice};
 use crate::db::state::KeyspaceState;
 use crate::db::walk::{Shown, Walk};
 use crate::memtable::MemtableCursor;
@@ -197,15 +197,10 @@ impl Cursor {
     /// The entry at the position, as slices of its own. Sharing the block that they lie in where
     /// that saves a copy.
     fn take_entry(&self) -> Entry {
-        let entry = self.walk.entry().expect(NOT_ON_AN_ENTRY);
-        let (key, value) = match self.walk.shown_block() {
-            Some(block) => (block.key_slice(), block.value_slice()),
-            None => (None, None),
-        };
-        Entry {
-            key: key.unwrap_or_else(|| Slice::from(entry.key)),
-            value: value.unwrap_or_else(|| Slice::from(entry.value)),
-            seqno: entry.seqno,
+        let EntryRef { key, value, seqno, .. } = self.walk.entry().expect(NOT_ON_AN_ENTRY);
+        match self.walk.shown_block() {
+            Some(block) => Entry { key: block.share(key), value: block.share(value), seqno },
+            None => Entry { key: Slice::from(key), value: Slice::from(value), seqno },
         }
     }
 

@@ -20,7 +20,7 @@ use std::fmt;
 use std::ops::Bound;
 
 use crate::base::{Cursor as _, EntryRef, KeyRange, Result, lost_its_place};
-use crate::block::{BlockCursor, Reach};
+use crate::block::{Block, BlockCursor, Reach};
 use crate::memtable::MemtableCursor;
 use crate::merge::MergeCursor;
 use crate::structure::StructureCursor;
@@ -137,8 +137,8 @@ impl Walk {
 
     /// The block, while its entry is shown.
     #[inline]
-    pub(super) fn shown_block(&self) -> Option<&BlockCursor> {
-        self.sides.block.as_ref().filter(|_| self.shown == Shown::Block)
+    pub(super) fn shown_block(&self) -> Option<&Block> {
+        self.sides.block.as_ref().filter(|_| self.shown == Shown::Block).map(BlockCursor::block)
     }
 
     /// To the first entry of the range.

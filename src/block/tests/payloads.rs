@@ -97,12 +97,15 @@ fn check_against(block: Block, model: &Model) {
 fn check_walks(block: &Arc<Block>, model: &Model) {
     let mut cursor = BlockCursor::new(Arc::clone(block));
     assert_eq!(cursor.entry(), None);
-    assert_eq!((cursor.key_slice(), cursor.value_slice()), (None, None));
     for pair in model {
         cursor.next().unwrap();
         assert_eq!(cursor.entry(), Some(entry_of(pair)));
-        assert_eq!(cursor.key_slice().as_deref(), Some(pair.0.as_slice()));
-        assert_eq!(cursor.value_slice().as_deref(), Some(pair.1.value.as_slice()));
+        let entry = entry_of(pair);
+        assert_eq!(cursor.key().map(|key| cursor.block().share(key)).as_deref(), Some(entry.key));
+        assert_eq!(
+            cursor.value().map(|value| cursor.block().share(value)).as_deref(),
+            Some(entry.value)
+        );
     }
     for _ in 0..2 {
         cursor.next().unwrap();
@@ -257,7 +260,9 @@ fn values_and_whole_keys_are_shared_and_not_copied() {
     assert!(!inside(&block.share(&foreign)) && block.share(&foreign) == foreign);
     let mut cursor = BlockCursor::new(Arc::new(block));
     cursor.next().unwrap();
-    assert!(inside(&cursor.key_slice().unwrap()) && inside(&cursor.value_slice().unwrap()));
+    let entry = cursor.entry().unwrap();
+    let block = cursor.block();
+    assert!(inside(&block.share(entry.key)) && inside(&block.share(entry.value)));
     assert!(inside(&cursor.block().last_key().unwrap()));
 }
 
@@ -292,7 +297,7 @@ fn exercise(payload: &[u8], probes: &[Vec<u8>]) -> bool {
     }
     for probe in probes {
         cursor.seek(probe).unwrap();
-        let _ = (cursor.entry(), cursor.key_slice(), cursor.value_slice());
+        let _ = (cursor.entry(), cursor.key(), cursor.value());
         cursor.seek_for_prev(probe).unwrap();
         let _ = cursor.entry();
     }
