@@ -1,18 +1,20 @@
 //! The commit: append, sync, insert, publish (D1).
 //!
 //! A writer appends its record under the log's lock and queues the commit there, so that the queue
-//! has the order of the log. If it asked for durability, it then syncs, or waits for the thread
-//! that does; one sync covers everything appended before it, and while it runs, others append.
-//! Whoever finds commits at the head of the queue that may be applied, applies them, in order, for
-//! all threads that wait.
+//! has the order of the log. If it asked for durability, it then leads a sync, or waits for the
+//! thread that does (`group/`); one sync covers everything appended before it, and while it runs,
+//! others append. Whoever finds commits at the head of the queue that may be applied, applies
+//! them, in order, for all threads that wait, and wakes these.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Duration;
 
 use crate::base::{EntryKind, Error, Result, SeqNo, StampClock};
 use crate::db::batch::WriteBatch;
 use crate::db::core::{Core, lock};
+use crate::db::group::{Call, Caller, Gathering, GroupPolicy, Role, SyncTurn, WAIT_MAX};
 use crate::db::options::{Background, Durability};
 use crate::db::state::{KeyspaceState, State, Table};
 use crate::jobs::{Pressure, SealReason, Stall, seal_due, stall};
@@ -24,15 +26,13 @@ pub(super) struct CommitLog {
     log: Mutex<Log>,
     /// Commits that are appended and not yet applied, in the order of the log. Only pushed to
     /// under the log's lock; only popped under the applier's.
-    queue: Mutex<VecDeque<Arc<Pending>>>,
+    queue: Mutex<VecDeque<Pending>>,
     applier: Mutex<Applier>,
     /// Held by the thread that makes a log file ready, which it does without the log's lock; and
     /// while the directory is read, which must not change then. Taken before the log's.
     preparing: Mutex<()>,
-    /// Held by the thread that syncs.
-    sync_turn: Mutex<()>,
-    /// Up to where the log is durable.
-    durable: AtomicU64,
+    /// Who syncs, and up to where the log is durable.
+    sync_turn: SyncTurn,
     /// Up to where the log may be released, durably so.
     released: AtomicU64,
     log_end: AtomicU64,
@@ -41,10 +41,6 @@ pub(super) struct CommitLog {
     data_bytes: AtomicU64,
     /// The next log file should be made ready, and no worker was told yet.
     wants_file: AtomicBool,
-    /// Wakes those who wait for another thread to apply their commit.
-    applied: (Mutex<()>, Condvar),
-    /// How many wait: a signal that nobody waits for costs a system call.
-    waiting_count: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -68,40 +64,42 @@ struct Pending {
     start: Lsn,
     end: Lsn,
     durability: Durability,
-    progress: AtomicU8,
+    /// The thread that waits for it.
+    caller: Arc<Caller>,
 }
 
-const WAITING: u8 = 0;
-const APPLIED: u8 = 1;
-
 impl CommitLog {
-    pub(super) fn new(wal: Wal, stamps: StampClock, released: Lsn) -> CommitLog {
+    pub(super) fn new(
+        wal: Wal,
+        stamps: StampClock,
+        released: Lsn,
+        background: Background,
+    ) -> CommitLog {
         let end = wal.end();
+        let gathering = match background {
+            Background::Threads => Gathering::Adaptive,
+            Background::Stepped => Gathering::Off,
+        };
         CommitLog {
-            durable: AtomicU64::new(wal.durable_lsn().as_u64()),
+            sync_turn: SyncTurn::new(wal.durable_lsn(), GroupPolicy::new(gathering)),
             released: AtomicU64::new(released.as_u64()),
             log_end: AtomicU64::new(end.as_u64()),
             log: Mutex::new(Log { wal, stamps }),
             queue: Mutex::default(),
             applier: Mutex::new(Applier { applied: end }),
             preparing: Mutex::new(()),
-            sync_turn: Mutex::new(()),
             commit_count: AtomicU64::new(0),
             data_bytes: AtomicU64::new(0),
             wants_file: AtomicBool::new(false),
-            applied: (Mutex::new(()), Condvar::new()),
-            waiting_count: AtomicUsize::new(0),
         }
     }
 
+    /// Wakes all who wait, to look for themselves.
     pub(super) fn wake_waiting(&self) {
-        // A waiter counts itself before it looks at its commit, so one that is not seen here will
-        // see the commit applied.
-        if self.waiting_count.load(Ordering::SeqCst) == 0 {
-            return;
+        self.sync_turn.call_all();
+        for pending in &*lock(&self.queue) {
+            pending.caller.call(Call::Look);
         }
-        let _order = lock(&self.applied.0);
-        self.applied.1.notify_all();
     }
 
     pub(super) fn commit_count(&self) -> u64 {
@@ -177,8 +175,41 @@ impl CommitLog {
     }
 
     fn is_ready(&self, pending: &Pending) -> bool {
-        pending.durability == Durability::Buffered
-            || pending.end.as_u64() <= self.durable.load(Ordering::Acquire)
+        pending.durability == Durability::Buffered || pending.end <= self.sync_turn.durable()
+    }
+}
+
+/// The lead of a sync; given up when it is dropped without having been passed on.
+struct Lead<'t> {
+    turn: &'t SyncTurn,
+}
+
+impl Lead<'_> {
+    fn pass_on(self, durable: Lsn, took: Duration, now: Duration) -> Vec<Arc<Caller>> {
+        let served = self.turn.pass_on(durable, took, now);
+        std::mem::forget(self);
+        served
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        self.turn.give_up();
+    }
+}
+
+/// D4: a commit that was not applied to its end is neither there nor not.
+struct PoisonOnPanic<'c> {
+    core: &'c Core,
+    /// A destructor may commit while its thread unwinds.
+    in_panic_before: bool,
+}
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.in_panic_before {
+            self.core.set_poison("applying a commit panicked");
+        }
     }
 }
 
@@ -199,15 +230,17 @@ impl Core {
         }
         self.check_targets(&batch)?;
         self.make_room(&batch)?;
-        let pending = self.append(batch, durability)?;
+        let (seqno, caller) = self.append(batch, durability)?;
         if durability == Durability::Sync {
-            self.sync_to(pending.end)?;
+            self.sync_for(&caller)?;
         }
-        self.apply_until(&pending)?;
-        if self.log.wants_file.swap(false, Ordering::Relaxed) {
+        self.apply_until(&caller)?;
+        if self.log.wants_file.load(Ordering::Relaxed)
+            && self.log.wants_file.swap(false, Ordering::Relaxed)
+        {
             self.workers.wake();
         }
-        Ok(pending.seqno)
+        Ok(seqno)
     }
 
     fn check_targets(&self, batch: &WriteBatch) -> Result<()> {
@@ -221,7 +254,7 @@ impl Core {
     }
 
     /// Stage 1: the record reaches the operating system and the commit its place in the order.
-    fn append(&self, batch: WriteBatch, durability: Durability) -> Result<Arc<Pending>> {
+    fn append(&self, batch: WriteBatch, durability: Durability) -> Result<(SeqNo, Arc<Caller>)> {
         let mut log = lock(&self.log.log);
         self.check_writable()?;
         let seqno = log.stamps.next(self.clock.wall_millis());
@@ -229,19 +262,20 @@ impl Core {
         let appended = log.wal.append(&[&head, batch.bytes()]);
         let appended = appended.map_err(|error| self.judge(error))?;
         self.log.log_end.store(appended.end.as_u64(), Ordering::Relaxed);
-        let pending = Arc::new(Pending {
+        let caller = Caller::new(appended.end);
+        let pending = Pending {
             batch,
             seqno,
             start: appended.start,
             end: appended.end,
             durability,
-            progress: AtomicU8::new(WAITING),
-        });
+            caller: Arc::clone(&caller),
+        };
         if log.wal.wants_next() {
             self.log.wants_file.store(true, Ordering::Relaxed);
         }
-        lock(&self.log.queue).push_back(Arc::clone(&pending));
-        Ok(pending)
+        lock(&self.log.queue).push_back(pending);
+        Ok((seqno, caller))
     }
 
     /// D4: a log that fails otherwise than for want of room leaves doubt.
@@ -258,21 +292,9 @@ impl Core {
         error
     }
 
-    /// Stage 2: waits until the log is durable up to `end`, syncing if nobody else has.
+    /// Makes the log durable up to `end`, if it is not.
     pub(super) fn sync_to(&self, end: Lsn) -> Result<()> {
-        if self.log.durable.load(Ordering::Acquire) >= end.as_u64() {
-            return Ok(());
-        }
-        let _turn = lock(&self.log.sync_turn);
-        if self.log.durable.load(Ordering::Acquire) >= end.as_u64() {
-            return Ok(()); // The thread that had the turn before covered this commit.
-        }
-        self.check_writable()?;
-        let ticket = lock(&self.log.log).wal.sync_target();
-        let synced = ticket.run().inspect_err(|error| self.set_poison(&error.to_string()))?;
-        self.log.durable.fetch_max(synced.as_u64(), Ordering::AcqRel);
-        lock(&self.log.log).wal.complete_sync(synced);
-        Ok(())
+        if self.log.sync_turn.durable() >= end { Ok(()) } else { self.sync_for(&Caller::new(end)) }
     }
 
     /// Makes everything appended so far durable.
@@ -282,31 +304,80 @@ impl Core {
         self.sync_to(end)
     }
 
+    /// Stage 2: waits until the log is durable for `caller`, or syncs.
+    fn sync_for(&self, caller: &Arc<Caller>) -> Result<()> {
+        let turn = &self.log.sync_turn;
+        let mut role = turn.arrive(caller, self.clock.monotonic());
+        loop {
+            match role {
+                Role::Served => return Ok(()),
+                Role::Lead => return self.lead_sync(caller),
+                Role::Wait(longest) => {
+                    let call = caller.wait(longest);
+                    if call != Call::Lead {
+                        if caller.is_done() {
+                            return Ok(());
+                        }
+                        self.check_writable().inspect_err(|_| turn.leave(caller))?;
+                    }
+                    role = turn.come_back(caller, call, self.clock.monotonic());
+                }
+            }
+        }
+    }
+
+    /// Syncs for all that have appended, and goes on with what this was in the way of: the next
+    /// sync, and the commits that are durable now.
+    fn lead_sync(&self, own: &Caller) -> Result<()> {
+        let lead = Lead { turn: &self.log.sync_turn };
+        self.check_writable()?;
+        let ticket = lock(&self.log.log).wal.sync_target();
+        let began = self.clock.monotonic();
+        let synced = ticket.run().inspect_err(|error| self.set_poison(&error.to_string()))?;
+        let ended = self.clock.monotonic();
+        let served = lead.pass_on(synced, ended.saturating_sub(began), ended);
+        self.apply_ready(own);
+        for caller in served {
+            if !caller.is_done() {
+                caller.call(Call::Look); // It wanted nothing but the sync.
+            }
+        }
+        // After the others are on their way: those who append now make a mark needless.
+        lock(&self.log.log).wal.complete_sync(synced);
+        Ok(())
+    }
+
     /// Stages 3 and 4: waits until this commit is inserted and published, doing it if it is next.
-    fn apply_until(&self, pending: &Pending) -> Result<()> {
-        while pending.progress.load(Ordering::Acquire) == WAITING {
-            self.apply_ready();
-            if pending.progress.load(Ordering::Acquire) == APPLIED {
+    fn apply_until(&self, caller: &Caller) -> Result<()> {
+        while !caller.is_done() {
+            self.apply_ready(caller);
+            if caller.is_done() {
                 break;
             }
             // An earlier commit waits for its sync: whoever syncs it applies this one as well.
-            self.log.waiting_count.fetch_add(1, Ordering::SeqCst);
-            let guard = lock(&self.log.applied.0);
-            const WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(10);
-            let waiting = |(): &mut ()| pending.progress.load(Ordering::SeqCst) == WAITING;
-            let waited = self.log.applied.1.wait_timeout_while(guard, WAIT_MAX, waiting);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
-            self.log.waiting_count.fetch_sub(1, Ordering::SeqCst);
-            self.check_writable()?;
+            caller.wait(WAIT_MAX);
+            if !caller.is_done() {
+                self.check_writable()?;
+            }
         }
         Ok(())
     }
 
-    /// Applies the commits at the head of the queue that may be.
-    fn apply_ready(&self) {
+    /// Applies the commits at the head of the queue that may be, and wakes the threads that wait
+    /// for them, each as soon as its commit is applied.
+    fn apply_ready(&self, own: &Caller) {
+        while let Some(other) = self.apply_to_next_other(own) {
+            other.call(Call::Look); // Without the lock: waking is slow, and may cost the processor.
+        }
+    }
+
+    /// Applies commits up to and with the next one of another thread, which is returned; `None`
+    /// when there are no more that may be applied.
+    fn apply_to_next_other(&self, own: &Caller) -> Option<Arc<Caller>> {
+        let _guard = PoisonOnPanic { core: self, in_panic_before: std::thread::panicking() };
         let mut applier = self.log.lock_applier();
         loop {
-            let next = {
+            let pending = {
                 let mut queue = lock(&self.log.queue);
                 match queue.front() {
                     Some(front) if self.log.is_ready(front) && self.poison().is_none() => {
@@ -314,18 +385,18 @@ impl Core {
                     }
                     _ => None,
                 }
-            };
-            let Some(pending) = next else { break };
+            }?;
             self.insert(&pending);
             applier.applied = pending.end;
             self.published.publish(pending.seqno);
             self.log.commit_count.fetch_add(1, Ordering::Relaxed);
             self.log.data_bytes.fetch_add(pending.batch.data_bytes(), Ordering::Relaxed);
-            pending.progress.store(APPLIED, Ordering::SeqCst);
+            pending.caller.set_done();
             self.seal_if_due(&pending, &applier);
+            if !std::ptr::eq(&*pending.caller, own) {
+                return Some(pending.caller);
+            }
         }
-        drop(applier);
-        self.log.wake_waiting();
     }
 
     /// Inserts a commit into the memtables of the keyspaces that still exist.

@@ -38,7 +38,7 @@ pub(super) struct Core {
     pub open_segments: Arc<OpenSegments>,
     pub recovery: RecoveryReport,
 
-    // Each with its own lock inside. Order: a keyspace's turn to flush, the turn to sync, the
+    // Each with its own lock inside. Order: a keyspace's turn to flush, the
     // manifest, the log or the applier (never both), a store's writer, the state.
     pub manifest: Mutex<Manifest>,
     pub log: CommitLog,

@@ -1,7 +1,7 @@
 //! The database: opening, committing, reading; what an application uses.
 //!
-//! The way of a commit is in `commit.rs`, that of a read in `read.rs`; `state.rs` says what a
-//! moment of the database is made of; `background.rs` runs flushes; `open.rs` recovers.
+//! The way of a commit is in `commit.rs` and `group/`, that of a read in `read.rs`; `state.rs` says
+//! what a moment of the database is made of; `background.rs` runs flushes; `open.rs` recovers.
 //!
 //! Invariants
 //! - D1  Append, sync (if asked for), insert into memtables, publish: in this order for every
@@ -20,6 +20,7 @@ mod batch;
 mod check;
 mod commit;
 mod core;
+mod group;
 mod iter;
 mod keyspace;
 mod maintain;

@@ -82,7 +82,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
         open_segments,
         recovery: report,
         manifest,
-        log: CommitLog::new(log, stamps, released),
+        log: CommitLog::new(log, stamps, released, builder.background),
         published,
         lock,
     };
