@@ -330,8 +330,12 @@ impl Core {
     /// sync, and the commits that are durable now.
     fn lead_sync(&self, own: &Caller) -> Result<()> {
         let lead = Lead { turn: &self.log.sync_turn };
-        self.check_writable()?;
-        let ticket = lock(&self.log.log).wal.sync_target();
+        let ticket = {
+            let mut log = lock(&self.log.log);
+            self.check_writable()?; // Under the lock: closing takes it before the files are let go.
+            log.wal.write_zeros_ahead();
+            log.wal.sync_target()
+        };
         let began = self.clock.monotonic();
         let synced = ticket.run().inspect_err(|error| self.set_poison(&error.to_string()))?;
         let ended = self.clock.monotonic();

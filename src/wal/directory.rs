@@ -12,6 +12,7 @@ use crate::storage::{EntryType, OpenMode, Storage, StorageFile};
 
 use super::header::HEADER_BLOCK_SIZE;
 use super::record::MARK_SIZE;
+use super::zeros::Blocks;
 
 const SUFFIX: &str = ".wal";
 const DIGITS_MIN: usize = 8;
@@ -55,6 +56,7 @@ pub struct PreparedFile {
     pub path: PathBuf,
     pub file: Arc<dyn StorageFile>,
     pub capacity: u64,
+    pub blocks: Blocks,
 }
 
 impl WalPlace {
@@ -128,6 +130,7 @@ impl WalPlace {
         spare: Option<Spare>,
     ) -> Result<PreparedFile> {
         let path = self.path_of(number);
+        let blocks = if spare.is_some() { Blocks::Written } else { Blocks::Blank };
         let outcome = match spare {
             Some(spare) => self.rename_spare(spare, &path),
             None => self.create_file(&path, capacity),
@@ -138,7 +141,7 @@ impl WalPlace {
             Ok(file)
         });
         match synced {
-            Ok(file) => Ok(PreparedFile { number, path, file, capacity }),
+            Ok(file) => Ok(PreparedFile { number, path, file, capacity, blocks }),
             Err(error) => {
                 // What is left over is unused and taken up by the next recovery.
                 let _ = self.remove(&path);

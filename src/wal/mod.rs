@@ -50,6 +50,7 @@ mod survey;
 mod sync;
 mod window;
 mod writer;
+mod zeros;
 
 pub use directory::{WalOptions, WalPlace};
 pub use lsn::Lsn;

@@ -21,6 +21,7 @@ use super::replay::Replay;
 use super::survey::FoundFile;
 use super::sync::Watermark;
 use super::writer::{HeaderState, LiveFile, Wal, write_header};
+use super::zeros::Blocks;
 
 /// Bytes rewritten in one go.
 const REWRITE_CHUNK_SIZE: u64 = 256 << 10;
@@ -211,6 +212,7 @@ fn open_chain(place: &WalPlace, chain: &[FileHeader]) -> Result<VecDeque<LiveFil
             path: place.path_of(header.number),
             file: place.open(header.number, OpenMode::ReadWrite)?,
             capacity: header.capacity,
+            blocks: Blocks::Written,
         };
         Ok(LiveFile::new(*header, prepared, HeaderState::Durable))
     };

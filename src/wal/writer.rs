@@ -60,6 +60,8 @@ pub(super) struct LiveFile {
     pub file: Arc<dyn StorageFile>,
     pub path: Arc<Path>,
     pub tag: u64,
+    /// All blocks up to here were written, or may have been, and want no zeros.
+    pub written_up_to: u64,
 }
 
 impl LiveFile {
@@ -70,6 +72,7 @@ impl LiveFile {
             file: prepared.file,
             path: prepared.path.into(),
             tag: file_tag(header.database_id, header.number),
+            written_up_to: prepared.blocks.written_up_to(prepared.capacity),
         }
     }
 
