@@ -11,11 +11,15 @@
 //! An operation is a varint of `keyspace << 2 | kind` (kind 0 put, 1 delete), the key's length, a
 //! put's value's length (varints), the key, the value.
 
+use std::sync::Arc;
+
 use crate::base::{EntryKind, Error, Result, SeqNo, varint};
 use crate::db::{BATCH_SIZE_MAX, KEY_LEN_MAX, Keyspace, VALUE_LEN_MAX};
 
 /// Bits of an operation's first number that are its kind.
 const KIND_BITS: u32 = 2;
+/// Bytes of an operation before its key, at most.
+const OPERATION_HEAD_MAX: usize = 3 * varint::LEN_MAX;
 
 /// Writes that are committed together: all or nothing, over any number of keyspaces. Of two
 /// writes to one key the later wins.
@@ -38,8 +42,9 @@ pub struct WriteBatch {
     count: u64,
     /// Bytes of keys and values.
     data_bytes: u64,
-    /// The keyspaces written to, each once.
-    keyspaces: Vec<Target>,
+    /// The keyspaces written to, each once: the first, and the others. Most batches write to one.
+    first_keyspace: Option<Target>,
+    more_keyspaces: Vec<Target>,
     /// The first operation that was over a limit.
     refused: Option<String>,
 }
@@ -49,7 +54,7 @@ pub struct WriteBatch {
 pub(super) struct Target {
     pub opening: u64,
     pub id: u32,
-    pub name: String,
+    pub name: Arc<String>,
 }
 
 /// One operation of a batch.
@@ -102,7 +107,8 @@ impl WriteBatch {
         self.operations.clear();
         self.count = 0;
         self.data_bytes = 0;
-        self.keyspaces.clear();
+        self.first_keyspace = None;
+        self.more_keyspaces.clear();
         self.refused = None;
     }
 
@@ -114,16 +120,17 @@ impl WriteBatch {
         }
         self.data_bytes += (key.len() + value.len()) as u64;
         let id = keyspace.id();
-        let is_known = self
-            .keyspaces
-            .iter()
-            .rev()
-            .any(|target| target.id == id && target.opening == keyspace.opening());
+        let is_known =
+            self.targets().any(|target| target.id == id && target.opening == keyspace.opening());
         if !is_known {
-            let (opening, name) = (keyspace.opening(), keyspace.name());
-            self.keyspaces.push(Target { opening, id, name });
+            let target = Target { opening: keyspace.opening(), id, name: keyspace.shared_name() };
+            match self.first_keyspace {
+                None => self.first_keyspace = Some(target),
+                Some(_) => self.more_keyspaces.push(target),
+            }
         }
         let out = &mut self.operations;
+        out.reserve(OPERATION_HEAD_MAX + key.len() + value.len());
         varint::put(out, u64::from(id) << KIND_BITS | u64::from(kind as u8));
         varint::put(out, key.len() as u64);
         if kind == EntryKind::Value {
@@ -143,7 +150,7 @@ impl WriteBatch {
                 "a value of {value_len} bytes: at most {VALUE_LEN_MAX} are allowed"
             ));
         }
-        let size = self.operations.len() + key_len + value_len + 3 * varint::LEN_MAX;
+        let size = self.operations.len() + key_len + value_len + OPERATION_HEAD_MAX;
         (size > BATCH_SIZE_MAX)
             .then(|| format!("a batch of {size} bytes: at most {BATCH_SIZE_MAX} are allowed"))
     }
@@ -153,7 +160,7 @@ impl WriteBatch {
         if let Some(refusal) = &self.refused {
             return Err(Error::invalid(refusal.clone()));
         }
-        match self.keyspaces.iter().find(|target| target.opening != opening) {
+        match self.targets().find(|target| target.opening != opening) {
             Some(foreign) => {
                 let name = &foreign.name;
                 Err(Error::invalid(format!("keyspace {name:?} is of another open database")))
@@ -167,16 +174,16 @@ impl WriteBatch {
         self.data_bytes
     }
 
-    pub(super) fn targets(&self) -> &[Target] {
-        &self.keyspaces
+    /// The keyspaces written to, each once.
+    pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.first_keyspace.iter().chain(&self.more_keyspaces)
     }
 
     /// What stands in front of the operations in a commit record.
-    pub(super) fn record_head(&self, seqno: SeqNo) -> Vec<u8> {
-        let mut head = Vec::with_capacity(8 + varint::LEN_MAX);
-        head.extend_from_slice(&seqno.as_u64().to_le_bytes());
-        varint::put(&mut head, self.count);
-        head
+    pub(super) fn put_record_head(&self, out: &mut Vec<u8>, seqno: SeqNo) {
+        out.clear();
+        out.extend_from_slice(&seqno.as_u64().to_le_bytes());
+        varint::put(out, self.count);
     }
 
     /// The operations as bytes.

@@ -47,6 +47,8 @@ pub(super) struct CommitLog {
 struct Log {
     wal: Wal,
     stamps: StampClock,
+    /// What stands in front of a record's operations, while it is appended.
+    head: Vec<u8>,
 }
 
 /// What applying commits has come to. Guarded by its lock, which also seals.
@@ -84,7 +86,7 @@ impl CommitLog {
             sync_turn: SyncTurn::new(wal.durable_lsn(), GroupPolicy::new(gathering)),
             released: AtomicU64::new(released.as_u64()),
             log_end: AtomicU64::new(end.as_u64()),
-            log: Mutex::new(Log { wal, stamps }),
+            log: Mutex::new(Log { wal, stamps, head: Vec::new() }),
             queue: Mutex::default(),
             applier: Mutex::new(Applier { applied: end }),
             preparing: Mutex::new(()),
@@ -245,9 +247,9 @@ impl Core {
 
     fn check_targets(&self, batch: &WriteBatch) -> Result<()> {
         self.published.with(|state, _| {
-            let missing = batch.targets().iter().find(|target| state.find(target.id).is_none());
+            let missing = batch.targets().find(|target| state.find(target.id).is_none());
             match missing {
-                Some(target) => Err(Error::KeyspaceNotFound { name: target.name.clone() }),
+                Some(target) => Err(Error::KeyspaceNotFound { name: target.name.to_string() }),
                 None => Ok(()),
             }
         })
@@ -257,9 +259,10 @@ impl Core {
     fn append(&self, batch: WriteBatch, durability: Durability) -> Result<(SeqNo, Arc<Caller>)> {
         let mut log = lock(&self.log.log);
         self.check_writable()?;
-        let seqno = log.stamps.next(self.clock.wall_millis());
-        let head = batch.record_head(seqno);
-        let appended = log.wal.append(&[&head, batch.bytes()]);
+        let Log { wal, stamps, head } = &mut *log;
+        let seqno = stamps.next(self.clock.wall_millis());
+        batch.put_record_head(head, seqno);
+        let appended = wal.append(&[head, batch.bytes()]);
         let appended = appended.map_err(|error| self.judge(error))?;
         self.log.log_end.store(appended.end.as_u64(), Ordering::Relaxed);
         let caller = Caller::new(appended.end);
@@ -390,13 +393,14 @@ impl Core {
                     _ => None,
                 }
             }?;
-            self.insert(&pending);
+            let state = self.published.state();
+            self.insert(&pending, &state);
             applier.applied = pending.end;
             self.published.publish(pending.seqno);
             self.log.commit_count.fetch_add(1, Ordering::Relaxed);
             self.log.data_bytes.fetch_add(pending.batch.data_bytes(), Ordering::Relaxed);
             pending.caller.set_done();
-            self.seal_if_due(&pending, &applier);
+            self.seal_if_due(&pending, &state, &applier);
             if !std::ptr::eq(&*pending.caller, own) {
                 return Some(pending.caller);
             }
@@ -404,9 +408,8 @@ impl Core {
     }
 
     /// Inserts a commit into the memtables of the keyspaces that still exist.
-    fn insert(&self, pending: &Pending) {
+    fn insert(&self, pending: &Pending, state: &State) {
         let place = (pending.start.as_u64(), pending.end.as_u64());
-        let state = self.published.state();
         let mut operations = pending.batch.operations().peekable();
         while let Some(first) = operations.peek() {
             let id = first.keyspace;
@@ -424,15 +427,14 @@ impl Core {
     }
 
     /// Seals what has to be sealed after a commit.
-    fn seal_if_due(&self, pending: &Pending, applier: &Applier) {
-        let state = self.published.state();
+    fn seal_if_due(&self, pending: &Pending, state: &State, applier: &Applier) {
         for target in pending.batch.targets() {
             let Some(keyspace) = state.find(target.id) else { continue };
             let sealed = match seal_due(&self.pressure(keyspace)) {
                 None => continue,
                 Some(SealReason::Size) => Some(keyspace),
-                Some(SealReason::Memory) => largest_active(&state),
-                Some(SealReason::Log) => oldest_active(&state),
+                Some(SealReason::Memory) => largest_active(state),
+                Some(SealReason::Log) => oldest_active(state),
             };
             if let Some(keyspace) = sealed {
                 self.seal(keyspace.runtime.id, applier);
@@ -477,10 +479,10 @@ impl Core {
 
     /// Back-pressure, before anything changes.
     fn make_room(&self, batch: &WriteBatch) -> Result<()> {
+        let mut seen = None;
         loop {
-            let seen = self.flush_count();
             let worst = self.published.with(|state, _| {
-                let targets = batch.targets().iter().filter_map(|target| state.find(target.id));
+                let targets = batch.targets().filter_map(|target| state.find(target.id));
                 let stalls = targets.map(|keyspace| stall(&self.pressure(keyspace)));
                 stalls.max_by_key(severity).unwrap_or(Stall::None)
             });
@@ -495,7 +497,11 @@ impl Core {
                     }
                     return Ok(());
                 }
-                Stall::Stop => self.wait_for_room(seen)?,
+                // Counted before the look that decides to wait, so that no flush is missed.
+                Stall::Stop => match seen.replace(self.flush_count()) {
+                    None => {}
+                    Some(seen) => self.wait_for_room(seen)?,
+                },
             }
         }
     }

@@ -71,6 +71,11 @@ impl Keyspace {
         self.runtime.name.load().to_string()
     }
 
+    /// [`Keyspace::name`] without a copy.
+    pub(super) fn shared_name(&self) -> Arc<String> {
+        self.runtime.name.load_full()
+    }
+
     /// Its number, which stays when it is renamed.
     #[must_use]
     pub fn id(&self) -> u32 {

@@ -109,12 +109,20 @@ impl Writer<'_> {
         seqno: SeqNo,
         batch: impl IntoIterator<Item = (&'e [u8], EntryKind, &'e [u8])>,
     ) {
-        let mut batch = batch.into_iter();
-        let mut part: Vec<EntryRef<'e>> = Vec::new();
+        let entry = |(key, kind, value)| EntryRef { key, seqno, kind, value };
+        let mut batch = batch.into_iter().map(entry);
+        let Some(first) = batch.next() else { return };
+        let Some(second) = batch.next() else {
+            // Nothing to sort or to overlap.
+            let pending = self.append(&first);
+            self.link(&pending);
+            self.publish_memory();
+            return;
+        };
+        let mut part: Vec<EntryRef<'e>> = vec![first, second];
         loop {
-            part.clear();
-            let next = batch.by_ref().take(SORTED_LEN_MAX);
-            part.extend(next.map(|(key, kind, value)| EntryRef { key, seqno, kind, value }));
+            let room = SORTED_LEN_MAX - part.len();
+            part.extend(batch.by_ref().take(room));
             if part.is_empty() {
                 break;
             }
@@ -126,6 +134,7 @@ impl Writer<'_> {
                 }
                 self.link_group(&group);
             }
+            part.clear();
         }
         self.publish_memory();
     }
