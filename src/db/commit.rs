@@ -16,8 +16,7 @@ use crate::db::batch::WriteBatch;
 use crate::db::core::{Core, lock};
 use crate::db::group::{Call, Caller, Gathering, GroupPolicy, Role, SyncTurn, WAIT_MAX};
 use crate::db::options::{Background, Durability};
-use crate::db::state::{KeyspaceState, State, Table};
-use crate::jobs::{Pressure, SealReason, Stall, seal_due, stall};
+use crate::db::state::{State, Table};
 use crate::wal::{Lsn, Wal};
 
 /// The log and the commits on their way.
@@ -118,7 +117,7 @@ impl CommitLog {
     }
 
     /// Bytes of the log that are still needed.
-    fn live_bytes(&self) -> u64 {
+    pub(super) fn live_bytes(&self) -> u64 {
         let end = self.log_end.load(Ordering::Relaxed);
         end.saturating_sub(self.released.load(Ordering::Relaxed))
     }
@@ -400,7 +399,7 @@ impl Core {
             self.log.commit_count.fetch_add(1, Ordering::Relaxed);
             self.log.data_bytes.fetch_add(pending.batch.data_bytes(), Ordering::Relaxed);
             pending.caller.set_done();
-            self.seal_if_due(&pending, &state, &applier);
+            self.seal_if_due(&pending.batch, &state, &applier);
             if !std::ptr::eq(&*pending.caller, own) {
                 return Some(pending.caller);
             }
@@ -425,116 +424,6 @@ impl Core {
             }
         }
     }
-
-    /// Seals what has to be sealed after a commit.
-    fn seal_if_due(&self, pending: &Pending, state: &State, applier: &Applier) {
-        for target in pending.batch.targets() {
-            let Some(keyspace) = state.find(target.id) else { continue };
-            let sealed = match seal_due(&self.pressure(keyspace)) {
-                None => continue,
-                Some(SealReason::Size) => Some(keyspace),
-                Some(SealReason::Memory) => largest_active(state),
-                Some(SealReason::Log) => oldest_active(state),
-            };
-            if let Some(keyspace) = sealed {
-                self.seal(keyspace.runtime.id, applier);
-            }
-            return; // The state has changed; the next commit looks again.
-        }
-    }
-
-    fn pressure(&self, keyspace: &KeyspaceState) -> Pressure {
-        Pressure {
-            active: keyspace.active.memtable.memory_used() as u64,
-            memtable_size: keyspace.runtime.memtable_size,
-            sealed_count: keyspace.sealed.len(),
-            memtables_total: self.meter.in_use(),
-            budget: self.sizes.budget,
-            log_live: self.log.live_bytes(),
-            log_limit: self.log_limit(),
-        }
-    }
-
-    /// The log may be as long as it takes to fill the memtables that are allowed, and some files.
-    fn log_limit(&self) -> u64 {
-        const FILE_COUNT: u64 = 4;
-        self.sizes.budget / 2 + FILE_COUNT * self.sizes.wal_file
-    }
-
-    /// Seals a keyspace's active memtable, unless it is empty. The applier's lock keeps commits
-    /// out, so that the sealed memtable is complete.
-    pub(super) fn seal(&self, id: u32, _applier: &Applier) {
-        self.published.replace(|state| {
-            let Some(keyspace) = state.find(id) else { return state.clone() };
-            if keyspace.active.memtable.is_empty() {
-                return state.clone();
-            }
-            let mut next = KeyspaceState::clone(keyspace);
-            let fresh = Table::new(&self.meter, keyspace.runtime.memtable_size);
-            next.sealed.insert(0, std::mem::replace(&mut next.active, fresh));
-            state.with(next)
-        });
-        self.workers.wake();
-    }
-
-    /// Back-pressure, before anything changes.
-    fn make_room(&self, batch: &WriteBatch) -> Result<()> {
-        let mut seen = None;
-        loop {
-            let worst = self.published.with(|state, _| {
-                let targets = batch.targets().filter_map(|target| state.find(target.id));
-                let stalls = targets.map(|keyspace| stall(&self.pressure(keyspace)));
-                stalls.max_by_key(severity).unwrap_or(Stall::None)
-            });
-            match worst {
-                Stall::None => return Ok(()),
-                Stall::Slow(delay) => {
-                    self.stalls.count_slow(delay);
-                    if self.background == Background::Stepped {
-                        self.step()?;
-                    } else {
-                        self.clock.sleep(delay);
-                    }
-                    return Ok(());
-                }
-                // Counted before the look that decides to wait, so that no flush is missed.
-                Stall::Stop => match seen.replace(self.flush_count()) {
-                    None => {}
-                    Some(seen) => self.wait_for_room(seen)?,
-                },
-            }
-        }
-    }
-
-    fn wait_for_room(&self, seen: u64) -> Result<()> {
-        let since = self.clock.monotonic();
-        if self.background == Background::Stepped {
-            if !self.step()? {
-                // Another thread is at it.
-                std::thread::yield_now();
-            }
-        } else {
-            self.workers.wake();
-            self.wait_for_flush(seen);
-        }
-        self.stalls.count_stop(self.clock.monotonic().saturating_sub(since));
-        self.check_writable()?;
-        // A step by the caller has told its own failure.
-        if self.background == Background::Threads
-            && self.disk_full_count.load(Ordering::Relaxed) > 0
-        {
-            return Err(Error::DiskFull { path: self.dir.clone() });
-        }
-        Ok(())
-    }
-}
-
-fn severity(stall: &Stall) -> u64 {
-    match stall {
-        Stall::None => 0,
-        Stall::Slow(delay) => 1 + delay.as_nanos() as u64,
-        Stall::Stop => u64::MAX,
-    }
 }
 
 /// Inserts one commit's entries for one keyspace.
@@ -546,15 +435,4 @@ pub(super) fn insert_commit<'a>(
 ) {
     table.memtable.writer().insert_batch(seqno, entries);
     table.note_commit(place.0, place.1);
-}
-
-fn largest_active(state: &State) -> Option<&Arc<KeyspaceState>> {
-    let active = state.keyspaces.iter().filter(|keyspace| !keyspace.active.memtable.is_empty());
-    active.max_by_key(|keyspace| keyspace.active.memtable.memory_used())
-}
-
-/// The keyspace whose active memtable keeps the start of the log.
-fn oldest_active(state: &State) -> Option<&Arc<KeyspaceState>> {
-    let started = state.keyspaces.iter().filter(|keyspace| keyspace.active.log_start().is_some());
-    started.min_by_key(|keyspace| keyspace.active.log_start())
 }

@@ -28,6 +28,7 @@ mod open;
 mod options;
 mod read;
 mod replay;
+mod room;
 mod snapshot;
 mod state;
 mod stats;
