@@ -1,3 +1,5 @@
+//! The group of commits with threads that come, wait and leave.
+
 use super::*;
 use crate::base::Clock;
 use crate::base::SystemClock;
