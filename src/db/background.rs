@@ -4,7 +4,7 @@
 //! left in delta runs is done when nothing was committed for a moment, and stops when something
 //! is: it makes reads faster and gives room back, at the price of writing.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub(super) struct Workers {
     /// Counts calls for work.
     calls: Mutex<u64>,
     called: Condvar,
+    /// Whether it is known that no interval is worth consolidating.
+    nothing_left: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -66,6 +68,15 @@ impl Workers {
         }
     }
 
+    /// Says that something was flushed: it may have left intervals worth consolidating.
+    pub(super) fn note_leftovers(&self) {
+        self.nothing_left.store(false, Ordering::Relaxed);
+    }
+
+    fn may_have_leftovers(&self) -> bool {
+        !self.nothing_left.load(Ordering::Relaxed)
+    }
+
     fn calls(&self) -> u64 {
         *lock(&self.calls)
     }
@@ -87,24 +98,16 @@ enum Role {
     AllWork,
 }
 
-/// Whether there may be intervals worth consolidating.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leftovers {
-    Perhaps,
-    None,
-}
-
 /// What a thread does until the database is closed.
 fn work(core: &Arc<Core>, role: Role) {
-    let mut leftovers = Leftovers::Perhaps;
     while !core.is_closed() {
         let seen = core.workers.calls();
         match caught(core, || core.step_in_background()) {
-            Ok(true) => leftovers = Leftovers::Perhaps,
-            Ok(false) if role == Role::AllWork && leftovers == Leftovers::Perhaps => {
+            Ok(true) => {}
+            Ok(false) if role == Role::AllWork && core.workers.may_have_leftovers() => {
                 let before = core.visible();
                 core.workers.wait_for_call(seen, IDLE_AFTER);
-                leftovers = core.consolidate_while_idle(seen, before);
+                core.consolidate_while_idle(seen, before);
             }
             Err(Error::DiskFull { .. }) => core.workers.wait_for_call(seen, RETRY_WAIT),
             // After a failure the database is poisoned, and says so on every write.
@@ -143,14 +146,15 @@ impl Core {
     }
 
     /// Consolidates until something is committed or called for.
-    fn consolidate_while_idle(&self, seen: u64, before: SeqNo) -> Leftovers {
+    fn consolidate_while_idle(&self, seen: u64, before: SeqNo) {
         while !self.is_closed() && self.workers.calls() == seen && self.visible() == before {
+            // Set first: a flush that comes meanwhile takes it back.
+            self.workers.nothing_left.store(true, Ordering::Relaxed);
             match caught(self, || self.consolidate_in_background()) {
-                Ok(true) => {}
-                Ok(false) | Err(_) => return Leftovers::None,
+                Ok(true) => self.workers.note_leftovers(),
+                Ok(false) | Err(_) => return,
             }
         }
-        Leftovers::Perhaps
     }
 
     fn consolidate_in_background(&self) -> Result<bool> {

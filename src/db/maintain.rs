@@ -67,6 +67,7 @@ impl Core {
         self.sync_to(Lsn::from_u64(table.log_end()))?;
         let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
         let outcome = keyspace.runtime.store.flush(&mut cursor, order)?;
+        self.workers.note_leftovers();
         self.published.replace(|state| {
             let Some(keyspace) = state.find(id) else { return state.clone() };
             let mut next = KeyspaceState::clone(keyspace);

@@ -65,22 +65,29 @@ pub(super) struct Interval {
     /// Oldest first (X2).
     pub deltas: Vec<Run>,
     /// All runs as one block, when it is in memory. Not used when the base is all there is: that
-    /// has a slot, which outlives the interval.
-    merged: Arc<Slot<Block>>,
+    /// has a slot, which outlives the interval. Made when it is first wanted.
+    merged: OnceLock<Arc<Slot<Block>>>,
 }
 
 impl Interval {
     pub(super) fn new(anchor: Slice, base: Option<Run>, deltas: Vec<Run>) -> Arc<Interval> {
-        Arc::new(Interval { anchor, base, deltas, merged: Slot::new() })
+        Arc::new(Interval { anchor, base, deltas, merged: OnceLock::new() })
     }
 
     /// The slot of all the interval's entries as one block.
     pub(super) fn slot(&self) -> &Arc<Slot<Block>> {
-        let base_slot = self.base.as_ref().and_then(|base| base.slot.as_ref());
-        match base_slot {
-            Some(slot) if self.deltas.is_empty() => slot,
-            _ => &self.merged,
-        }
+        self.base_slot().unwrap_or_else(|| self.merged.get_or_init(Slot::new))
+    }
+
+    /// As [`Self::slot`], if anybody has wanted it yet.
+    pub(super) fn slot_if_used(&self) -> Option<&Arc<Slot<Block>>> {
+        self.base_slot().or_else(|| self.merged.get())
+    }
+
+    /// The slot of the base, if that is all there is.
+    fn base_slot(&self) -> Option<&Arc<Slot<Block>>> {
+        let slot = self.base.as_ref().and_then(|base| base.slot.as_ref());
+        slot.filter(|_| self.deltas.is_empty())
     }
 
     /// All runs, oldest first.

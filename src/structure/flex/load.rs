@@ -53,7 +53,9 @@ impl Loader {
         want: Want,
     ) -> Result<Option<Found>> {
         // Takes no reference count, which readers on several cores would contend for.
-        if let Some(block) = self.cache.borrow_if_filled(interval.slot()) {
+        if let Some(slot) = interval.slot_if_used()
+            && let Some(block) = self.cache.borrow_if_filled(slot)
+        {
             return Ok(found_in(&block, key));
         }
         let hash = hash_key(key);
@@ -167,7 +169,8 @@ impl Loader {
 
     /// As [`Self::block`] for maintenance: uses what is in memory, keeps nothing new there.
     pub(super) fn block_in_passing(&self, interval: &Interval) -> Result<Arc<Block>> {
-        match self.cache.load(interval.slot(), Admission::OnceRead) {
+        let slot = interval.slot_if_used();
+        match slot.and_then(|slot| self.cache.load(slot, Admission::OnceRead)) {
             Some(block) => Ok(block),
             None => self.merge_runs(interval),
         }

@@ -26,6 +26,10 @@ use crate::structure::{
     Version, Want,
 };
 
+/// When a store is closed, edits that take more of the index log's file than the rest over this are
+/// replaced by a snapshot.
+const EDITS_AT_CLOSE_FRACTION: u64 = 4;
+
 /// Where a store is and what it shares with others.
 #[derive(Clone, Debug)]
 pub struct StorePlace {
@@ -73,6 +77,8 @@ struct Writer {
     consolidate_from: Slice,
     consolidations: u64,
     index_bytes_written: u64,
+    /// Of edits written since opening, in the file that the index log is in.
+    edit_bytes_in_log: u64,
     /// The index's share of the memory budget.
     charge: Charge,
 }
@@ -110,6 +116,15 @@ struct Summary {
 }
 
 impl Writer {
+    /// Goes on in a new file of the index log, with room for an edit of `edit_len` bytes.
+    fn rotate_log(&mut self, edit_len: usize) -> Result<()> {
+        self.index.rotate(&mut self.log, edit_len)?;
+        self.edit_bytes_in_log = 0;
+        self.index_bytes_written += self.log.position().offset;
+        let _removed_by_the_next_one = self.log.remove_older();
+        Ok(())
+    }
+
     fn summary(&self) -> Summary {
         Summary {
             counters: self.index.counters,
@@ -169,6 +184,7 @@ impl FlexStore {
             consolidate_from: Slice::default(),
             consolidations: 0,
             index_bytes_written: 0,
+            edit_bytes_in_log: 0,
             charge,
         };
         Ok(FlexStore {
@@ -409,11 +425,10 @@ impl FlexStore {
             return self.commit_in_snapshot(writer, edit);
         }
         if !writer.log.fits(bytes.len()) {
-            writer.index.rotate(&mut writer.log, bytes.len())?;
-            writer.index_bytes_written += writer.log.position().offset;
-            let _removed_by_the_next_one = writer.log.remove_older();
+            writer.rotate_log(bytes.len())?;
         }
         writer.log.append(&bytes)?;
+        writer.edit_bytes_in_log += EditLog::edit_size(bytes.len());
         writer.index_bytes_written += EditLog::edit_size(bytes.len());
         writer.runs.note_listed();
         let keep = writer.runs.open_segments();
@@ -429,21 +444,32 @@ impl FlexStore {
         let mut next = writer.index.clone();
         let retired = next.apply(edit, &self.segments, &writer.runs.open_segments());
         let retired = retired.expect("the edit was made from this very index");
-        next.rotate(&mut writer.log, 0)?;
-        writer.index_bytes_written += writer.log.position().offset;
-        let _removed_by_the_next_one = writer.log.remove_older();
+        std::mem::swap(&mut writer.index, &mut next);
+        if let Err(error) = writer.rotate_log(0) {
+            writer.index = next;
+            return Err(error);
+        }
         writer.runs.note_listed();
-        writer.index = next;
         retired.iter().for_each(|segment: &Arc<Segment>| segment.retire()); // X5
         Ok(())
     }
 
-    /// Makes the mark of the last index edit durable: for a clean close.
+    /// Makes the mark of the last index edit durable: for a clean close. Edits that are many are
+    /// replaced by a snapshot, which the next opening reads faster.
     ///
     /// # Errors
     /// `Io`, `ReadOnly` after an earlier failure.
     pub fn settle(&self) -> Result<()> {
-        self.lock_writer().log.settle()
+        let mut guard = self.lock_writer();
+        let writer = &mut *guard;
+        if writer.edit_bytes_in_log > writer.log.position().offset / EDITS_AT_CLOSE_FRACTION {
+            match writer.rotate_log(0) {
+                // Without room for a snapshot the edits are as good.
+                Err(error) if writer.log.failure().is_some() => return Err(error),
+                _ => {}
+            }
+        }
+        writer.log.settle()
     }
 
     /// Removes the files of segments that no version refers to any more.
