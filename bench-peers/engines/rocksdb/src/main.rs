@@ -104,38 +104,47 @@ impl View for RocksView<'_> {
         Ok(found.map(|value| out.extend_from_slice(&value)).is_some())
     }
 
-    fn scan(&mut self, walk: Walk<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<u64> {
+    fn scan(&mut self, walk: Walk<'_>, visit: impl FnMut(&[u8], &[u8])) -> Result<u64> {
         let (db, snapshot) = (self.db, &self.snapshot);
         let iterator = self.iterator.get_or_insert_with(|| {
             let mut read = ReadOptions::default();
             read.set_snapshot(snapshot);
             db.raw_iterator_opt(read)
         });
-        let (limit, step): (u64, fn(&mut DBRawIterator<'_>)) = match walk {
+        match walk {
             Walk::Forward => {
                 iterator.seek_to_first();
-                (u64::MAX, DBRawIterator::next)
+                visit_up_to(u64::MAX, iterator, DBRawIterator::next, visit)
             }
             Walk::Reverse => {
                 iterator.seek_to_last();
-                (u64::MAX, DBRawIterator::prev)
+                visit_up_to(u64::MAX, iterator, DBRawIterator::prev, visit)
             }
             Walk::From { key, limit } => {
                 iterator.seek(key);
-                (limit, DBRawIterator::next)
+                visit_up_to(limit, iterator, DBRawIterator::next, visit)
             }
-        };
-        let mut count = 0;
-        while count < limit
-            && let Some((key, value)) = iterator.item()
-        {
-            visit(key, value);
-            count += 1;
-            step(iterator);
         }
-        iterator.status()?;
-        Ok(count)
     }
+}
+
+/// Shows at most `limit` entries from where the iterator is, `step` by `step`.
+fn visit_up_to<'a>(
+    limit: u64,
+    iterator: &mut DBRawIterator<'a>,
+    step: impl Fn(&mut DBRawIterator<'a>),
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<u64> {
+    let mut count = 0;
+    while count < limit
+        && let Some((key, value)) = iterator.item()
+    {
+        visit(key, value);
+        count += 1;
+        step(iterator);
+    }
+    iterator.status()?;
+    Ok(count)
 }
 
 impl Engine for Rocks {
@@ -159,7 +168,7 @@ impl Engine for Rocks {
         for (key, value) in records.iter() {
             batch.put(key, value);
         }
-        Ok(self.db.write_opt(&batch, self.write_options(commit))?)
+        Ok(self.db.write_opt(batch, self.write_options(commit))?)
     }
 
     fn delete(&self, key: &[u8], commit: Commit) -> Result<()> {
@@ -169,7 +178,7 @@ impl Engine for Rocks {
     fn delete_range(&self, from: &[u8], to: &[u8], commit: Commit) -> Result<Offered> {
         let mut batch = WriteBatch::default();
         batch.delete_range(from, to);
-        self.db.write_opt(&batch, self.write_options(commit))?;
+        self.db.write_opt(batch, self.write_options(commit))?;
         Ok(Offered::Yes)
     }
 
