@@ -60,8 +60,9 @@ impl Mapping for WriteMap {
 
 /// The program with mapping `M`.
 pub fn main<M: Mapping>(safety: Safety) -> ExitCode {
+    let version = heed::lmdb_version();
     peer::main::<Lmdb<M>>(&About {
-        version: heed::lmdb_version().string.trim_start_matches("LMDB ").to_owned(),
+        version: format!("{}.{}.{}", version.major, version.minor, version.patch),
         structure: "B+-tree, copy on write, in mapped memory",
         safety,
         settings: &[

@@ -35,8 +35,11 @@ const MEMTABLE_SHARE: u64 = 4;
 const MEMTABLES_SHARE: u64 = 2;
 
 fn main() -> ExitCode {
+    // `0.19.0+11.8.1`: of the crate, and of RocksDB.
+    let version = version_of("librocksdb-sys");
+    let version = version.rsplit('+').next().unwrap_or(&version).to_owned();
     peer::main::<Rocks>(&About {
-        version: version_of("librocksdb-sys"),
+        version,
         structure: "LSM tree",
         safety: Safety::Kill,
         settings: &[
