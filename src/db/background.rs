@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::base::{Error, Result, SeqNo};
 use crate::db::core::{Core, lock};
+use crate::db::maintain::Found;
 use crate::db::options::Background;
 
 /// Two: so that one keyspace's long flush does not hold up another's.
@@ -100,8 +101,12 @@ enum Role {
 
 /// What a thread does until the database is closed.
 fn work(core: &Arc<Core>, role: Role) {
-    while !core.is_closed() {
+    loop {
+        // In this order: closing is followed by a call.
         let seen = core.workers.calls();
+        if core.is_closed() {
+            return;
+        }
         match caught(core, || core.step_in_background()) {
             Ok(true) => {}
             Ok(false) if role == Role::AllWork && core.workers.may_have_leftovers() => {
@@ -142,7 +147,7 @@ impl Core {
         if self.step()? {
             return Ok(true);
         }
-        self.consolidate_in_background()
+        Ok(self.consolidate_in_background()? == Found::Work)
     }
 
     /// Consolidates until something is committed or called for.
@@ -150,16 +155,24 @@ impl Core {
         while !self.is_closed() && self.workers.calls() == seen && self.visible() == before {
             // Set first: a flush that comes meanwhile takes it back.
             self.workers.nothing_left.store(true, Ordering::Relaxed);
-            match caught(self, || self.consolidate_in_background()) {
-                Ok(true) => self.workers.note_leftovers(),
-                Ok(false) | Err(_) => return,
+            let mut found = Found::Nothing;
+            let done = caught(self, || {
+                found = self.consolidate_in_background()?;
+                Ok(found == Found::Work)
+            });
+            if done.is_err() || found == Found::Nothing {
+                return; // After a failure: until something is flushed again.
+            }
+            self.workers.note_leftovers();
+            if found == Found::Busy {
+                return;
             }
         }
     }
 
-    fn consolidate_in_background(&self) -> Result<bool> {
+    fn consolidate_in_background(&self) -> Result<Found> {
         if self.poison().is_some() {
-            return Ok(false);
+            return Ok(Found::Nothing);
         }
         self.consolidate_slice_of_any().inspect_err(|error| self.note_idle_failure(error))
     }
@@ -192,9 +205,10 @@ impl Core {
     }
 
     /// Consolidation can be done without: no writer waits for it, so that one that found no room or
-    /// met damage has no consequences. Damage is told to those who read it.
+    /// met damage has no consequences. Damage is told to those who read it. A disk that fails is
+    /// another matter.
     pub(super) fn note_idle_failure(&self, error: &Error) {
-        if !matches!(error, Error::DiskFull { .. } | Error::Corruption { .. }) {
+        if matches!(error, Error::Io { .. } | Error::ReadOnly { .. }) {
             self.note_failure(error);
         }
     }

@@ -103,6 +103,11 @@ impl CommitLog {
         }
     }
 
+    /// Waits for whoever writes to the log now. Who comes later finds the database closed.
+    pub(super) fn wait_for_writers(&self) {
+        drop(lock(&self.log));
+    }
+
     pub(super) fn commit_count(&self) -> u64 {
         self.commit_count.load(Ordering::Relaxed)
     }
@@ -349,7 +354,10 @@ impl Core {
             }
         }
         // After the others are on their way: those who append now make a mark needless.
-        lock(&self.log.log).wal.complete_sync(synced);
+        let mut log = lock(&self.log.log);
+        if !self.is_closed() {
+            log.wal.complete_sync(synced); // Else the files may be another opening's.
+        }
         Ok(())
     }
 
@@ -380,8 +388,9 @@ impl Core {
     /// Applies commits up to and with the next one of another thread, which is returned; `None`
     /// when there are no more that may be applied.
     fn apply_to_next_other(&self, own: &Caller) -> Option<Arc<Caller>> {
-        let _guard = PoisonOnPanic { core: self, in_panic_before: std::thread::panicking() };
         let mut applier = self.log.lock_applier();
+        // Dropped in front of the lock: nobody else may go on behind half a commit.
+        let _guard = PoisonOnPanic { core: self, in_panic_before: std::thread::panicking() };
         loop {
             let pending = {
                 let mut queue = lock(&self.log.queue);

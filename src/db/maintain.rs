@@ -12,7 +12,7 @@ use crate::db::stats::Stats;
 use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
 use crate::memtable::MemtableCursor;
 use crate::storage::EntryType;
-use crate::structure::flex::FlexStore;
+use crate::structure::flex::{Consolidation, FlexStore, RoundProgress};
 use crate::structure::{FlushOrder, FlushProgress};
 use crate::wal::Lsn;
 
@@ -93,60 +93,76 @@ impl Core {
     }
 
     /// Consolidates a slice of a keyspace that has nothing to flush and that no other thread is at.
-    /// Whether there was one.
-    pub(super) fn consolidate_slice_of_any(&self) -> Result<bool> {
+    /// One that is damaged does not keep the others from it.
+    pub(super) fn consolidate_slice_of_any(&self) -> Result<Found> {
+        let mut found = Found::Nothing;
+        let mut damage = None;
         for runtime in self.runtimes() {
-            if self.newest_sealed(runtime.id).is_some() {
-                continue;
-            }
             let turn = match runtime.flushing.try_lock() {
                 Ok(turn) => turn,
                 Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::WouldBlock) => {
+                    found = Found::Busy;
+                    continue;
+                }
             };
-            let consolidated = self.consolidate_slice(&runtime)?;
+            if self.newest_sealed(runtime.id).is_some() {
+                found = Found::Busy;
+                continue;
+            }
+            let consolidated = self.consolidate_slice(&runtime);
             drop(turn);
-            if consolidated {
-                return Ok(true);
+            match consolidated {
+                Ok(Consolidation::Slice { .. }) => return Ok(Found::Work),
+                Ok(Consolidation::FlushUnderWay) => found = Found::Busy,
+                Ok(Consolidation::Nothing) => {}
+                Err(error @ Error::Corruption { .. }) => damage = Some(error),
+                Err(error) => return Err(error),
             }
         }
-        Ok(false)
+        damage.map_or(Ok(found), Err)
     }
 
-    /// Consolidates a slice of a keyspace. The caller has its turn to flush. Whether there was
-    /// anything that is worth it.
-    fn consolidate_slice(&self, runtime: &Arc<Runtime>) -> Result<bool> {
+    /// Consolidates a slice of a keyspace. The caller has its turn to flush.
+    fn consolidate_slice(&self, runtime: &Arc<Runtime>) -> Result<Consolidation> {
         self.check_open()?; // Under the turn, which closing waits for.
-        let Some(version) = runtime.store.consolidate(CONSOLIDATION_SLICE_BYTES)? else {
-            return Ok(false);
-        };
+        let consolidated = runtime.store.consolidate(CONSOLIDATION_SLICE_BYTES)?;
+        let Consolidation::Slice { version, .. } = &consolidated else { return Ok(consolidated) };
         self.published.replace(|state| {
             let Some(keyspace) = state.find(runtime.id) else { return state.clone() };
             let mut next = KeyspaceState::clone(keyspace);
-            next.version = Arc::clone(&version);
+            next.version = Arc::clone(version);
             state.with(next)
         });
-        drop(version);
         self.cache.trim();
         runtime.store.remove_unreferenced();
-        Ok(true)
+        Ok(consolidated)
     }
 
-    /// Flushes everything, and consolidates all that is worth it.
+    /// Flushes everything, and consolidates what is worth it, once round each keyspace. Writers go
+    /// on meanwhile: what they have sealed is flushed in between, by whoever has the turn.
     pub(super) fn compact_all(&self) -> Result<()> {
         self.flush_all()?;
         for runtime in self.runtimes() {
-            loop {
-                self.check_writable()?;
-                let turn = crate::db::core::lock(&runtime.flushing);
-                let consolidated = self.consolidate_slice(&runtime);
-                drop(turn);
-                if !consolidated.inspect_err(|error| self.note_idle_failure(error))? {
-                    break;
-                }
-            }
+            runtime.store.begin_round();
+            while self.compact_slice(&runtime)? == RoundProgress::GoesOn {}
         }
+        self.workers.wake(); // They may have found the turn taken.
         Ok(())
+    }
+
+    fn compact_slice(&self, runtime: &Arc<Runtime>) -> Result<RoundProgress> {
+        self.check_writable()?;
+        let _turn = crate::db::core::lock(&runtime.flushing);
+        if self.flush_oldest(runtime.id).inspect_err(|error| self.note_failure(error))? {
+            return Ok(RoundProgress::GoesOn);
+        }
+        let consolidated = self.consolidate_slice(runtime);
+        match consolidated.inspect_err(|error| self.note_idle_failure(error))? {
+            Consolidation::Slice { round, .. } => Ok(round),
+            // Between slices of a flush and nothing sealed: the keyspace was dropped.
+            Consolidation::FlushUnderWay | Consolidation::Nothing => Ok(RoundProgress::Over),
+        }
     }
 
     /// Gives back the part of the log that no memtable needs any more (D3).
@@ -326,7 +342,9 @@ impl Core {
         if !self.set_closed() {
             return Ok(self.stats()); // Another thread was faster.
         }
+        self.log.wake_waiting();
         self.workers.join();
+        self.log.wait_for_writers();
         // Flushes that other threads are at; those that have not begun find the database closed.
         for keyspace in &self.published.state().keyspaces {
             drop(crate::db::core::lock(&keyspace.runtime.flushing));
@@ -349,6 +367,17 @@ impl Core {
         let last_seqno = self.log.last_stamp();
         self.lock_manifest().close(end, last_seqno)
     }
+}
+
+/// What a look for something to consolidate has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Something, and it was done.
+    Work,
+    /// Nothing, in any keyspace.
+    Nothing,
+    /// Nothing in those that could be looked at.
+    Busy,
 }
 
 /// When the log is given back.

@@ -15,7 +15,7 @@ use crate::db::options::{Builder, OpenExisting, Sizes};
 use crate::db::replay::Replayer;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, State, Table};
 use crate::manifest::{Edit, Manifest};
-use crate::storage::StorageLock;
+use crate::storage::{Storage, StorageLock};
 use crate::structure::flex::{FlexStore, OpenSegments, StorePlace};
 use crate::wal::{Lsn, Wal, WalOptions, WalPlace, replay};
 
@@ -111,10 +111,27 @@ fn prepare_directory(builder: &Builder, dir: &Path) -> Result<()> {
             "no manifest is there, but the rest of a database",
         ));
     }
+    make_directory(storage, dir)
+}
+
+/// Makes `dir` and what is missing above it, all of it durable, also what a creation that was
+/// interrupted has left: of a directory that is there it is not known whether it is durable.
+fn make_directory(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let mut missing_count = 0;
+    for path in dir.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+        if storage.exists(path).map_err(|error| Error::io("look for", path, error))? {
+            break;
+        }
+        missing_count += 1;
+    }
     storage.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
-    if !was_there && let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty())
-    {
-        storage.sync_dir(parent).map_err(|error| Error::io("sync", parent, error))?;
+    for (index, parent) in dir.ancestors().skip(1).enumerate() {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match storage.sync_dir(parent) {
+            // Above what was made now, rights may be missing; then it is not ours to make durable.
+            Err(error) if index < missing_count => return Err(Error::io("sync", parent, error)),
+            _ => {}
+        }
     }
     Ok(())
 }

@@ -17,6 +17,9 @@ use crate::base::{Cursor, EntryKind, EntryRef, Result, Slice};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::merge::MergeCursor;
 
+/// A slice that only consolidates ends when it has read so many times what it was to write.
+const READ_PER_WRITTEN_MAX: u64 = 4;
+
 /// Walks the memtable that is flushed, and counts.
 pub(super) struct Source<'a> {
     cursor: &'a mut dyn Cursor,
@@ -131,6 +134,7 @@ impl<'a> Slicer<'a> {
     ) -> Result<SliceEnd> {
         let tree = self.tree;
         let started = self.writer.bytes_written();
+        let mut bytes_read = 0;
         let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
         let mut source = Source::new(&mut nothing);
         for (index, interval) in (start..).zip(tree.range(start..tree.len())) {
@@ -138,10 +142,14 @@ impl<'a> Slicer<'a> {
                 self.finish_range()?;
                 continue;
             }
-            if self.writer.bytes_written() - started >= slice_bytes {
+            // Where most was deleted, much is read and little written.
+            let is_enough = self.writer.bytes_written() - started >= slice_bytes
+                || bytes_read >= slice_bytes * READ_PER_WRITTEN_MAX;
+            if is_enough {
                 self.finish_range()?;
                 return Ok(SliceEnd::At(interval.anchor.clone()));
             }
+            bytes_read += interval.base_bytes() + interval.delta_bytes();
             self.consolidate(index, interval, &mut source, None)?;
         }
         self.finish_range()?;

@@ -37,4 +37,4 @@ mod tests;
 pub mod tree;
 
 pub use segment::OpenSegments;
-pub use store::{FlexStore, StorePlace};
+pub use store::{Consolidation, FlexStore, RoundProgress, StorePlace};

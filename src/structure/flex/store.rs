@@ -73,14 +73,48 @@ struct Writer {
     sweep: Sweep,
     /// Where the flush at hand goes on; `None` between flushes.
     resume: Option<Slice>,
-    /// Where [`FlexStore::consolidate`] goes on.
-    consolidate_from: Slice,
+    /// Where [`FlexStore::consolidate`] is.
+    round: Round,
     consolidations: u64,
     index_bytes_written: u64,
     /// Of edits written since opening, in the file that the index log is in.
     edit_bytes_in_log: u64,
     /// The index's share of the memory budget.
     charge: Charge,
+}
+
+/// A round of consolidation over the key space.
+#[derive(Debug, Default)]
+struct Round {
+    /// It goes on with the interval that holds this key.
+    from: Slice,
+    /// Segments to be emptied, as of when the round began; not known yet at its start.
+    sparse: Option<BTreeSet<u64>>,
+}
+
+/// What a slice of consolidation came to.
+#[derive(Debug)]
+pub enum Consolidation {
+    /// No interval is worth it.
+    Nothing,
+    /// A flush is between two of its slices: not now.
+    FlushUnderWay,
+    /// Some were consolidated.
+    Slice {
+        /// The next version.
+        version: Arc<dyn Version>,
+        /// How far the round is.
+        round: RoundProgress,
+    },
+}
+
+/// Whether a round of consolidation has come to the end of the key space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundProgress {
+    /// It goes on behind the slice.
+    GoesOn,
+    /// The next slice is of another round.
+    Over,
 }
 
 /// What a slice has done and nobody sees yet.
@@ -123,6 +157,19 @@ impl Writer {
         self.index_bytes_written += self.log.position().offset;
         let _removed_by_the_next_one = self.log.remove_older();
         Ok(())
+    }
+
+    /// The first interval, from where the round is, that is worth consolidating. Looks for segments
+    /// to be emptied when the round begins.
+    fn next_worthwhile(&mut self) -> Option<usize> {
+        let open = self.runs.open_segments();
+        let (index, round) = (&self.index, &mut self.round);
+        let sparse = round.sparse.get_or_insert_with(|| {
+            index.sparse_segments(&open, |interval| is_worthwhile_among(interval, &BTreeSet::new()))
+        });
+        let from = index.tree.find_key(&round.from).map_or(0, |(index, _)| index);
+        let mut rest = index.tree.range(from..index.tree.len());
+        rest.position(|interval| is_worthwhile_among(interval, sparse)).map(|at| from + at)
     }
 
     fn summary(&self) -> Summary {
@@ -181,7 +228,7 @@ impl FlexStore {
             runs,
             sweep,
             resume: None,
-            consolidate_from: Slice::default(),
+            round: Round::default(),
             consolidations: 0,
             index_bytes_written: 0,
             edit_bytes_in_log: 0,
@@ -299,57 +346,61 @@ impl FlexStore {
     }
 
     /// Consolidates intervals that have deltas, or runs in segments of which little is live, in key
-    /// order from where the last call ended, until
-    /// about `slice_bytes` are written. Durable on return. `None` when there is nothing that is
-    /// worth it, or a flush is between two slices.
-    ///
-    /// Costs about as much reading as writing, beside a look at each interval.
+    /// order from where the last call ended, until about `slice_bytes` are written or four times as
+    /// many read. Durable on return. At the end it goes on from the start; a *round* is over then.
     ///
     /// # Errors
     /// As [`Self::flush`].
-    pub fn consolidate(&self, slice_bytes: u64) -> Result<Option<Arc<dyn Version>>> {
+    pub fn consolidate(&self, slice_bytes: u64) -> Result<Consolidation> {
         let mut guard = self.lock_writer();
         let writer = &mut *guard;
         if writer.resume.is_some() {
-            return Ok(None);
+            return Ok(Consolidation::FlushUnderWay);
         }
         let result = self.consolidate_slice(writer, slice_bytes);
         if result.is_err() {
             self.give_up_runs(writer);
+            writer.round = Round::default();
         }
-        if !result? {
-            return Ok(None);
-        }
-        Ok(Some(self.publish(writer)))
+        Ok(match result? {
+            None => Consolidation::Nothing,
+            Some(round) => Consolidation::Slice { version: self.publish(writer), round },
+        })
     }
 
-    /// Whether there was anything to do.
-    fn consolidate_slice(&self, writer: &mut Writer, slice_bytes: u64) -> Result<bool> {
-        let tree = &writer.index.tree;
-        let has_deltas = |interval: &Interval| {
-            is_worthwhile(interval.base_bytes(), interval.delta_bytes(), interval.deltas.len())
+    /// Has the next [`Self::consolidate`] begin a round.
+    pub fn begin_round(&self) {
+        self.lock_writer().round = Round::default();
+    }
+
+    /// `None` if there was nothing to do.
+    fn consolidate_slice(
+        &self,
+        writer: &mut Writer,
+        slice_bytes: u64,
+    ) -> Result<Option<RoundProgress>> {
+        let (start, passed_end) = match writer.next_worthwhile() {
+            Some(start) => (start, RoundProgress::GoesOn),
+            None => {
+                // What is known about segments may be of before: another look at all of it.
+                writer.round = Round::default();
+                let Some(start) = writer.next_worthwhile() else { return Ok(None) };
+                (start, RoundProgress::Over)
+            }
         };
-        let open = writer.runs.open_segments();
-        let sparse = writer.index.sparse_segments(&open, has_deltas);
-        let worthwhile = |interval: &Interval| {
-            has_deltas(interval) || interval.runs().any(|run| sparse.contains(&run.segment.number))
-        };
-        let next_from = |from| {
-            let mut rest = tree.range(from..tree.len());
-            rest.position(|interval| worthwhile(interval)).map(|at| from + at)
-        };
-        let from = tree.find_key(&writer.consolidate_from).map_or(0, |(index, _)| index);
-        let Some(start) = next_from(from).or_else(|| next_from(0)) else { return Ok(false) };
         let bytes_before = writer.runs.bytes_written();
         let mut sweep = writer.sweep.clone();
         let mut slicer = Slicer::new(
-            tree,
+            &writer.index.tree,
             &self.loader,
             &mut writer.runs,
             &mut sweep,
             self.options.delta_fan_in,
         );
-        let end = slicer.consolidate_from(start, slice_bytes, worthwhile)?;
+        let sparse = writer.round.sparse.take().unwrap_or_default();
+        let end = slicer.consolidate_from(start, slice_bytes, |interval| {
+            is_worthwhile_among(interval, &sparse)
+        })?;
         let done = SliceDone {
             changes: slicer.changes,
             consolidations: slicer.consolidations,
@@ -357,11 +408,16 @@ impl FlexStore {
             bytes_before,
         };
         self.commit_slice(writer, done, sweep, None)?;
-        writer.consolidate_from = match end {
-            SliceEnd::Complete => Slice::default(),
-            SliceEnd::At(key) => key,
-        };
-        Ok(true)
+        match end {
+            SliceEnd::Complete => {
+                writer.round = Round::default();
+                Ok(Some(RoundProgress::Over))
+            }
+            SliceEnd::At(key) => {
+                writer.round = Round { from: key, sparse: Some(sparse) };
+                Ok(Some(passed_end))
+            }
+        }
     }
 
     /// Makes durable and applies what a slice has done (X4). `completes` is the order of the flush
@@ -520,6 +576,12 @@ impl FlexStore {
 fn version_of(writer: &Writer, loader: &Arc<Loader>) -> FlexVersion {
     let (tree, loader) = (writer.index.tree.clone(), Arc::clone(loader));
     FlexVersion { tree, loader, summary: writer.summary() }
+}
+
+/// Whether an interval has deltas worth consolidating, or runs in one of the `sparse` segments.
+fn is_worthwhile_among(interval: &Interval, sparse: &BTreeSet<u64>) -> bool {
+    is_worthwhile(interval.base_bytes(), interval.delta_bytes(), interval.deltas.len())
+        || interval.runs().any(|run| sparse.contains(&run.segment.number))
 }
 
 /// An index that was checked; its data is still to be.
