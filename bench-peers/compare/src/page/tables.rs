@@ -58,8 +58,8 @@ fn of_engine<'a>(figures: &[&'a Figure], engine: &str) -> Option<&'a Figure> {
     own.max_by_key(|figure| figure.keys)
 }
 
-/// The table of one workload: a row per metric, a column per engine; each figure with how many times
-/// as good as the best rival it is.
+/// The table of one workload: a row per metric, a column per engine; each figure with how many
+/// times as good as the best rival it is.
 pub fn of_workload(results: &Results, workload: &str) -> String {
     let engines: Vec<&EngineAbout> = results
         .engines

@@ -45,9 +45,9 @@ pub fn about(workload: &str) -> String {
              median of further passes; then backwards, and with 10,000 writes just before."
         }
         "W3" => {
-            "Load of the large store: keys of 16 bytes, values of 100, in batches of 1000, one sync \
-             at the end, inside the time. Random and ascending. What it cost is taken after the \
-             store was closed."
+            "Load of the large store: keys of 16 bytes, values of 100, in batches of 1000, one \
+             sync at the end, inside the time. Random and ascending. What it cost is taken after \
+             the store was closed."
         }
         "W4" => {
             "A million gets on the large store, the value copied out: uniform and zipf, on one and \
@@ -79,14 +79,14 @@ pub fn about(workload: &str) -> String {
              where the engine has one."
         }
         "W12" => {
-            "Opening the large store after a clean close, cold and warm; and after `kill -9` in the \
-             middle of a load without syncs: the time, and which share of the acknowledged entries \
-             is there."
+            "Opening the large store after a clean close, cold and warm; and after `kill -9` in \
+             the middle of a load without syncs: the time, and which share of the acknowledged \
+             entries is there."
         }
         "W13" => "Lines of text as keys and values, in batches of 1000 with one sync.",
         "W14" => {
-            "Load of a million sorted entries, count of the 10 % in the middle by a scan, and their \
-             removal (in one operation where the engine has it, else key by key)."
+            "Load of a million sorted entries, count of the 10 % in the middle by a scan, and \
+             their removal (in one operation where the engine has it, else key by key)."
         }
         "W15" => {
             "5000 zipf gets a second, while another thread loads random keys as fast as it can. \

@@ -1,7 +1,7 @@
 //! One step in a child process: its figures, and how it ended.
 //!
-//! The child says each figure as soon as it knows it, so that one that is ended because it takes too
-//! long has not worked for nothing. Its complaints are kept, and the last line of them quoted.
+//! The child says each figure as soon as it knows it, so that one that is ended because it takes
+//! too long has not worked for nothing. Its complaints are kept, and the last line of them quoted.
 
 use lithe_bench::{CHILD_SUBCOMMAND, ChildArgs, Row};
 use std::fs;

@@ -1,12 +1,13 @@
 //! A run: every step of every engine in a process of its own, the engines in turn.
 //!
-//! For each round and each step, all engines run the step one after the other (in another order each
-//! round), so that whatever else the machine does hits all of them. Stores live until the round ends.
+//! For each round and each step, all engines run the step one after the other (in another order
+//! each round), so that whatever else the machine does hits all of them. Stores live until the
+//! round ends.
 //!
 //! Invariants
 //! - R1  A step whose store is not there (its maker failed) does not run.
-//! - R2  An engine too slow or too large for its load tries again with a quarter of the keys, and its
-//!   later steps of the round use that store.
+//! - R2  An engine too slow or too large for its load tries again with a quarter of the keys, and
+//!   its later steps of the round use that store.
 
 mod child;
 mod schedule;
@@ -40,11 +41,11 @@ pub fn run(args: &Args, builds: &Builds) -> Result<Results> {
     let blocks = schedule(&args.wanted(), args.keys(), &args.memory);
     let directory = WorkDirectory::create(&args.dir)?;
     for round in 0..args.repeat() {
-        let mut session = Session::new(args, &directory.path, &mut results);
+        let mut this_round = Round::new(args, &directory.path, &mut results);
         for block in &blocks {
-            session.run_block(block, &in_turn(&builds.built, round));
+            this_round.run_block(block, &in_turn(&builds.built, round));
         }
-        session.end(&builds.built);
+        this_round.end(&builds.built);
     }
     Ok(results)
 }
@@ -71,7 +72,7 @@ fn in_turn(built: &[Built], round: u32) -> Vec<&Built> {
 }
 
 /// One round.
-struct Session<'a> {
+struct Round<'a> {
     args: &'a Args,
     dir: &'a Path,
     results: &'a mut Results,
@@ -81,9 +82,9 @@ struct Session<'a> {
     small: Vec<String>,
 }
 
-impl<'a> Session<'a> {
-    fn new(args: &'a Args, dir: &'a Path, results: &'a mut Results) -> Session<'a> {
-        Session { args, dir, results, loaded: HashMap::new(), small: Vec::new() }
+impl<'a> Round<'a> {
+    fn new(args: &'a Args, dir: &'a Path, results: &'a mut Results) -> Round<'a> {
+        Round { args, dir, results, loaded: HashMap::new(), small: Vec::new() }
     }
 
     fn run_block(&mut self, block: &Block, engines: &[&Built]) {

@@ -1,8 +1,8 @@
 //! In which order steps run: a pure function of what was asked for.
 //!
 //! Invariants
-//! - S1  What only reads the large store comes before what changes it, at every memory size: all see
-//!   the same store.
+//! - S1  What only reads the large store comes before what changes it, at every memory size: all
+//!   see the same store.
 
 use lithe_bench::{Memory, Planned, Step, Workload, plan};
 

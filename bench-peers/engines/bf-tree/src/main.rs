@@ -8,8 +8,8 @@
 //!   the function that would replay it is unfinished. So single durable writes are refused, and a
 //!   killed process loses everything since the last snapshot.
 //! - Keys of at most 64 bytes (default 16): the workloads have 21.
-//! - No batches, no scans backwards, no snapshots to read from (a view is the tree itself), no range
-//!   delete, no values above the page of 4 KiB.
+//! - No batches, no scans backwards, no snapshots to read from (a view is the tree itself), no
+//!   range delete, no values above the page of 4 KiB.
 
 mod store;
 

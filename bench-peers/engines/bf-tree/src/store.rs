@@ -1,5 +1,5 @@
-//! The files of a tree: the pages of a new tree, or the snapshot that an old one began with, and the
-//! newest snapshot.
+//! The files of a tree: the pages of a new tree, or the snapshot that an old one began with, and
+//! the newest snapshot.
 //!
 //! Invariants
 //! - B1  A tree goes on in the file that it began with, so this is not removed while it is open.

@@ -2,10 +2,12 @@
 //!
 //! Settings
 //! - Memory: half of the budget for the page cache; changes that wait for a checkpoint may take the
-//!   other half before writers stall (a checkpoint begins at a quarter: 64 MiB of 256, its default).
+//!   other half before writers stall (a checkpoint begins at a quarter: 64 MiB of 256, its
+//!   default).
 //! - Without sync, a commit writes the log and does not sync it (default); with sync,
 //!   `commit_with(true)`.
-//! - Exclusive write transactions: they cannot fail by conflict, and cost less than concurrent ones.
+//! - Exclusive write transactions: they cannot fail by conflict, and cost less than concurrent
+//!   ones.
 //! - No compression of large values. Page checksums are off, as by default.
 //! - A get opens a read transaction and the tree, as its API wants it; a view keeps both.
 

@@ -6,7 +6,8 @@
 //! - No compression: the feature `lz4` is not built in.
 //! - Without sync, each write goes to the operating system before it returns (default); with sync,
 //!   `PersistMode::SyncData`, which is fdatasync.
-//! - Everything else is default: leveled compaction, 4 KiB blocks, bloom filters, a worker per core.
+//! - Everything else is default: leveled compaction, 4 KiB blocks, bloom filters, a worker per
+//!   core.
 //! - Gets return slices that share the block's or memtable's memory and are copied once.
 //! - To flush and to compact there are only functions hidden from the documentation; they are used
 //!   off the clock of the loads, for the sizes.

@@ -1,17 +1,19 @@
-//! LMDB as an engine under test, by the crate `heed`. Two programs: with the file mapped for reading
-//! (default), and with `MDB_WRITEMAP`.
+//! LMDB as an engine under test, by the crate `heed`. Two programs: with the file mapped for
+//! reading (default), and with `MDB_WRITEMAP`.
 //!
 //! Settings
 //! - Memory: LMDB has no cache of its own and cannot be told: it uses the page cache.
 //! - Without sync, `MDB_NOSYNC`: a commit writes its pages and the meta page to the page cache, so
 //!   it survives the process; only a sync of all (`mdb_env_sync`) makes it durable.
-//! - With sync, the flag is taken away, and LMDB syncs as by default: the pages, then the meta page.
-//!   (With the flag and one sync after the commit it would be faster, and a power failure between
-//!   the two could destroy the file.) The flag changes under a mutex that writers hold anyway.
+//! - With sync, the flag is taken away, and LMDB syncs as by default: the pages, then the meta
+//!   page. (With the flag and one sync after the commit it would be faster, and a power failure
+//!   between the two could destroy the file.) The flag changes under a mutex that writers hold
+//!   anyway.
 //! - With `MDB_WRITEMAP`, changes are made in the mapped file: faster, but a stray write of
 //!   the program destroys the file. Shown, not counted.
 //! - Readers use thread-local slots: the cheaper way to begin a read transaction. A view keeps one.
-//! - Values are copied once, out of the map. A scan uses one cursor. Range delete in one transaction.
+//! - Values are copied once, out of the map. A scan uses one cursor. Range delete in one
+//!   transaction.
 
 #![expect(
     unsafe_code,

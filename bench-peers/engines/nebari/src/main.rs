@@ -2,8 +2,8 @@
 //!
 //! Settings
 //! - An unversioned tree: the cheaper of its two, as no workload asks for old versions.
-//! - Memory: its cache is told in chunks (nodes and values), a chunk being at most 64 KiB; it has as
-//!   many as there would be chunks of 4 KiB in the budget.
+//! - Memory: its cache is told in chunks (nodes and values), a chunk being at most 64 KiB; it has
+//!   as many as there would be chunks of 4 KiB in the budget.
 //! - Every transaction is durable: it syncs the tree's file and the log of transactions. There is
 //!   nothing cheaper, so that unsynced writes cost the same.
 //! - A batch is one modification of all its keys, sorted, which is its fastest way.

@@ -6,10 +6,10 @@
 //!   RocksDB's own way to bound both by one number. Indexes and filters lie outside, as by default:
 //!   for the largest store they are about 2 % of the data, and reads are faster than when they
 //!   compete with blocks.
-//! - A memtable of a quarter of the budget, three at most (the default is two): a load goes on while
-//!   one is written out.
-//! - Bloom filters of 10 bits a key and hash indexes in data blocks, as its tuning guide advises for
-//!   point reads. Blocks stay at 4 KiB.
+//! - A memtable of a quarter of the budget, three at most (the default is two): a load goes on
+//!   while one is written out.
+//! - Bloom filters of 10 bits a key and hash indexes in data blocks, as its tuning guide advises
+//!   for point reads. Blocks stay at 4 KiB.
 //! - No compression. Level compaction with dynamic level sizes (default). 1 MiB `bytes_per_sync`,
 //!   as its tuning guide advises.
 //! - Two background jobs (the default), as the machine of the benchmarks has two cores.
@@ -47,7 +47,8 @@ fn main() -> ExitCode {
              (a quarter each, half in all).",
             "Bloom filters of 10 bits per key, hash index in data blocks, 4 KiB blocks, no \
              compression.",
-            "Three memtables at most, bytes_per_sync of 1 MiB; level compaction, two jobs (default).",
+            "Three memtables at most, bytes_per_sync of 1 MiB; level compaction, two jobs \
+             (default).",
         ],
     })
 }

@@ -45,7 +45,8 @@ impl Pool {
         Pool { file, cache, idle: Mutex::default() }
     }
 
-    /// The connection that was put back last, whose cache is the warmest; a new one if all are used.
+    /// The connection that was put back last, whose cache is the warmest; a new one if all are
+    /// used.
     ///
     /// # Errors
     /// Whatever SQLite reports.

@@ -97,7 +97,8 @@ impl Svg {
         };
         let (class, text) = (class.name(), escape(text));
         self.add(&format!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" class=\"{class}\">{text}</text>"
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" class=\"{class}\">\
+             {text}</text>"
         ));
     }
 
