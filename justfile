@@ -19,7 +19,7 @@ bench *ARGS:
 # LitheDB and its rivals on the same workloads: writes docs/benchmarks.md. To try things out:
 # `just bench-peers --quick --engines lithedb,redb --out /tmp/report`.
 bench-peers *ARGS:
-    cargo run --release --manifest-path bench-peers/Cargo.toml -p compare -- --out docs {{ARGS}}
+    cargo run --release --manifest-path bench-peers/Cargo.toml -- --out docs {{ARGS}}
 
 # Crash states in the simulation, with the prefix oracle.
 crash STATES='1000000' SEED='1':

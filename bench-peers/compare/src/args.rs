@@ -21,6 +21,7 @@ const WORKLOADS_ALL: &[Workload] = &[
     Workload::W12,
     Workload::W14,
     Workload::W15,
+    Workload::Trade,
 ];
 
 /// Runs the benchmark workloads on LitheDB and its rivals, in turn, and reports.
@@ -105,7 +106,7 @@ mod tests {
         let args = parse("compare");
         assert_eq!((args.keys(), args.divisor(), args.repeat()), (5_000_000, 1, 3));
         assert_eq!(args.memory, [Memory::RULE, Memory::Bytes(1 << 30)]);
-        assert_eq!(args.wanted().len(), 14);
+        assert_eq!(args.wanted().len(), 15);
         let args = parse("compare --engines a,b --workloads w1,W3 --memory 64MiB --out x --out y");
         assert_eq!((args.engines.len(), args.memory.len()), (2, 1));
         assert_eq!(args.wanted(), [Workload::W1, Workload::W3]);

@@ -131,6 +131,8 @@ pub trait Engine: Sized + Send + Sync + 'static {
     const BUFFERED_SURVIVES_KILL: bool;
     /// Whether `View::scan` can walk back.
     const SCANS_BACK: Offered = Offered::Yes;
+    /// Settings to try of its knob between writing, reading and space; none if it has no such knob.
+    const TRADES: &'static [f64] = &[];
     /// What `view` returns; used by the thread that took it.
     type View<'a>: View
     where
@@ -141,6 +143,14 @@ pub trait Engine: Sized + Send + Sync + 'static {
     /// # Errors
     /// Whatever the engine reports. So do all the others.
     fn open(dir: &Path, memory: Memory) -> Result<Self>;
+
+    /// Creates a store in `dir` with that setting of its knob: one of `TRADES`.
+    ///
+    /// # Errors
+    /// If it has no knob; or whatever the engine reports.
+    fn open_at(_dir: &Path, _memory: Memory, setting: f64) -> Result<Self> {
+        wrong(format!("{} has nothing that could be set to {setting}", Self::NAME))
+    }
 
     /// Writes one entry.
     ///

@@ -47,6 +47,8 @@ pub struct Gets<'a> {
     pub keys: u64,
     /// Bytes of a value.
     pub value_len: usize,
+    /// Versions that a value may be of.
+    pub versions: &'a [u64],
     /// Which keys.
     pub choice: Choice<'a>,
     /// Where.
@@ -157,7 +159,7 @@ impl Chunk {
                 (_, None) => return wrong(format!("key {index}: not found")),
                 (_, Some(end)) => {
                     let value = &self.values[start..end];
-                    let version = self.checker.version_of(index, value, &[0]);
+                    let version = self.checker.version_of(index, value, gets.versions);
                     if value.len() != gets.value_len || version.is_none() {
                         return wrong(format!("key {index}: wrong value"));
                     }

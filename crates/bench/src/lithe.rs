@@ -2,7 +2,9 @@
 
 use crate::engine::{Commit, Engine, Memory, Offered, Result, View, Walk};
 use crate::records::Records;
-use lithedb::{Cursor, Db, Durability, KeyRange, Keyspace, Snapshot, WriteBatch};
+use lithedb::{
+    Builder, Cursor, Db, Durability, KeyRange, Keyspace, KeyspaceOptions, Snapshot, WriteBatch,
+};
 use std::path::Path;
 
 const KEYSPACE: &str = "bench";
@@ -20,6 +22,13 @@ pub struct LitheView<'a> {
     keyspace: &'a Keyspace,
     snapshot: Snapshot,
     cursor: Option<Cursor>,
+}
+
+fn builder(memory: Memory) -> Builder {
+    match memory {
+        Memory::EngineDefault => Db::builder(),
+        Memory::Bytes(bytes) => Db::builder().memory_budget(bytes),
+    }
 }
 
 fn durability(commit: Commit) -> Durability {
@@ -72,15 +81,20 @@ impl View for LitheView<'_> {
 impl Engine for Lithe {
     const NAME: &'static str = "lithedb";
     const BUFFERED_SURVIVES_KILL: bool = true;
+    /// Of `consolidation_pace`, whose default is 0.5.
+    const TRADES: &'static [f64] = &[0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 4.0];
     type View<'a> = LitheView<'a>;
 
     fn open(dir: &Path, memory: Memory) -> Result<Self> {
-        let builder = match memory {
-            Memory::EngineDefault => Db::builder(),
-            Memory::Bytes(bytes) => Db::builder().memory_budget(bytes),
-        };
-        let db = builder.open(dir)?;
+        let db = builder(memory).open(dir)?;
         let keyspace = db.keyspace_or_create(KEYSPACE)?;
+        Ok(Lithe { db, keyspace })
+    }
+
+    fn open_at(dir: &Path, memory: Memory, setting: f64) -> Result<Self> {
+        let db = builder(memory).open(dir)?;
+        let options = KeyspaceOptions::default().consolidation_pace(setting as f32);
+        let keyspace = db.create_keyspace(KEYSPACE, options)?;
         Ok(Lithe { db, keyspace })
     }
 

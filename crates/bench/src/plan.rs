@@ -42,9 +42,12 @@ pub enum Workload {
     W15,
     /// W3 and W4 at 1M, 5M, 20M and 50M keys.
     W16,
+    /// Writing, reading and space over the engine's knob between them.
+    Trade,
 }
 
-/// What runs when nothing is asked for: all but W13, which needs files, and W16, which takes long.
+/// What runs when nothing is asked for: all but W13, which needs files, and W16 and Trade, which take
+/// long.
 pub const DEFAULT: &[Workload] = &[
     Workload::W1,
     Workload::W2,
@@ -100,6 +103,7 @@ pub fn plan(wanted: &[Workload], keys: u64) -> Vec<Planned> {
         (want(&[W::W10]), Step::W10),
         (want(&[W::W13]), Step::W13),
         (want(&[W::W14]), Step::W14),
+        (want(&[W::Trade]), Step::Trade),
     ];
     let mut planned: Vec<Planned> = steps
         .into_iter()

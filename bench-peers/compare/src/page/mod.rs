@@ -3,6 +3,7 @@
 mod charts;
 mod tables;
 mod texts;
+mod trade;
 
 use crate::judge::disagreements;
 use crate::results::{Head, Results, Safety};
@@ -38,7 +39,11 @@ pub fn write(results: &Results, out: &Path) -> Result<()> {
         for (chart, file) in charts.iter().filter(|(chart, _)| chart.workload == workload) {
             write!(page, "\n![{}]({file})\n", chart.title)?;
         }
-        write!(page, "\n{}", tables::of_workload(results, &workload))?;
+        let table = match workload.as_str() {
+            trade::WORKLOAD => trade::table(results),
+            _ => tables::of_workload(results, &workload),
+        };
+        write!(page, "\n{table}")?;
     }
     page += &gaps(results);
     page += &how(results);

@@ -33,7 +33,12 @@ pub const METHOD: &str = "\
 /// What the figures of a workload mean.
 pub fn about(workload: &str) -> String {
     let words: Vec<&str> = workload.split(' ').collect();
-    let number = words.iter().rev().find(|word| word.starts_with('W')).copied().unwrap_or("");
+    let number = words
+        .iter()
+        .rev()
+        .find(|word| word.starts_with('W') || **word == "Trade")
+        .copied()
+        .unwrap_or("");
     let text = match number {
         "W1" => {
             "100,000 entries with keys and values of 21 bytes. In batches of 1000 with one sync at \
@@ -91,6 +96,12 @@ pub fn about(workload: &str) -> String {
         "W15" => {
             "5000 zipf gets a second, while another thread loads random keys as fast as it can. \
              Latency counts from when a get was due, so that a stall shows in all gets behind it."
+        }
+        "Trade" => {
+            "LitheDB over its option `consolidation_pace`: how much dead data it tolerates before it \
+             rewrites. A fresh store for each setting is loaded and then overwritten as in W11; the \
+             overwrites pause for gets and short scans, which so meet the store as it is while it is \
+             written to. Down and to the left is better."
         }
         _ => "",
     };

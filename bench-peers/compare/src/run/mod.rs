@@ -8,17 +8,19 @@
 //! - R1  A step whose store is not there (its maker failed) does not run.
 //! - R2  An engine too slow or too large for its load tries again with a quarter of the keys, and
 //!   its later steps of the round use that store.
+//! - R3  What an engine was too slow or too large for in one round, it does not try in the next.
 
 mod child;
 mod schedule;
 
 use crate::args::Args;
 use crate::engines::{Builds, Built, compilers, revision};
+use crate::judge::OWN;
 use crate::results::{Head, Results};
 use child::{Limits, Outcome, run_step};
 use lithe_bench::{ChildArgs, Result, Step, machine};
 use schedule::{Block, Turn, schedule};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,8 +42,9 @@ pub fn run(args: &Args, builds: &Builds) -> Result<Results> {
     }
     let blocks = schedule(&args.wanted(), args.keys(), &args.memory);
     let directory = WorkDirectory::create(&args.dir)?;
+    let mut beyond = HashSet::new();
     for round in 0..args.repeat() {
-        let mut this_round = Round::new(args, &directory.path, &mut results);
+        let mut this_round = Round::new(args, &directory.path, &mut results, &mut beyond);
         for block in &blocks {
             this_round.run_block(block, &in_turn(&builds.built, round));
         }
@@ -80,11 +83,18 @@ struct Round<'a> {
     loaded: HashMap<String, u64>,
     /// Engines that have the store of W1.
     small: Vec<String>,
+    /// R3, over all rounds: engine, step and keys.
+    beyond: &'a mut HashSet<(String, String, u64)>,
 }
 
 impl<'a> Round<'a> {
-    fn new(args: &'a Args, dir: &'a Path, results: &'a mut Results) -> Round<'a> {
-        Round { args, dir, results, loaded: HashMap::new(), small: Vec::new() }
+    fn new(
+        args: &'a Args,
+        dir: &'a Path,
+        results: &'a mut Results,
+        beyond: &'a mut HashSet<(String, String, u64)>,
+    ) -> Round<'a> {
+        Round { args, dir, results, loaded: HashMap::new(), small: Vec::new(), beyond }
     }
 
     fn run_block(&mut self, block: &Block, engines: &[&Built]) {
@@ -104,6 +114,7 @@ impl<'a> Round<'a> {
     fn run_turn(&mut self, built: &Built, turn: &Turn) {
         let name = built.about.engine.clone();
         let keys = match turn.step {
+            Step::Trade if name != OWN => return, // No rival's adapter has a knob.
             Step::W2Small if !self.small.contains(&name) => return, // R1
             step if needs_large_store(step) => match self.loaded.get(&name) {
                 Some(keys) => *keys,
@@ -111,9 +122,15 @@ impl<'a> Round<'a> {
             },
             _ => turn.keys,
         };
-        let tries = if is_load(turn.step) { 1 + SMALLER_TRIES } else { 1 };
+        // Of other sizes than the one of the label, a figure would say nothing.
+        let is_retried = is_load(turn.step) && turn.label.is_empty();
+        let tries = if is_retried { 1 + SMALLER_TRIES } else { 1 };
         let sizes = (0..tries).map(|t| (keys / SMALLER_DIVISOR.pow(t)).max(1));
         for keys in sizes {
+            let attempt = (name.clone(), turn.name(), keys);
+            if self.beyond.contains(&attempt) {
+                continue; // R3
+            }
             match self.run_once(built, turn, keys) {
                 Outcome::Done => {
                     match turn.step {
@@ -124,7 +141,7 @@ impl<'a> Round<'a> {
                     return;
                 }
                 Outcome::Failed(_) => return,
-                Outcome::TooSlow | Outcome::TooLarge => {} // R2
+                Outcome::TooSlow | Outcome::TooLarge => drop(self.beyond.insert(attempt)), // R2
             }
         }
     }

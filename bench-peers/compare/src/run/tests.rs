@@ -57,7 +57,7 @@ fn a_step_ends_well_badly_or_too_late_and_its_figures_are_kept() {
         ended("bad", "echo 'bad: lost key 7' >&2; exit 1", 60),
         Outcome::Failed("bad: lost key 7".into())
     );
-    assert_eq!(ended("slow", "exec sleep 60", 0), Outcome::TooSlow);
+    assert_eq!(ended("slow", "exec sleep 60", 2), Outcome::TooSlow);
     let (rows, outcome) = run_step(Path::new("/nonexistent"), &job(dir.path()), limits(60));
     assert!(rows.is_empty() && matches!(outcome, Outcome::Failed(_)));
 }

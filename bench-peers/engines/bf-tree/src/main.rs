@@ -9,7 +9,7 @@
 //!   killed process loses everything since the last snapshot.
 //! - Keys of at most 64 bytes (default 16): the workloads have 21.
 //! - No batches, no scans backwards, no snapshots to read from (a view is the tree itself), no
-//!   range delete, no values above the page of 4 KiB.
+//!   range delete, no values above 1.8 KiB (half of its pages).
 
 mod store;
 
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use store::Store;
 
-/// Room for the longest record: `Config` limits them to less than a page.
+/// Room for the longest record: they are limited to less than a page.
 const RECORD_SIZE_MAX: usize = 4096;
 
 fn main() -> ExitCode {

@@ -14,6 +14,8 @@ use std::sync::{Mutex, PoisonError};
 const PAGES: &str = "pages";
 const SNAPSHOT_PREFIX: &str = "snapshot-";
 const KEY_SIZE_MAX: usize = 64;
+/// The most that `Config` takes beside pages of 4 KiB and such keys.
+const RECORD_SIZE_MAX: usize = 1944;
 
 /// Where the files are.
 #[derive(Debug)]
@@ -44,6 +46,7 @@ impl Store {
                 .storage_backend(bf_tree::StorageBackend::Std)
                 .file_path(dir.join(PAGES))
                 .cb_max_key_len(KEY_SIZE_MAX)
+                .cb_max_record_size(RECORD_SIZE_MAX)
                 .use_snapshot(true);
             if let Some(bytes) = buffer {
                 config.cb_size_byte(bytes);

@@ -2,11 +2,19 @@ package measure
 
 import (
 	"strings"
+	"time"
 
 	"lithedb/bench-peers/internal/report"
 )
 
-const mib = 1 << 20
+const (
+	lookEvery = 250 * time.Millisecond
+	// A directory that was the same for so many looks is taken to be left alone.
+	looksStill = 6
+	// It is waited for no longer than this: a minute.
+	looksMax = 240
+	mib      = 1 << 20
+)
 
 // Costs is what a workload costs beside time, looked at at several points: write amplification,
 // directory size, processor time, peak memory.
@@ -65,6 +73,30 @@ func (costs *Costs) Rows(workload, prefix string, written, live uint64) []report
 		row.With("apparent", over(last.size.Apparent, live)).With("files", last.size.Files))
 	rows = append(rows, memoryRows(workload, named("peak memory"), last.process.MemoryPeak)...)
 	return append(rows, report.New(workload, named("cpu"), last.process.CPU.Seconds(), "s"))
+}
+
+// WaitUntilStill waits until the directory has not changed in size for a while: until what an
+// engine does by itself when it is left alone is done.
+func WaitUntilStill(dir string) error {
+	size, err := SizeOf(dir)
+	if err != nil {
+		return err
+	}
+	still := 0
+	for looks := 0; looks < looksMax && still < looksStill; looks++ {
+		time.Sleep(lookEvery)
+		now, err := SizeOf(dir)
+		if err != nil {
+			return err
+		}
+		if now.Allocated == size.Allocated && now.Files == size.Files {
+			still++
+		} else {
+			still = 0
+		}
+		size = now
+	}
+	return nil
 }
 
 // PeakMemoryRows is the most memory that this process ever held; none where the system does not

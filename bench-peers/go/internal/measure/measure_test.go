@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lithedb/bench-peers/internal/report"
@@ -82,6 +83,37 @@ func TestTheSizeOfADirectoryIsThatOfAllFilesBelow(t *testing.T) {
 	size, err = SizeOf(filepath.Join(dir, "none"))
 	if err != nil || size != (DirectorySize{}) {
 		t.Fatalf("%v, %v", size, err)
+	}
+}
+
+func TestADirectoryIsWaitedForUntilItIsStillButNotForEver(t *testing.T) {
+	for _, one := range []struct{ changes, want time.Duration }{
+		{0, 1500 * time.Millisecond}, {2 * time.Second, 3500 * time.Millisecond},
+		{2 * time.Minute, time.Minute},
+	} {
+		dir := t.TempDir()
+		// Its clock moves on only when all sleep.
+		synctest.Test(t, func(t *testing.T) {
+			go func() {
+				// Just before each look.
+				for number := range one.changes / lookEvery {
+					time.Sleep(lookEvery - time.Millisecond)
+					path := filepath.Join(dir, number.String())
+					if err := os.WriteFile(path, nil, 0o644); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(time.Millisecond)
+				}
+			}()
+			start := time.Now()
+			if err := WaitUntilStill(dir); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took != one.want {
+				t.Errorf("%v of changes: waited for %v", one.changes, took)
+			}
+			time.Sleep(one.changes) // The other one has ended.
+		})
 	}
 }
 

@@ -45,7 +45,7 @@ func load(context *Context, name string, shape data.KeyShape, prefix string) err
 	row := report.New("W3", prefix, measure.Rate(keys, written.busy), "ops/s").
 		With("wall_s", written.wall.Seconds()).
 		With("sync_ms", measure.Milliseconds(written.sync))
-	if err := closeInSteps(store, costs, row, flushStep); err != nil {
+	if err := closeAfter(flushStep, store, costs, row); err != nil {
 		return err
 	}
 	size := keys * writes.entrySize()
@@ -76,26 +76,28 @@ var (
 	compactStep = closingStep{"compacted", "compact_ms", engine.Store.Compact}
 )
 
-// closeInSteps does what the engine offers of some steps, closes the store, and puts times and the
-// engine's own figures into a row.
-func closeInSteps(
-	store engine.Store, costs *measure.Costs, row report.Row, steps ...closingStep,
+// take does the step if the engine offers it, looks at the costs after it, and puts its time into a
+// row.
+func (step closingStep) take(store engine.Store, costs *measure.Costs, row report.Row) error {
+	var offered engine.Offered
+	took, err := measure.Timed(func() (err error) {
+		offered, err = step.do(store)
+		return err
+	})
+	if err != nil || offered == engine.No {
+		return err
+	}
+	row.With(step.detail, measure.Milliseconds(took))
+	return costs.Mark(step.point)
+}
+
+// closeAfter takes a step, closes the store, and puts times and the engine's own figures into a
+// row.
+func closeAfter(
+	step closingStep, store engine.Store, costs *measure.Costs, row report.Row,
 ) error {
-	for _, step := range steps {
-		var offered engine.Offered
-		took, err := measure.Timed(func() (err error) {
-			offered, err = step.do(store)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if offered == engine.Yes {
-			row.With(step.detail, measure.Milliseconds(took))
-			if err := costs.Mark(step.point); err != nil {
-				return err
-			}
-		}
+	if err := step.take(store, costs, row); err != nil {
+		return err
 	}
 	for name, figure := range store.Figures() {
 		row.With(name, figure)

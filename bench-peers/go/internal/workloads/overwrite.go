@@ -43,7 +43,17 @@ func runOverwrites(context *Context) error {
 	row := report.New("W11", "overwrites", measure.Rate(keys, written.busy), "ops/s").
 		With("wall_s", written.wall.Seconds()).
 		With("sync_ms", measure.Milliseconds(written.sync))
-	if err := closeInSteps(store, costs, row, flushStep, compactStep); err != nil {
+	if err := flushStep.take(store, costs, row); err != nil {
+		return err
+	}
+	after := measure.BeginCosts(dir)
+	if err := measure.WaitUntilStill(dir); err != nil {
+		return err
+	}
+	if err := after.Mark("left_alone"); err != nil {
+		return err
+	}
+	if err := closeAfter(compactStep, store, after, row); err != nil {
 		return err
 	}
 
@@ -64,10 +74,14 @@ func runOverwrites(context *Context) error {
 	if err != nil {
 		return err
 	}
-	liveSize := live * writes.entrySize()
+	if err := store.Close(); err != nil {
+		return err
+	}
+	writtenSize, liveSize := keys*writes.entrySize(), live*writes.entrySize()
 	context.report(row)
-	context.report(costs.Rows("W11", "", keys*writes.entrySize(), liveSize)...)
+	context.report(costs.Rows("W11", "", writtenSize, liveSize)...)
+	context.report(after.Rows("W11", "maintenance", writtenSize, liveSize)...)
 	context.report(report.New("W11", "largest directory / data while running",
 		float64(largest)/float64(liveSize), "x"))
-	return store.Close()
+	return nil
 }

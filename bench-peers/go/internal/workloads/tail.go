@@ -28,7 +28,8 @@ const (
 // new random keys in batches of 1000 as fast as it can.
 //
 // The latency of a read counts from when it was due, not from when it began: reads that had to wait
-// behind a slow one show it (coordinated omission corrected).
+// behind a slow one show it (coordinated omission corrected). Batches follow one another, so each
+// counts from when it began.
 func runTail(context *Context) error {
 	keys, reads := context.Job.Keys, context.count(tailReads)
 	zipf := data.NewZipf(keys)
@@ -41,10 +42,10 @@ func runTail(context *Context) error {
 	// divides the cores, as for every engine.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0)))
 	var stop atomic.Bool
-	latency, loadRate := measure.NewLatency(), 0.0
+	latency, batches, loadRate := measure.NewLatency(), measure.NewLatency(), 0.0
 	_, _, err = onThreads(2, func(thread uint64) (_ struct{}, err error) {
 		if thread == 0 {
-			loadRate, err = loadUntil(store, &stop)
+			loadRate, err = loadUntil(store, &stop, batches)
 		} else {
 			defer stop.Store(true)
 			err = readAtRate(store, zipf, reads, latency)
@@ -67,20 +68,37 @@ func runTail(context *Context) error {
 			With("load_ops_per_s", loadRate))
 	}
 	context.report(report.New("W15", "longest stall of a read", latency.MaxUS()/1e3, "ms"))
+	for _, one := range []struct {
+		name     string
+		quantile float64
+	}{{"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}} {
+		name := fmt.Sprintf("write of %d %s under load", batchLen, one.name)
+		context.report(report.New("W15", name, batches.QuantileUS(one.quantile), "us"))
+	}
+	context.report(
+		report.New("W15", "longest stall of a write", batches.MaxUS()/1e3, "ms"),
+		report.New("W15", "load beside the reads", loadRate, "ops/s"),
+	)
 	return nil
 }
 
-// loadUntil says how many entries per second were loaded.
-func loadUntil(store engine.Store, stop *atomic.Bool) (float64, error) {
+// loadUntil says how many entries per second were loaded, with making them; latencies are those of
+// the batches alone.
+func loadUntil(
+	store engine.Store, stop *atomic.Bool, batches *measure.Latency,
+) (float64, error) {
 	start, loaded := measure.Now(), uint64(0)
 	var records data.Records
+	put := func() error { return store.PutBatch(&records, engine.Buffered) }
 	for !stop.Load() {
 		first := tailLoadFirst + loaded
 		end := first + batchLen
 		records.Refill(data.Random16, first, end, data.Same, valueLen, data.VersionLoad)
-		if err := store.PutBatch(&records, engine.Buffered); err != nil {
+		took, err := measure.Timed(put)
+		if err != nil {
 			return 0, err
 		}
+		batches.Record(took)
 		loaded += batchLen
 	}
 	return measure.Rate(loaded, measure.Now()-start), nil

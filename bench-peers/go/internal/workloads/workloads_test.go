@@ -124,6 +124,43 @@ func TestYCSBReportsBothKindsOfOperationsOfEachMix(t *testing.T) {
 	}
 }
 
+func TestOverwritesTellTheirCostsFromThoseOfMaintenance(t *testing.T) {
+	rows, err := rowsOf(t, pebblestore.Engine, t.TempDir(), "w3-random", "w11")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, points := range map[string][]string{
+		"directory / data":             {"synced", "flushed"},
+		"maintenance directory / data": {"left_alone", "compacted", "closed"},
+	} {
+		details := metric(t, rows, name).Details
+		for _, point := range points {
+			if _, found := details[point]; !found {
+				t.Errorf("%s: no %s in %v", name, point, details)
+			}
+		}
+		if len(details) != len(points)+2 {
+			t.Errorf("%s: %v", name, details)
+		}
+	}
+}
+
+func TestTheTailTellsOfReadsAndWrites(t *testing.T) {
+	rows, err := rowsOf(t, mapstore.New(nil), t.TempDir(), "w3-random", "w15")
+	if err != nil {
+		t.Fatal(err)
+	}
+	median := metric(t, rows, "write of 1000 p50 under load").Value
+	longest := metric(t, rows, "longest stall of a write").Value * 1e3
+	if median <= 0 || median > longest {
+		t.Errorf("median %v us, longest %v us", median, longest)
+	}
+	rate := metric(t, rows, "load beside the reads").Value
+	if reads := metric(t, rows, "read p50 under load"); reads.Details["load_ops_per_s"] != rate {
+		t.Errorf("%v, %v", rate, reads)
+	}
+}
+
 func TestAKillIsReportedWithWhatWasAcknowledgedAndFound(t *testing.T) {
 	rows, err := rowsOf(t, mapstore.New(nil), t.TempDir(), "w3-random", "w12")
 	if err != nil {

@@ -67,6 +67,7 @@ pub fn run_tables<E: Engine>(context: &mut Context<'_>) -> Result<()> {
             threads: 1,
             keys,
             value_len: VALUE_LEN,
+            versions: &[VERSION_LOAD],
             choice: Choice::Uniform,
             source: Source::Newest,
         };

@@ -6,6 +6,7 @@
 use super::{STORE_LARGE, stream};
 use crate::clock::{nanoseconds_each, rate};
 use crate::costs::peak_memory_row;
+use crate::data::VERSION_LOAD;
 use crate::engine::{Engine, Result};
 use crate::gets::{Choice, Gets, Source};
 use crate::job::Context;
@@ -25,6 +26,7 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
         threads: 1,
         keys,
         value_len: VALUE_LEN,
+        versions: &[VERSION_LOAD],
         choice: Choice::Uniform,
         source: Source::Newest,
     };

@@ -4,7 +4,7 @@
 use super::stream;
 use crate::clock::microseconds_each;
 use crate::costs::Costs;
-use crate::data::KeyShape;
+use crate::data::{KeyShape, VERSION_LOAD};
 use crate::engine::{Engine, Result};
 use crate::gets::{Choice, Gets, Source};
 use crate::job::Context;
@@ -33,6 +33,7 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
         threads: 1,
         keys,
         value_len: VALUE_LEN,
+        versions: &[VERSION_LOAD],
         choice: Choice::Uniform,
         source: Source::Newest,
     };

@@ -17,6 +17,7 @@ mod single;
 mod small;
 mod tail;
 mod text;
+mod trade;
 mod ycsb;
 
 use crate::engine::{Engine, Result};
@@ -47,6 +48,9 @@ mod stream {
     pub const LARGE_GETS: u64 = 0xA0;
     pub const OVERWRITES: u64 = 0xB0;
     pub const TAIL_GETS: u64 = 0xF0;
+    pub const TRADE_SCANS: u64 = 0x100;
+    /// And those after it: one for each pause.
+    pub const TRADE_GETS: u64 = 0x1000;
 }
 
 /// Runs one step.
@@ -73,6 +77,7 @@ pub fn run<E: Engine>(step: Step, context: &mut Context<'_>) -> Result<()> {
         Step::W13 => text::run::<E>(context),
         Step::W14 => bulk::run::<E>(context),
         Step::W15 => tail::run::<E>(context),
+        Step::Trade => trade::run::<E>(context),
         Step::Victim => victim::<E>(context),
     }
 }

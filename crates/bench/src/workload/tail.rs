@@ -2,10 +2,11 @@
 //! new random keys in batches of 1000 as fast as it can.
 //!
 //! The latency of a read counts from when it was due, not from when it began: reads that had to
-//! wait behind a slow one show it (coordinated omission corrected).
+//! wait behind a slow one show it (coordinated omission corrected). Batches follow one another, so
+//! each counts from when it began.
 
 use super::{STORE_LARGE, VERSIONS, stream};
-use crate::clock::{now, rate};
+use crate::clock::{now, rate, timed};
 use crate::data::{KeyShape, VERSION_LOAD, ValueChecker, operation};
 use crate::engine::{Commit, Engine, Result, wrong};
 use crate::job::Context;
@@ -38,9 +39,9 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
         let loaded = loader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (latency, loaded)
     });
-    let (latency, (loaded, load_time)) = (latency?, loaded?);
+    let (latency, load) = (latency?, loaded?);
     engine.close()?;
-    let load_rate = rate(loaded, load_time);
+    let load_rate = rate(load.entries, load.time);
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)] {
         let name = format!("read {name} under load");
         context.report(
@@ -50,20 +51,37 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
         );
     }
     context.report(Row::new("W15", "longest stall of a read", latency.max_us() / 1e3, "ms"));
+    for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
+        let name = format!("write of {BATCH_LEN} {name} under load");
+        context.report(Row::new("W15", &name, load.batches.quantile_us(quantile), "us"));
+    }
+    context.report(Row::new("W15", "longest stall of a write", load.batches.max_us() / 1e3, "ms"));
+    context.report(Row::new("W15", "load beside the reads", load_rate, "ops/s"));
     Ok(())
 }
 
-/// How many entries were loaded, and in what time.
-fn load_until<E: Engine>(engine: &E, stop: &AtomicBool) -> Result<(u64, Duration)> {
+/// What the loading thread did.
+struct Load {
+    entries: u64,
+    /// With making the entries.
+    time: Duration,
+    /// Latencies of batches.
+    batches: Latency,
+}
+
+fn load_until<E: Engine>(engine: &E, stop: &AtomicBool) -> Result<Load> {
     let (start, mut records, mut loaded) = (now(), Records::default(), 0);
+    let mut batches = Latency::default();
     while !stop.load(Ordering::Relaxed) {
         let first = LOAD_FIRST + loaded;
         let indexes = first..first + BATCH_LEN;
         records.refill(KeyShape::Random16, indexes, VALUE_LEN, VERSION_LOAD);
-        engine.put_batch(&records, Commit::Buffered)?;
+        let (written, time) = timed(|| engine.put_batch(&records, Commit::Buffered));
+        written?;
+        batches.record(time);
         loaded += BATCH_LEN;
     }
-    Ok((loaded, start.elapsed()))
+    Ok(Load { entries: loaded, time: start.elapsed(), batches })
 }
 
 fn read_at_rate<E: Engine>(engine: &E, zipf: &Zipf, reads: u64) -> Result<Latency> {

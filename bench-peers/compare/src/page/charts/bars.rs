@@ -5,6 +5,7 @@ use super::svg::{Anchor, Class, Svg};
 use super::{Chart, class_of, file_name};
 use crate::judge::{OWN, times_as_good};
 use crate::page::tables::{is_headline, metrics, row};
+use crate::page::trade::WORKLOAD as WORKLOAD_TRADE;
 use crate::results::{Figure, Results};
 use lithe_bench::figure as short;
 
@@ -29,6 +30,9 @@ pub fn chart(results: &Results, workload: &str) -> Option<Chart> {
         .filter(|(_, figures)| SPEEDS.contains(&figures[0].unit.as_str()))
         .collect();
     let lines = panels.iter().map(|(_, figures)| figures.len()).max()?;
+    if workload == WORKLOAD_TRADE {
+        return None; // It has a chart of its own.
+    }
     let panel_height = TITLE_HEIGHT + lines as f64 * LINE_HEIGHT + 10.0;
     let mut svg = Svg::default();
     for (place, (metric, figures)) in panels.iter().enumerate() {

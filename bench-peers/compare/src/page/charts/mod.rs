@@ -5,6 +5,7 @@ mod bars;
 mod latencies;
 mod space;
 mod svg;
+mod trade;
 
 use super::tables::workloads;
 use crate::judge::{OWN, counts};
@@ -28,7 +29,7 @@ pub struct Chart {
 pub fn all(results: &Results) -> Vec<Chart> {
     let mut charts = Vec::new();
     for workload in workloads(results) {
-        let makers = [bars::chart, latencies::chart, space::chart];
+        let makers = [bars::chart, latencies::chart, space::chart, trade::chart];
         charts.extend(makers.iter().filter_map(|make| make(results, &workload)));
     }
     charts
