@@ -50,8 +50,11 @@ fn compare(args: &Args) -> Result<Vec<String>> {
         serde_json::from_str(&fs::read_to_string(&file)?)?
     } else {
         let built = engines::build(&args.engines)?;
-        let results = run::run(args, &built)?;
-        fs::write(&file, serde_json::to_string_pretty(&results)? + "\n")?;
+        let keep = |results: &Results| -> Result<()> {
+            Ok(fs::write(&file, serde_json::to_string_pretty(results)? + "\n")?)
+        };
+        let results = run::run(args, &built, keep)?;
+        keep(&results)?;
         results
     };
     page::write(&results, &args.out)?;

@@ -28,6 +28,8 @@ pub const METHOD: &str = "\
   to load all keys within the limits. – is not measured: the engine does not have the operation, or
   it failed (*What is missing*).
 - Compression is off in every engine that lets it be.
+- A step that took an engine longer than 45 s was run in one round only, and what needs its store
+  with it.
 ";
 
 /// What the figures of a workload mean.

@@ -8,7 +8,9 @@
 //! - R1  A step whose store is not there (its maker failed) does not run.
 //! - R2  An engine too slow or too large for its load tries again with a quarter of the keys, and
 //!   its later steps of the round use that store.
-//! - R3  What an engine was too slow or too large for in one round, it does not try in the next.
+//! - R3  What an engine was too slow or too large for in one round, it does not try in the next. Nor
+//!   does it do again what takes minutes, which scatters little: the others' turns are worth more.
+//! - R4  What was measured so far is handed on after every block: a run that is cut off is no loss.
 
 mod child;
 mod schedule;
@@ -23,18 +25,24 @@ use schedule::{Block, Turn, schedule};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a load is tried with fewer keys, and by what they are divided.
 const SMALLER_TRIES: u32 = 2;
 const SMALLER_DIVISOR: u64 = 4;
+/// A step that takes longer than this is run in one round only (R3).
+const ONCE_FROM: Duration = Duration::from_secs(45);
 const GIB: u64 = 1 << 30;
 
 /// Runs what `args` ask for on the engines that were built.
 ///
 /// # Errors
-/// If the directory for the stores cannot be made. What engines do wrong is no error, but a gap.
-pub fn run(args: &Args, builds: &Builds) -> Result<Results> {
+/// If the directory for the stores cannot be made, or `keep` fails. What engines do wrong is no error, but a gap.
+pub fn run(
+    args: &Args,
+    builds: &Builds,
+    keep: impl Fn(&Results) -> Result<()>,
+) -> Result<Results> {
     let engines: Vec<_> = builds.built.iter().map(|built| built.about.clone()).collect();
     let mut results = Results { head: head(args, builds), engines, ..Results::default() };
     for (engine, why) in &builds.failed {
@@ -47,6 +55,7 @@ pub fn run(args: &Args, builds: &Builds) -> Result<Results> {
         let mut this_round = Round::new(args, &directory.path, &mut results, &mut beyond);
         for block in &blocks {
             this_round.run_block(block, &in_turn(&builds.built, round));
+            keep(this_round.results)?; // R4
         }
         this_round.end(&builds.built);
     }
@@ -141,7 +150,7 @@ impl<'a> Round<'a> {
                     return;
                 }
                 Outcome::Failed(_) => return,
-                Outcome::TooSlow | Outcome::TooLarge => drop(self.beyond.insert(attempt)), // R2
+                Outcome::TooSlow | Outcome::TooLarge => drop(self.beyond.insert(attempt)), // R2, R3
             }
         }
     }
@@ -164,7 +173,11 @@ impl<'a> Round<'a> {
             store_size: self.args.disk_cap * GIB,
         };
         eprintln!("compare: {} on {engine}", turn.name());
+        let start = Instant::now();
         let (rows, outcome) = run_step(&built.program, &job, limits);
+        if start.elapsed() > ONCE_FROM {
+            self.beyond.insert((engine.clone(), turn.name(), keys));
+        }
         if let Some(why) = outcome.sentence(limits, keys) {
             eprintln!("compare: {} on {engine}: {why}", turn.name());
             self.results.note_gap(engine, &turn.name(), &why);
