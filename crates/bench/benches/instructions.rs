@@ -12,6 +12,8 @@
 //!
 //! The baseline (`instructions.txt`) belongs to the toolchain that is pinned and to x86-64.
 
+#![expect(clippy::disallowed_methods, reason = "the baseline is a file of the source tree")]
+
 use lithe_bench::KeyShape;
 use lithedb::storage::MemoryStorage;
 use lithedb::{Background, Db, Durability, KeyRange, Keyspace, WriteBatch};
@@ -195,7 +197,7 @@ impl Store {
     fn fill_and_warm(&self) -> Result<()> {
         self.fill()?;
         self.db.flush()?;
-        for key in keys(0).iter() {
+        for key in &keys(0) {
             black_box(self.keyspace.get(key)?);
         }
         Ok(())
