@@ -1,11 +1,6 @@
-//! Counts of hits and misses that many threads add to without sharing a cache line.
+//! Counts of hits and misses.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
-
-/// Lines that threads are spread over.
-const STRIPE_COUNT: usize = 32;
+use crate::base::StripedCounters;
 
 /// What a cache has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,49 +18,25 @@ pub struct CacheCounts {
 
 /// Hits and misses.
 #[derive(Debug, Default)]
-pub(super) struct LookupCounters {
-    stripes: [Stripe; STRIPE_COUNT],
-}
-
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Stripe {
-    hits: AtomicU64,
-    misses: AtomicU64,
-}
+pub(super) struct LookupCounters(StripedCounters<2>);
 
 impl LookupCounters {
     /// Counts one lookup.
     #[inline]
     pub(super) fn count(&self, outcome: LookupOutcome) {
-        let stripe = &self.stripes[STRIPE.with(|&stripe| stripe)];
-        let counter = match outcome {
-            LookupOutcome::Hit => &stripe.hits,
-            LookupOutcome::Miss => &stripe.misses,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.0.count(outcome as usize);
     }
 
     /// Hits and misses so far.
     pub(super) fn totals(&self) -> (u64, u64) {
-        let sum = |of: fn(&Stripe) -> &AtomicU64| {
-            self.stripes.iter().map(|stripe| of(stripe).load(Ordering::Relaxed)).sum()
-        };
-        (sum(|stripe| &stripe.hits), sum(|stripe| &stripe.misses))
+        let total = |outcome| self.0.total(outcome as usize);
+        (total(LookupOutcome::Hit), total(LookupOutcome::Miss))
     }
 }
 
 /// What a lookup found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LookupOutcome {
-    Hit,
-    Miss,
-}
-
-thread_local! {
-    /// The stripe of this thread: the next one in turn when it counts for the first time.
-    static STRIPE: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed) % STRIPE_COUNT
-    };
+    Hit = 0,
+    Miss = 1,
 }

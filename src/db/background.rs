@@ -109,10 +109,10 @@ fn work(core: &Arc<Core>, role: Role) {
         }
         match caught(core, || core.step_in_background()) {
             Ok(true) => {}
-            Ok(false) if role == Role::AllWork && core.workers.may_have_leftovers() => {
+            Ok(false) if role == Role::AllWork && core.has_idle_work() => {
                 let before = core.visible();
                 core.workers.wait_for_call(seen, IDLE_AFTER);
-                core.consolidate_while_idle(seen, before);
+                core.work_while_idle(seen, before);
             }
             Err(Error::DiskFull { .. }) => core.workers.wait_for_call(seen, RETRY_WAIT),
             // After a failure the database is poisoned, and says so on every write.
@@ -150,9 +150,18 @@ impl Core {
         Ok(self.consolidate_in_background()? == Found::Work)
     }
 
-    /// Consolidates until something is committed or called for.
-    fn consolidate_while_idle(&self, seen: u64, before: SeqNo) {
-        while !self.is_closed() && self.workers.calls() == seen && self.visible() == before {
+    fn has_idle_work(&self) -> bool {
+        self.workers.may_have_leftovers() || self.meter.spares.bytes() > 0
+    }
+
+    /// Gives memory back, and consolidates, until something is committed or called for.
+    fn work_while_idle(&self, seen: u64, before: SeqNo) {
+        let is_idle =
+            || !self.is_closed() && self.workers.calls() == seen && self.visible() == before;
+        if is_idle() {
+            self.meter.spares.give_back();
+        }
+        while is_idle() && self.workers.may_have_leftovers() {
             // Set first: a flush that comes meanwhile takes it back.
             self.workers.nothing_left.store(true, Ordering::Relaxed);
             let mut found = Found::Nothing;

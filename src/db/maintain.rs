@@ -1,11 +1,11 @@
 //! Flushing, keeping the log short, creating and dropping keyspaces, closing.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use arc_swap::ArcSwap;
 
-use crate::base::{Error, Result, SeqNo};
+use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir};
 use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
@@ -426,7 +426,7 @@ pub(super) fn runtime_of(
         store,
         dropped: AtomicBool::new(false),
         flushing: Mutex::new(()),
-        gets: AtomicU64::new(0),
+        gets: StripedCounters::default(),
     })
 }
 

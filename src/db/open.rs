@@ -163,7 +163,7 @@ impl<'a> Opening<'a> {
     fn new(builder: &'a Builder, dir: &'a Path, sizes: Sizes, manifest: Manifest) -> Opening<'a> {
         let budget = MemoryBudget::new(usize::try_from(sizes.budget).unwrap_or(usize::MAX));
         let cache = Arc::new(Cache::new(Arc::clone(&budget)));
-        let meter = MemtableMeter::new(Arc::clone(&budget));
+        let meter = MemtableMeter::new(Arc::clone(&budget), sizes.memtable);
         let report = RecoveryReport::default();
         Opening {
             builder,

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::base::SeqNo;
+use crate::base::{SeqNo, StripedCounters};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::manifest::KeyspaceOptions;
-use crate::memtable::{Filtering, Memtable, MemtableConfig};
+use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
 use crate::structure::Version;
 use crate::structure::flex::FlexStore;
 
@@ -19,20 +19,25 @@ const NO_LOG_START: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct MemtableMeter {
     budget: Arc<MemoryBudget>,
+    /// Memory for those to come.
+    pub spares: Arc<SpareChunks>,
     /// Bytes of memtables that are flushed and still held.
     pinned: AtomicU64,
 }
 
 impl MemtableMeter {
-    pub(super) fn new(budget: Arc<MemoryBudget>) -> Arc<MemtableMeter> {
-        Arc::new(MemtableMeter { budget, pinned: AtomicU64::new(0) })
+    /// Keeps memory for one memtable of `memtable_size`.
+    pub(super) fn new(budget: Arc<MemoryBudget>, memtable_size: u64) -> Arc<MemtableMeter> {
+        let spares = SpareChunks::new(memtable_size, &budget);
+        Arc::new(MemtableMeter { budget, spares, pinned: AtomicU64::new(0) })
     }
 
     /// Bytes of memtables that are written to or wait to be flushed. Sealing and waiting can do
     /// nothing about the others.
     pub(super) fn in_use(&self) -> u64 {
         let all = self.budget.usage(Part::Memtable) as u64;
-        all.saturating_sub(self.pinned.load(Ordering::Relaxed))
+        let others = self.pinned.load(Ordering::Relaxed) + self.spares.bytes() as u64;
+        all.saturating_sub(others)
     }
 }
 
@@ -61,7 +66,7 @@ impl Table {
     pub(super) fn new(meter: &Arc<MemtableMeter>, expected_bytes: u64) -> Arc<Table> {
         let config =
             MemtableConfig { expected_bytes: expected_bytes as usize, filtering: Filtering::Bloom };
-        let memtable = Arc::new(Memtable::new(config));
+        let memtable = Arc::new(Memtable::new(config, &meter.spares));
         let charge = Mutex::new(meter.budget.charge(Part::Memtable, memtable.memory_used()));
         Arc::new(Table {
             memtable,
@@ -117,7 +122,7 @@ pub(super) struct Runtime {
     pub dropped: AtomicBool,
     /// Held while a memtable of the keyspace is flushed.
     pub flushing: Mutex<()>,
-    pub gets: AtomicU64,
+    pub gets: StripedCounters<1>,
 }
 
 /// One keyspace at one moment.
@@ -140,6 +145,8 @@ impl KeyspaceState {
 /// All keyspaces at one moment, ascending by id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
+    /// Counts the states.
+    generation: u64,
     pub keyspaces: Vec<Arc<KeyspaceState>>,
 }
 
@@ -160,13 +167,13 @@ impl State {
             Ok(position) => keyspaces[position] = Arc::new(keyspace),
             Err(position) => keyspaces.insert(position, Arc::new(keyspace)),
         }
-        State { keyspaces }
+        State { keyspaces, ..State::default() }
     }
 
     /// This state without one keyspace.
     pub(super) fn without(&self, id: u32) -> State {
         let keyspaces = self.keyspaces.iter().filter(|keyspace| keyspace.runtime.id != id);
-        State { keyspaces: keyspaces.cloned().collect() }
+        State { keyspaces: keyspaces.cloned().collect(), ..State::default() }
     }
 }
 
@@ -179,6 +186,8 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Published {
     state: ArcSwap<State>,
+    /// That of the state, or of the one before while it is being replaced.
+    generation: AtomicU64,
     visible: AtomicU64,
     /// Held to replace the state.
     replacing: Mutex<()>,
@@ -187,6 +196,7 @@ pub(super) struct Published {
 impl Published {
     pub(super) fn new(state: State, visible: SeqNo) -> Published {
         Published {
+            generation: AtomicU64::new(state.generation),
             state: ArcSwap::from_pointee(state),
             visible: AtomicU64::new(visible.as_u64()),
             replacing: Mutex::new(()),
@@ -195,30 +205,34 @@ impl Published {
 
     /// State and stamp of this moment.
     pub(super) fn load(&self) -> (Arc<State>, SeqNo) {
-        let mut state = self.state.load_full();
         loop {
-            let visible = self.visible.load(Ordering::Acquire);
-            let again = self.state.load();
-            if Arc::ptr_eq(&state, &again) {
-                return (state, SeqNo::from_u64(visible));
+            let state = self.state.load_full();
+            if let Some(visible) = self.visible_in(&state) {
+                return (state, visible);
             }
-            // A flush or a seal came between: these are rare.
-            state = arc_swap::Guard::into_inner(again);
         }
     }
 
     /// As [`Published::load`], for a read that is over soon: takes no reference count.
     #[inline]
     pub(super) fn with<T>(&self, read: impl FnOnce(&State, SeqNo) -> T) -> T {
-        let mut state = self.state.load();
         loop {
-            let visible = self.visible.load(Ordering::Acquire);
-            let again = self.state.load();
-            if Arc::ptr_eq(&state, &again) {
-                return read(&state, SeqNo::from_u64(visible));
+            let state = self.state.load();
+            if let Some(visible) = self.visible_in(&state) {
+                return read(&state, visible);
             }
-            state = again;
         }
+    }
+
+    /// The stamp up to which `state` holds every commit; `None` if a flush or a seal has replaced
+    /// it, which is rare. (D2: a commit goes to the memtables of the state that is current, and a
+    /// state's generation is there before anything goes to its memtables. So who sees the stamp of
+    /// a commit that `state` does not hold sees a generation above its own.)
+    #[inline]
+    fn visible_in(&self, state: &State) -> Option<SeqNo> {
+        let visible = self.visible.load(Ordering::Acquire);
+        let is_newest = self.generation.load(Ordering::Acquire) <= state.generation;
+        is_newest.then(|| SeqNo::from_u64(visible))
     }
 
     /// The newest state; for those who do not read data at a stamp.
@@ -243,7 +257,11 @@ impl Published {
     /// Replaces the state by what `change` makes of it.
     pub(super) fn replace(&self, change: impl FnOnce(&State) -> State) {
         let _turn = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = change(&self.state.load());
+        let current = self.state.load();
+        let generation = current.generation + 1;
+        let next = State { generation, ..change(&current) };
         self.state.store(Arc::new(next));
+        // Behind the state: who sees the generation finds the state.
+        self.generation.store(generation, Ordering::Release);
     }
 }

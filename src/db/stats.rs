@@ -261,7 +261,7 @@ impl Core {
             index_bytes_written: structure.index_bytes_written,
             flushes: structure.flushes,
             consolidations: structure.consolidations,
-            gets: runtime.gets.load(Ordering::Relaxed),
+            gets: runtime.gets.total(0),
             blocks_read: structure.blocks_read,
             block_bytes_read: structure.block_bytes_read,
             cache_hits: cache.hits,

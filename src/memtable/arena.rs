@@ -31,7 +31,7 @@ use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::chunk::{self, Chunk, HUGE_PAGE_SIZE};
+use super::chunk::{self, Chunk, HUGE_PAGE_SIZE, SpareChunks};
 use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::SeqNo;
@@ -78,6 +78,7 @@ impl EntryId {
 pub(super) struct Entries {
     directory: [AtomicPtr<ChunkSlot>; SEGMENT_COUNT],
     allocated: AtomicUsize,
+    spares: Arc<SpareChunks>,
 }
 
 /// Where a chunk lies: its first byte, for readers, and the chunk.
@@ -103,10 +104,11 @@ pub(super) struct EntryAppender {
 unsafe impl Send for EntryAppender {}
 
 /// An arena: its readers' side and its one appender (A4).
-pub(super) fn arena() -> (Arc<Entries>, EntryAppender) {
+pub(super) fn arena(spares: &Arc<SpareChunks>) -> (Arc<Entries>, EntryAppender) {
     let entries = Arc::new(Entries {
         directory: [const { AtomicPtr::new(ptr::null_mut()) }; SEGMENT_COUNT],
         allocated: AtomicUsize::new(0),
+        spares: Arc::clone(spares),
     });
     let appender = EntryAppender {
         entries: Arc::clone(&entries),
@@ -219,7 +221,8 @@ impl Entries {
             self.directory[segment].store(Box::into_raw(slots).cast(), Ordering::Release); // A5
         }
         let slot = self.slot(chunk_index);
-        let base = slot.chunk.get_or_init(|| Chunk::allocate(size)).start().as_ptr();
+        let chunk = slot.chunk.get_or_init(|| Chunk::allocate(size, &self.spares));
+        let base = chunk.start().as_ptr();
         slot.base.store(base, Ordering::Release);
         self.allocated.fetch_add(taken, Ordering::Relaxed);
         base
@@ -329,10 +332,11 @@ fn entry_id(chunk_index: usize, offset: usize) -> EntryId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::MemoryBudget;
 
     #[test]
     fn entries_of_any_size_read_back_and_little_is_allocated() {
-        let (entries, mut appender) = arena();
+        let (entries, mut appender) = arena(&SpareChunks::new(0, &MemoryBudget::new(0)));
         let mut ids = Vec::new();
         let mut payload = 0;
         for number in 0..600usize {

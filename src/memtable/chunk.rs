@@ -1,15 +1,21 @@
 //! Chunks: raw memory that entries and nodes are cut from.
 //!
-//! Owns how memory is taken from the system, how it grows and when huge pages are asked for. Must
-//! not know what lies in a chunk.
+//! Owns how memory is taken from the system, how it grows, when huge pages are asked for, and which
+//! are kept for the next memtable. Must not know what lies in a chunk.
 //!
 //! Invariants
-//! - C1  A chunk stays where it is, is aligned to lines, and is freed when it is dropped.
+//! - C1  A chunk stays where it is, is aligned to lines, and is given back when it is dropped.
+//! - C2  What is kept counts as memory of memtables until it is used again or given back.
 
 #![expect(unsafe_code, reason = "memory that is shared while it is filled has no safe form")]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::huge_page::HugePage;
+use crate::cache::{Charge, MemoryBudget, Part};
 
 /// Chunks start at multiples of this.
 pub(super) const LINE_SIZE: usize = 64;
@@ -23,14 +29,15 @@ const GROWTH_DIVISOR: usize = 8;
 /// Memory of its own.
 pub(super) struct Chunk {
     start: NonNull<u8>,
-    layout: Layout,
-    source: Source,
+    size: usize,
+    memory: Memory,
 }
 
-/// Who the memory is given back to.
-enum Source {
-    System,
-    Allocator,
+/// Whose memory it is.
+enum Memory {
+    /// Gone when the chunk is dropped.
+    Huge(Option<HugePage>, Arc<SpareChunks>),
+    Allocated,
 }
 
 // SAFETY: the memory is owned; nothing about it is bound to a thread.
@@ -50,19 +57,21 @@ pub(super) fn next_size(allocated: usize, huge_from: usize) -> usize {
 }
 
 impl Chunk {
-    /// Takes `size` bytes, not initialised.
-    pub(super) fn allocate(size: usize) -> Chunk {
+    /// Takes `size` bytes, not initialised; a huge page if there is one among `spares`.
+    pub(super) fn allocate(size: usize, spares: &Arc<SpareChunks>) -> Chunk {
         assert!(size > 0, "an empty chunk is of no use");
-        let align = if size == HUGE_PAGE_SIZE { HUGE_PAGE_SIZE } else { LINE_SIZE };
-        let layout = Layout::from_size_align(size, align).expect("far smaller than isize::MAX");
-        if let Some(start) = huge_page::map(&layout) {
-            return Chunk { start, layout, source: Source::System };
+        if size == HUGE_PAGE_SIZE
+            && let Some(page) = spares.take().or_else(HugePage::map)
+        {
+            let start = page.start();
+            return Chunk { start, size, memory: Memory::Huge(Some(page), Arc::clone(spares)) };
         }
+        let layout = layout_of(size);
         // SAFETY: the size is not zero.
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else {
             handle_alloc_error(layout)
         };
-        Chunk { start, layout, source: Source::Allocator }
+        Chunk { start, size, memory: Memory::Allocated }
     }
 
     /// The first byte.
@@ -74,18 +83,97 @@ impl Chunk {
     /// Bytes taken.
     #[inline]
     pub(super) fn size(&self) -> usize {
-        self.layout.size()
+        self.size
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        match self.source {
-            // SAFETY: mapped with this size, and unmapped only here (C1).
-            Source::System => unsafe { huge_page::unmap(self.start) },
+        match &mut self.memory {
+            Memory::Huge(page, spares) => spares.keep(page.take()),
             // SAFETY: allocated with this layout, and freed only here (C1).
-            Source::Allocator => unsafe { dealloc(self.start.as_ptr(), self.layout) },
+            Memory::Allocated => unsafe { dealloc(self.start.as_ptr(), layout_of(self.size)) },
         }
+    }
+}
+
+/// How the allocator is asked for so many bytes.
+fn layout_of(size: usize) -> Layout {
+    Layout::from_size_align(size, LINE_SIZE).expect("far below isize::MAX")
+}
+
+/// Huge pages of memtables that are gone, for those to come. The system clears every page that it
+/// gives out, which takes about as long as to fill it with entries.
+pub(crate) struct SpareChunks {
+    count_max: usize,
+    kept: Mutex<Kept>,
+    /// What the charge says, without the lock.
+    bytes: AtomicUsize,
+}
+
+struct Kept {
+    pages: Vec<HugePage>,
+    charge: Charge,
+}
+
+impl std::fmt::Debug for SpareChunks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SpareChunks").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+impl SpareChunks {
+    /// Keeps up to `bytes_max`, counted in `budget`.
+    pub(crate) fn new(bytes_max: u64, budget: &Arc<MemoryBudget>) -> Arc<SpareChunks> {
+        let charge = budget.charge(Part::Memtable, 0);
+        let kept = Mutex::new(Kept { pages: Vec::new(), charge });
+        let count_max = bytes_max as usize / HUGE_PAGE_SIZE;
+        Arc::new(SpareChunks { count_max, kept, bytes: AtomicUsize::new(0) })
+    }
+
+    /// Bytes that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Gives everything back to the system: nobody has needed it for a while.
+    pub(crate) fn give_back(&self) {
+        let pages = {
+            let mut kept = self.lock();
+            let pages = std::mem::take(&mut kept.pages);
+            self.note_size(&mut kept);
+            pages
+        };
+        drop(pages); // Not under the lock: it takes the system some time.
+    }
+
+    fn take(&self) -> Option<HugePage> {
+        let mut kept = self.lock();
+        let page = kept.pages.pop();
+        self.note_size(&mut kept);
+        page
+    }
+
+    fn keep(&self, page: Option<HugePage>) {
+        let mut kept = self.lock();
+        if kept.pages.len() < self.count_max {
+            kept.pages.extend(page);
+            self.note_size(&mut kept);
+            return;
+        }
+        drop(kept); // The page goes after it, not under the lock.
+    }
+
+    /// C2.
+    fn note_size(&self, kept: &mut Kept) {
+        let bytes = kept.pages.len() * HUGE_PAGE_SIZE;
+        kept.charge.resize(bytes);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        // Nothing panics half-way.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,60 +181,78 @@ impl Drop for Chunk {
 /// pages before; then the advice comes too late.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod huge_page {
-    use std::alloc::Layout;
     use std::ptr::{self, NonNull};
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     use super::HUGE_PAGE_SIZE;
 
-    /// A huge page, if that is what `layout` asks for and the system has room.
-    pub(super) fn map(layout: &Layout) -> Option<NonNull<u8>> {
-        if layout.align() != HUGE_PAGE_SIZE || layout.size() != HUGE_PAGE_SIZE {
-            return None;
-        }
-        // Twice the size holds an aligned piece of the size wherever it begins.
-        let size = 2 * HUGE_PAGE_SIZE;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at an address of the system's choice.
-        let all = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, MapFlags::PRIVATE) };
-        let all = all.ok()?;
-        let before = all.cast::<u8>().align_offset(HUGE_PAGE_SIZE);
-        let start = all.wrapping_byte_add(before);
-        let end = start.wrapping_byte_add(HUGE_PAGE_SIZE);
-        for (piece, len) in [(all, before), (end, HUGE_PAGE_SIZE - before)] {
-            if len > 0 {
-                // SAFETY: a part of the mapping that nobody uses. A refusal wastes addresses only.
-                let _ = unsafe { munmap(piece, len) };
-            }
-        }
-        // Without huge pages everything works, only slower, so a refusal is ignored.
-        // SAFETY: the advice keeps the contents.
-        let _ = unsafe { madvise(start, HUGE_PAGE_SIZE, Advice::LinuxHugepage) };
-        NonNull::new(start.cast())
+    /// A piece of memory of that size and alignment, with anything in it.
+    pub(super) struct HugePage {
+        start: NonNull<u8>,
     }
 
-    /// # Safety
-    /// `start` must come from `map`, be unmapped once, and be used by nobody any more.
-    pub(super) unsafe fn unmap(start: NonNull<u8>) {
-        // SAFETY: the whole mapping (caller). It can only fail on addresses that are none.
-        let _ = unsafe { munmap(start.as_ptr().cast(), HUGE_PAGE_SIZE) };
+    // SAFETY: the memory is owned; nothing about it is bound to a thread.
+    unsafe impl Send for HugePage {}
+
+    impl HugePage {
+        /// A new one, if the system has room.
+        pub(super) fn map() -> Option<HugePage> {
+            // Twice the size holds an aligned piece of the size wherever it begins.
+            let size = 2 * HUGE_PAGE_SIZE;
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::PRIVATE;
+            // SAFETY: a new mapping, at an address of the system's choice.
+            let all = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, flags) };
+            let all = all.ok()?;
+            let before = all.cast::<u8>().align_offset(HUGE_PAGE_SIZE);
+            let start = all.wrapping_byte_add(before);
+            let end = start.wrapping_byte_add(HUGE_PAGE_SIZE);
+            for (piece, len) in [(all, before), (end, HUGE_PAGE_SIZE - before)] {
+                if len > 0 {
+                    // SAFETY: a part of the mapping that nobody uses. A refusal wastes addresses
+                    // only.
+                    let _ = unsafe { munmap(piece, len) };
+                }
+            }
+            // Without huge pages everything works, only slower, so a refusal is ignored.
+            // SAFETY: the advice keeps the contents.
+            let _ = unsafe { madvise(start, HUGE_PAGE_SIZE, Advice::LinuxHugepage) };
+            Some(HugePage { start: NonNull::new(start.cast())? })
+        }
+
+        /// The first byte.
+        pub(super) fn start(&self) -> NonNull<u8> {
+            self.start
+        }
+    }
+
+    impl Drop for HugePage {
+        fn drop(&mut self) {
+            // SAFETY: the whole mapping, whose one owner this is; who was given it has lost it (C1).
+            // It can only fail on addresses that are none.
+            let _ = unsafe { munmap(self.start.as_ptr().cast(), HUGE_PAGE_SIZE) };
+        }
     }
 }
 
 /// Elsewhere the allocator does.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod huge_page {
-    use std::alloc::Layout;
     use std::ptr::NonNull;
 
-    pub(super) fn map(_layout: &Layout) -> Option<NonNull<u8>> {
-        None
-    }
+    /// There is none.
+    pub(super) enum HugePage {}
 
-    /// # Safety
-    /// Never called: `map` gives nothing.
-    pub(super) unsafe fn unmap(_start: NonNull<u8>) {}
+    impl HugePage {
+        pub(super) fn map() -> Option<HugePage> {
+            None
+        }
+
+        pub(super) fn start(&self) -> NonNull<u8> {
+            match *self {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -160,5 +266,24 @@ mod tests {
         assert_eq!(next_size(100_000, huge_from), 12_288);
         assert_eq!(next_size(huge_from - 1, huge_from), (512 << 10) - CHUNK_SIZE_MIN);
         assert_eq!(next_size(huge_from, huge_from), HUGE_PAGE_SIZE);
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_huge_page_is_kept_for_the_next_chunk_and_counted() {
+        let budget = MemoryBudget::new(1 << 30);
+        let spares = SpareChunks::new(HUGE_PAGE_SIZE as u64, &budget);
+        let (first, second) =
+            (Chunk::allocate(HUGE_PAGE_SIZE, &spares), Chunk::allocate(HUGE_PAGE_SIZE, &spares));
+        let place = first.start();
+        assert_eq!((spares.bytes(), budget.usage(Part::Memtable)), (0, 0));
+        drop((first, second));
+        assert_eq!(spares.bytes(), HUGE_PAGE_SIZE, "one is kept");
+        assert_eq!(budget.usage(Part::Memtable), HUGE_PAGE_SIZE);
+        let again = Chunk::allocate(HUGE_PAGE_SIZE, &spares);
+        assert_eq!((again.start(), spares.bytes()), (place, 0));
+        drop(again);
+        spares.give_back();
+        assert_eq!((spares.bytes(), budget.usage(Part::Memtable)), (0, 0));
     }
 }

@@ -18,6 +18,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::base::prefetch;
+
 /// Keys without a filter: a tree of a few leaves is as fast.
 const SAMPLE_LEN: usize = 512;
 /// Below so many expected keys no filter is made.
@@ -90,13 +92,27 @@ impl Filters {
         filters.map(|filter| size_of_val(&*filter.blocks)).sum()
     }
 
+    /// The hash of a key that is about to be added, if a filter wants it; brings in its line.
+    #[inline]
+    pub(super) fn hash_and_prefetch(&self, fill: &FilterFill, hash: impl Fn() -> u64) -> u64 {
+        match &fill.state {
+            Fill::Off => 0,
+            Fill::Sampling { .. } => hash(),
+            Fill::Filling { index, .. } => {
+                let hash = hash();
+                prefetch(std::ptr::from_ref(self.filter(*index).block(hash)).cast());
+                hash
+            }
+        }
+    }
+
     /// Adds a key, before its entry can be found (F1).
     #[inline]
-    pub(super) fn add(&self, fill: &mut FilterFill, hash: impl Fn() -> u64, sizes: &Sizes) {
+    pub(super) fn add(&self, fill: &mut FilterFill, hash: u64, sizes: &Sizes) {
         match &mut fill.state {
             Fill::Off => {}
             Fill::Sampling { hashes } => {
-                hashes.push(hash());
+                hashes.push(hash);
                 if hashes.len() == SAMPLE_LEN {
                     fill.state = self.begin(hashes, sizes);
                 }
@@ -109,7 +125,7 @@ impl Filters {
                     self.filters[*index].get_or_init(|| Filter::with_room_for(key_count));
                 }
                 *room = room.saturating_sub(1);
-                self.filter(*index).add(hash());
+                self.filter(*index).add(hash);
             }
         }
     }
@@ -207,7 +223,7 @@ mod tests {
         // The last fifth of the keys is beyond what is expected.
         for number in 0..expected * 5 / 4 {
             let sizes = Sizes { expected_bytes: expected * 100, data_size: (number + 1) * 100 };
-            filters.add(&mut fill, || hash(number as u64), &sizes);
+            filters.add(&mut fill, hash(number as u64), &sizes);
             assert!(!filters.rule_out(|| hash(number as u64 / 3)));
         }
         let count = expected as u64 * 5 / 4;
@@ -226,7 +242,7 @@ mod tests {
             let filters = Filters::default();
             for number in 0..2000u64 {
                 let sizes = Sizes { expected_bytes: 4096, data_size: number as usize * 10 };
-                filters.add(&mut fill, || hash(number), &sizes);
+                filters.add(&mut fill, hash(number), &sizes);
             }
             assert!(filters.allocated() == 0 && !filters.rule_out(|| hash(5000)));
         }

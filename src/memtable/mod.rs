@@ -36,9 +36,10 @@ mod run;
 mod tree;
 mod writer;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub(crate) use self::chunk::SpareChunks;
 pub(crate) use self::cursor::MemtableCursor;
 pub(crate) use self::writer::Writer;
 
@@ -78,6 +79,8 @@ pub(crate) struct Memtable {
     entries: Arc<Entries>,
     config: MemtableConfig,
     // Atomic.
+    /// Set before the first entry is linked; on a line that writers leave alone from then on.
+    has_entries: AtomicBool,
     root: Root,
     filters: Filters,
     readers: Readers,
@@ -103,10 +106,11 @@ impl std::fmt::Debug for Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable. It takes memory as it grows, from about 1 KiB.
-    pub(crate) fn new(config: MemtableConfig) -> Memtable {
-        let (entries, appender) = arena::arena();
-        let (nodes, root) = Nodes::with_root();
+    /// An empty memtable. It takes memory as it grows, from about 1 KiB; what is large, of `spares`
+    /// first, and gives it back to them.
+    pub(crate) fn new(config: MemtableConfig, spares: &Arc<SpareChunks>) -> Memtable {
+        let (entries, appender) = arena::arena(spares);
+        let (nodes, root) = Nodes::with_root(spares);
         let totals = Totals {
             entry_count: AtomicUsize::new(0),
             data_size: AtomicUsize::new(0),
@@ -120,7 +124,8 @@ impl Memtable {
         };
         let writer = Mutex::new(WriterState::new(appender, nodes, fill));
         let (filters, readers) = (Filters::default(), Readers::default());
-        Memtable { entries, config, root, filters, readers, totals, writer }
+        let has_entries = AtomicBool::new(false);
+        Memtable { entries, config, has_entries, root, filters, readers, totals, writer }
     }
 
     /// The right to write, until it is dropped. Waits while another thread has it.
@@ -132,7 +137,7 @@ impl Memtable {
 
     /// The newest version of `key` with a seqno of at most `at`; it may be a tombstone.
     pub(crate) fn get(&self, key: &[u8], at: SeqNo) -> Option<EntryRef<'_>> {
-        if self.filters.rule_out(|| hash_key(key)) {
+        if !self.has_entries.load(Ordering::Acquire) || self.filters.rule_out(|| hash_key(key)) {
             return None;
         }
         let pin = self.readers.pin();

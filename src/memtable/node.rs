@@ -25,10 +25,11 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::arena::EntryId;
-use super::chunk::{self, Chunk, HUGE_PAGE_SIZE, LINE_SIZE};
+use super::chunk::{self, Chunk, HUGE_PAGE_SIZE, LINE_SIZE, SpareChunks};
 use super::order::{Keys, Prefix};
 use super::readers::{Grace, Pin, Readers};
 use crate::base::prefetch;
@@ -283,6 +284,7 @@ impl Root {
 /// The writer's side: makes nodes, takes them back, owns their memory.
 pub(super) struct Nodes {
     chunks: Vec<Chunk>,
+    spares: Arc<SpareChunks>,
     /// Bytes given away of the last chunk.
     chunk_used: usize,
     allocated: usize,
@@ -304,9 +306,10 @@ struct Stock {
 
 impl Nodes {
     /// The nodes of one tree, and its root: an empty leaf.
-    pub(super) fn with_root() -> (Nodes, Root) {
+    pub(super) fn with_root(spares: &Arc<SpareChunks>) -> (Nodes, Root) {
         let mut nodes = Nodes {
             chunks: Vec::new(),
+            spares: Arc::clone(spares),
             chunk_used: 0,
             allocated: 0,
             leaves: Stock::default(),
@@ -434,7 +437,7 @@ impl Nodes {
                 ..ONE_BY_ONE_BELOW => size,
                 allocated => chunk::next_size(allocated, HUGE_FROM).max(size),
             };
-            self.chunks.push(Chunk::allocate(chunk_size));
+            self.chunks.push(Chunk::allocate(chunk_size, &self.spares));
             self.chunk_used = 0;
             self.allocated += chunk_size;
         }

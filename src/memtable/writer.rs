@@ -64,6 +64,9 @@ struct Pending<'e> {
     key: &'e [u8],
     seqno: SeqNo,
     id: EntryId,
+    /// For the filter; unused if there is none.
+    hash: u64,
+    data_size: usize,
 }
 
 /// Where an entry goes, while `splits` stays the same.
@@ -93,8 +96,7 @@ impl Writer<'_> {
     /// memtables far below, and refuses larger entries.
     #[cfg(test)]
     pub(crate) fn insert(&mut self, key: &[u8], seqno: SeqNo, kind: EntryKind, value: &[u8]) {
-        let pending = self.append(&EntryRef { key, seqno, kind, value });
-        self.link(&pending);
+        self.insert_one(&EntryRef { key, seqno, kind, value });
         self.publish_memory();
     }
 
@@ -114,8 +116,7 @@ impl Writer<'_> {
         let Some(first) = batch.next() else { return };
         let Some(second) = batch.next() else {
             // Nothing to sort or to overlap.
-            let pending = self.append(&first);
-            self.link(&pending);
+            self.insert_one(&first);
             self.publish_memory();
             return;
         };
@@ -132,6 +133,9 @@ impl Writer<'_> {
                 for (slot, &(_, index)) in group.iter_mut().zip(indexes) {
                     *slot = Some(self.append(&part[index as usize]));
                 }
+                for pending in group.iter().flatten() {
+                    self.add_to_filter(pending);
+                }
                 self.link_group(&group);
             }
             part.clear();
@@ -139,8 +143,20 @@ impl Writer<'_> {
         self.publish_memory();
     }
 
-    /// Copies an entry into the arena and counts it.
+    /// Adds one entry; what it has to wait for in memory is fetched at the same time.
+    fn insert_one(&mut self, entry: &EntryRef<'_>) {
+        let pending = self.append(entry);
+        let place = self.place_of(&pending);
+        self.add_to_filter(&pending);
+        if self.append_to_leaf(&place, &pending).is_err() {
+            self.link(&pending);
+        }
+    }
+
+    /// Copies an entry into the arena and counts it. The filter's line for it is on its way.
     fn append<'e>(&mut self, entry: &EntryRef<'e>) -> Pending<'e> {
+        let filters = &self.memtable.filters;
+        let hash = filters.hash_and_prefetch(&self.state.fill, || hash_key(entry.key));
         let id = self.state.appender.append(entry); // W1
         let totals = &self.memtable.totals;
         // The one writer changes the totals, so load and store need not be one step.
@@ -151,10 +167,17 @@ impl Writer<'_> {
         totals.data_size.store(data_size, Relaxed);
         // Last, and `Release`: who sees that there are entries sees a range of seqnos.
         totals.entry_count.store(totals.entry_count.load(Relaxed) + 1, Release);
+        if !self.memtable.has_entries.load(Relaxed) {
+            self.memtable.has_entries.store(true, Release);
+        }
+        Pending { key: entry.key, seqno: entry.seqno, id, hash, data_size }
+    }
+
+    /// To be done before the entry is linked (F1).
+    fn add_to_filter(&mut self, pending: &Pending<'_>) {
         let Memtable { filters, config, .. } = self.memtable;
-        let sizes = Sizes { expected_bytes: config.expected_bytes, data_size };
-        filters.add(&mut self.state.fill, || hash_key(entry.key), &sizes);
-        Pending { key: entry.key, seqno: entry.seqno, id }
+        let sizes = Sizes { expected_bytes: config.expected_bytes, data_size: pending.data_size };
+        filters.add(&mut self.state.fill, pending.hash, &sizes);
     }
 
     fn publish_memory(&self) {

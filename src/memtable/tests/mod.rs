@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use super::{Filtering, Memtable, MemtableConfig, MemtableCursor};
+use super::{Filtering, Memtable, MemtableConfig, MemtableCursor, SpareChunks};
 use crate::base::Cursor;
 use crate::base::Entropy;
 use crate::base::EntryKind;
 use crate::base::SeededEntropy;
 use crate::base::SeqNo;
+use crate::cache::MemoryBudget;
 
 mod concurrent;
 mod paths;
@@ -24,7 +25,10 @@ mod timings;
 type Model = BTreeMap<(Vec<u8>, Reverse<u64>), (EntryKind, Vec<u8>)>;
 
 fn memtable() -> Memtable {
-    Memtable::new(MemtableConfig { expected_bytes: 1 << 17, filtering: Filtering::Bloom })
+    Memtable::new(
+        MemtableConfig { expected_bytes: 1 << 17, filtering: Filtering::Bloom },
+        &SpareChunks::new(0, &MemoryBudget::new(0)),
+    )
 }
 
 /// One way to make keys; `number` is random or counts up.

@@ -31,7 +31,10 @@ fn print_times(name: &str, filtering: Filtering, make_key: MakeKey) {
     // Copies, one behind the other: fetching a query must not count.
     let present: Vec<Vec<u8>> =
         (0..QUERY_COUNT).map(|_| keys[random.next_u64() as usize % COUNT].clone()).collect();
-    let memtable = Arc::new(Memtable::new(MemtableConfig { expected_bytes: 64 << 20, filtering }));
+    let memtable = Arc::new(Memtable::new(
+        MemtableConfig { expected_bytes: 64 << 20, filtering },
+        &SpareChunks::new(0, &MemoryBudget::new(0)),
+    ));
     let value = [7u8; 100];
     let insert = time(COUNT, || {
         for (batch, keys) in keys.chunks(BATCH_LEN).enumerate() {

@@ -86,8 +86,13 @@ impl Interval {
 
     /// The slot of the base, if that is all there is.
     fn base_slot(&self) -> Option<&Arc<Slot<Block>>> {
-        let slot = self.base.as_ref().and_then(|base| base.slot.as_ref());
-        slot.filter(|_| self.deltas.is_empty())
+        self.only_base()?.slot.as_ref()
+    }
+
+    /// The base, if that is all there is.
+    #[inline]
+    pub(super) fn only_base(&self) -> Option<&Run> {
+        self.base.as_ref().filter(|_| self.deltas.is_empty())
     }
 
     /// All runs, oldest first.

@@ -52,7 +52,9 @@ impl Loader {
         key: &[u8],
         want: Want,
     ) -> Result<Option<Found>> {
-        // Takes no reference count, which readers on several cores would contend for.
+        if let Some(run) = interval.only_base() {
+            return self.find_in_run(run, key, || hash_key(key), want);
+        }
         if let Some(slot) = interval.slot_if_used()
             && let Some(block) = self.cache.borrow_if_filled(slot)
         {
@@ -60,19 +62,37 @@ impl Loader {
         }
         let hash = hash_key(key);
         for run in interval.runs().rev() {
-            if let Some(found) = self.find_in_run(run, key, hash, want)? {
+            if let Some(found) = self.find_in_run(run, key, || hash, want)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    fn find_in_run(&self, run: &Run, key: &[u8], hash: u64, want: Want) -> Result<Option<Found>> {
+    #[inline]
+    fn find_in_run(
+        &self,
+        run: &Run,
+        key: &[u8],
+        hash: impl FnOnce() -> u64,
+        want: Want,
+    ) -> Result<Option<Found>> {
+        // Takes no reference count, which readers on several cores would contend for.
         if let Some(slot) = &run.slot
             && let Some(block) = self.cache.borrow(slot, Admission::Normal)
         {
             return Ok(found_in(&block, key));
         }
+        self.find_outside_memory(run, key, hash(), want)
+    }
+
+    fn find_outside_memory(
+        &self,
+        run: &Run,
+        key: &[u8],
+        hash: u64,
+        want: Want,
+    ) -> Result<Option<Found>> {
         if let Some((guide, _)) = run.memory.guide.get() {
             if !guide.may_contain(hash) {
                 return Ok(None);
