@@ -204,7 +204,7 @@ impl Core {
         if matches!(self.log.prepare_file(), Ok(true)) {
             return Ok(true);
         }
-        if self.flush_slice_of_any()? {
+        if self.flush_slice_of_any()? || self.sync_ahead()? {
             return Ok(true);
         }
         for keyspace in &self.published.state().keyspaces {

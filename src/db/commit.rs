@@ -304,6 +304,21 @@ impl Core {
         if self.log.sync_turn.durable() >= end { Ok(()) } else { self.sync_for(&Caller::new(end)) }
     }
 
+    /// Makes the log durable when a file of it is not: a flush begins with a sync of all that its
+    /// memtable holds, and a durable commit has to wait for whatever was written before it. Done
+    /// bit by bit, neither takes long. Whether it was due.
+    pub(super) fn sync_ahead(&self) -> Result<bool> {
+        let target = {
+            let log = lock(&self.log.log);
+            let target = log.wal.sync_target().target();
+            let unsynced = target.bytes_since(log.wal.durable_lsn().min(target));
+            (unsynced >= self.sizes.wal_file).then_some(target)
+        };
+        let Some(target) = target else { return Ok(false) };
+        self.sync_to(target)?;
+        Ok(true)
+    }
+
     /// Makes everything appended so far durable.
     pub(super) fn sync(&self) -> Result<()> {
         self.check_writable()?;

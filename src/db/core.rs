@@ -15,6 +15,7 @@ use crate::db::snapshot::SnapshotRegister;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime};
 use crate::db::stats::StallCounters;
 use crate::db::{KeyspaceInfo, RecoveryReport};
+use crate::jobs::Pacer;
 use crate::manifest::Manifest;
 use crate::storage::{Storage, StorageLock};
 use crate::structure::flex::{OpenSegments, StorePlace};
@@ -46,6 +47,7 @@ pub(super) struct Core {
     pub workers: Workers,
     pub snapshots: SnapshotRegister,
     pub stalls: StallCounters,
+    pub pacer: Pacer,
     pub dropped: DroppedRegister,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
 
@@ -98,6 +100,7 @@ impl Core {
             workers: Workers::default(),
             snapshots: SnapshotRegister::default(),
             stalls: StallCounters::default(),
+            pacer: Pacer::default(),
             dropped: DroppedRegister::default(),
             lock: Mutex::new(Some(parts.lock)),
             poison: OnceLock::new(),

@@ -9,6 +9,7 @@ use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir};
 use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
+use crate::jobs::FlushRate;
 use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
 use crate::memtable::MemtableCursor;
 use crate::storage::EntryType;
@@ -62,11 +63,14 @@ impl Core {
             last_seqno: table.memtable.seqno_range().map_or(SeqNo::ZERO, |(_, newest)| newest),
             slice_bytes: (bytes / SLICES_PER_FLUSH).max(SLICE_BYTES_MIN),
         };
+        let started = self.clock.monotonic();
         // D5: else a power cut could leave the commits in this structure and not in the log, from
         // which the other keyspaces have to learn of them.
         self.sync_to(Lsn::from_u64(table.log_end()))?;
         let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
         let outcome = keyspace.runtime.store.flush(&mut cursor, order)?;
+        let time = self.clock.monotonic().saturating_sub(started);
+        keyspace.runtime.flush_rate.note(table.note_slice(outcome.taken_bytes), time);
         self.workers.note_leftovers();
         self.published.replace(|state| {
             let Some(keyspace) = state.find(id) else { return state.clone() };
@@ -427,6 +431,7 @@ pub(super) fn runtime_of(
         dropped: AtomicBool::new(false),
         flushing: Mutex::new(()),
         gets: StripedCounters::default(),
+        flush_rate: FlushRate::default(),
     })
 }
 

@@ -40,6 +40,8 @@ impl Core {
             budget: self.sizes.budget,
             log_live: self.log.live_bytes(),
             log_limit: self.log_limit(),
+            unflushed: keyspace.sealed.last().map_or(0, |table| table.unflushed()),
+            flush_rate: keyspace.runtime.flush_rate.bytes_per_second(),
         }
     }
 
@@ -76,13 +78,8 @@ impl Core {
             });
             match worst {
                 Stall::None => return Ok(()),
-                Stall::Slow(delay) => {
-                    self.stalls.count_slow(delay);
-                    if self.background == Background::Stepped {
-                        self.step()?;
-                    } else {
-                        self.clock.sleep(delay);
-                    }
+                Stall::Pace(rate) => {
+                    self.keep_pace(batch.size() as u64, rate)?;
                     return Ok(());
                 }
                 // Counted before the look that decides to wait, so that no flush is missed.
@@ -92,6 +89,20 @@ impl Core {
                 },
             }
         }
+    }
+
+    /// Holds the writers together to `rate` bytes a second.
+    fn keep_pace(&self, bytes: u64, rate: u64) -> Result<()> {
+        if self.background == Background::Stepped {
+            self.step()?; // Time passes as the caller says; work is what it takes.
+            return Ok(());
+        }
+        let wait = self.pacer.wait_for(bytes, rate, self.clock.monotonic());
+        if !wait.is_zero() {
+            self.stalls.count_slow(wait);
+            self.clock.sleep(wait);
+        }
+        Ok(())
     }
 
     fn wait_for_room(&self, seen: u64) -> Result<()> {
@@ -120,7 +131,7 @@ impl Core {
 fn severity(stall: &Stall) -> u64 {
     match stall {
         Stall::None => 0,
-        Stall::Slow(delay) => 1 + delay.as_nanos() as u64,
+        Stall::Pace(rate) => u64::MAX - rate,
         Stall::Stop => u64::MAX,
     }
 }

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 
 use crate::base::{SeqNo, StripedCounters};
 use crate::cache::{Charge, MemoryBudget, Part};
+use crate::jobs::FlushRate;
 use crate::manifest::KeyspaceOptions;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
 use crate::structure::Version;
@@ -53,6 +54,8 @@ pub(super) struct Table {
     meter: Arc<MemtableMeter>,
     /// Bytes counted as pinned: from when it was flushed until the last reader lets go.
     pinned: AtomicU64,
+    /// Key and value bytes that are in the structure.
+    flushed: AtomicU64,
 }
 
 impl Drop for Table {
@@ -75,7 +78,26 @@ impl Table {
             charge,
             meter: Arc::clone(meter),
             pinned: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
         })
+    }
+
+    /// A slice of a flush has taken so many bytes of keys and values; how much memory that stands
+    /// for.
+    pub(super) fn note_slice(&self, bytes: u64) -> u64 {
+        self.flushed.fetch_add(bytes, Ordering::Relaxed);
+        (bytes as f64 * self.memory_per_byte()) as u64
+    }
+
+    /// The memory that stands for what is still to be flushed.
+    pub(super) fn unflushed(&self) -> u64 {
+        let data = self.memtable.data_size() as u64;
+        let left = data.saturating_sub(self.flushed.load(Ordering::Relaxed));
+        (left as f64 * self.memory_per_byte()) as u64
+    }
+
+    fn memory_per_byte(&self) -> f64 {
+        self.memtable.memory_used() as f64 / self.memtable.data_size().max(1) as f64
     }
 
     /// Says that it is flushed, or its keyspace dropped: from now on only readers hold it.
@@ -123,6 +145,7 @@ pub(super) struct Runtime {
     /// Held while a memtable of the keyspace is flushed.
     pub flushing: Mutex<()>,
     pub gets: StripedCounters<1>,
+    pub flush_rate: FlushRate,
 }
 
 /// One keyspace at one moment.

@@ -1,6 +1,8 @@
 //! Jobs: when background work is due and when writers have to wait. Pure functions of plain
 //! structs; the database runs what they decide.
 
+mod pacer;
 mod pressure;
 
+pub use pacer::{FlushRate, Pacer};
 pub use pressure::{Pressure, SealReason, Stall, seal_due, stall};

@@ -1,10 +1,9 @@
 //! When memtables are sealed and when writers are slowed down.
 //!
-//! Memory is bounded by waiting: a writer is slowed down a little as soon as flushes fall behind,
-//! and stopped only when memtables take as much as they may. The delays grow with what is waiting,
-//! so that writers settle at the rate of the flushes instead of stopping and going.
-
-use std::time::Duration;
+//! Memory is bounded by waiting. Writers are stopped when memtables take as much as they may; but
+//! before that, while a flush goes on, they are held to the rate at which the room that is left
+//! lasts for as long as the flush will take. So they settle at the rate of the flushes instead of
+//! stopping and going.
 
 /// What a decision about one keyspace depends on. Bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +22,10 @@ pub struct Pressure {
     pub log_live: u64,
     /// Bytes that the log should not exceed.
     pub log_limit: u64,
+    /// Of the keyspace's oldest sealed memtable, what is still to be flushed: then it goes.
+    pub unflushed: u64,
+    /// How much of that is flushed in a second; 0 if it is not known.
+    pub flush_rate: u64,
 }
 
 /// Why a memtable is sealed.
@@ -42,12 +45,17 @@ const MEMTABLE_SHARE: (u64, u64) = (1, 2);
 /// that is filled. More would not make writers faster than flushes, and the log of it takes room on
 /// the disk.
 const STOP_SHARE: (u64, u64) = (1, 2);
-/// Writers of a keyspace are slowed down from this many sealed memtables on.
-const SLOW_SEALED_COUNT: usize = 2;
 /// Writers of a keyspace stop at this many.
 pub const STOP_SEALED_COUNT: usize = 4;
-/// The longest slow-down of one commit.
-const SLOW_MAX: Duration = Duration::from_millis(1);
+/// What is flushed in a tenth of a second may be waited for in one go: writers that are about as fast
+/// as flushes are left alone, and fill all the room there is.
+const STOP_TOLERATED_DIVISOR: u64 = 10;
+/// Bytes flushed a second, as long as it is not known.
+const FLUSH_RATE_UNKNOWN: u64 = 64 << 20;
+/// How much faster than the room allows writers may be: as it shrinks, they are held back more.
+const PACE_AHEAD: f64 = 3.0;
+/// Writers are held to this part of the rate of flushes at least; beyond it they stop.
+const PACE_MIN_DIVISOR: f64 = 16.0;
 
 /// Whether a memtable is to be sealed after a commit.
 #[must_use]
@@ -66,8 +74,8 @@ pub fn seal_due(pressure: &Pressure) -> Option<SealReason> {
 pub enum Stall {
     /// Not at all.
     None,
-    /// This long.
-    Slow(Duration),
+    /// As long as it takes to write no more than so many bytes a second.
+    Pace(u64),
     /// Until a flush has been completed.
     Stop,
 }
@@ -83,16 +91,20 @@ pub fn stall(pressure: &Pressure) -> Stall {
     {
         return Stall::Stop;
     }
-    if pressure.sealed_count < SLOW_SEALED_COUNT {
+    let memtables_left = (STOP_SEALED_COUNT - pressure.sealed_count) as u64;
+    let room_by_count = (memtables_left * pressure.memtable_size).saturating_sub(pressure.active);
+    let room = stop_at.saturating_sub(pressure.memtables_total).min(room_by_count);
+    let flush_rate = match pressure.flush_rate {
+        0 => FLUSH_RATE_UNKNOWN,
+        known => known,
+    };
+    let behind = pressure.unflushed.saturating_sub(flush_rate / STOP_TOLERATED_DIVISOR);
+    if room >= behind {
         return Stall::None;
     }
-    // From nothing, when the active memtable is empty, to the longest, when it is full.
-    let filled = pressure.active.min(pressure.memtable_size) as f64;
-    let part = filled / pressure.memtable_size.max(1) as f64;
-    let level = (pressure.sealed_count - SLOW_SEALED_COUNT) as f64 + part;
-    let levels = (STOP_SEALED_COUNT - SLOW_SEALED_COUNT) as f64;
-    let delay = SLOW_MAX.mul_f64((level / levels).powi(2));
-    if delay < Duration::from_micros(1) { Stall::None } else { Stall::Slow(delay) }
+    let lasting = PACE_AHEAD * room as f64 / behind as f64;
+    let rate = flush_rate as f64 * lasting.max(1.0 / PACE_MIN_DIVISOR);
+    Stall::Pace((rate as u64).max(1))
 }
 
 fn share(whole: u64, (numerator, denominator): (u64, u64)) -> u64 {
@@ -112,6 +124,8 @@ mod tests {
             budget: 1000,
             log_live: 0,
             log_limit: 1000,
+            unflushed: 0,
+            flush_rate: 0,
         }
     }
 
@@ -128,20 +142,53 @@ mod tests {
     }
 
     #[test]
-    fn writers_slow_down_before_they_stop() {
+    fn writers_stop_when_there_is_no_room() {
         assert_eq!(stall(&calm()), Stall::None);
         assert_eq!(stall(&Pressure { sealed_count: 1, ..calm() }), Stall::None);
         assert_eq!(stall(&Pressure { sealed_count: 4, ..calm() }), Stall::Stop);
         let full = Pressure { sealed_count: 1, memtables_total: 500, ..calm() };
         assert_eq!(stall(&full), Stall::Stop);
         assert_eq!(stall(&Pressure { sealed_count: 0, ..full }), Stall::None);
-        let mut before = Duration::ZERO;
-        for (sealed_count, active) in [(2, 50), (2, 100), (3, 50), (3, 100)] {
-            let Stall::Slow(delay) = stall(&Pressure { sealed_count, active, ..calm() }) else {
-                panic!("a delay is due at {sealed_count} sealed memtables");
-            };
-            assert!(before < delay && delay <= SLOW_MAX);
-            before = delay;
+    }
+
+    #[test]
+    fn writers_are_held_to_what_the_room_allows() {
+        let flushing = |active, unflushed| Pressure {
+            active,
+            sealed_count: 1,
+            memtables_total: 250 + active,
+            memtable_size: 250,
+            unflushed,
+            flush_rate: 1000,
+            ..calm()
+        };
+        let rate = |pressure: &Pressure| match stall(pressure) {
+            Stall::Pace(rate) => rate,
+            other => panic!("{other:?} for {pressure:?}"),
+        };
+        assert_eq!(stall(&flushing(0, 350)), Stall::None, "the flush will be over in time");
+        assert_eq!(stall(&flushing(200, 150)), Stall::None, "a short stop may be");
+        assert_eq!(rate(&flushing(150, 250)), 2000);
+        assert_eq!(rate(&flushing(200, 250)), 1000);
+        assert_eq!(rate(&flushing(240, 250)), 200);
+        assert_eq!(rate(&flushing(249, 250)), 1000 / 16, "never slower than this");
+        assert_eq!(stall(&flushing(250, 250)), Stall::Stop);
+        let unknown = Pressure { flush_rate: 0, unflushed: 32 << 20, ..flushing(200, 0) };
+        assert!(rate(&unknown) < FLUSH_RATE_UNKNOWN);
+        // Whoever writes as fast as allowed comes to the end of the room when the flush ends.
+        let (mut active, mut unflushed) = (0.0, 250.0);
+        while unflushed > 1.0 {
+            if let Stall::Pace(rate) = stall(&flushing(active as u64, unflushed as u64)) {
+                active += rate as f64 / 1000.0;
+            } else {
+                active += 2.0;
+            }
+            unflushed -= 1.0;
+            if active >= 250.0 {
+                assert!(unflushed < 125.0, "a stop until {unflushed} are flushed");
+                break;
+            }
         }
+        assert!(active > 225.0, "{active}: the flush would soon be idle");
     }
 }

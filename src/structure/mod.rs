@@ -78,6 +78,8 @@ pub struct FlushOutcome {
     pub version: Arc<dyn Version>,
     /// Whether the memtable is in the structure whole.
     pub progress: FlushProgress,
+    /// Key and value bytes of the memtable that the slice has taken.
+    pub taken_bytes: u64,
 }
 
 /// Whether a flush is complete.

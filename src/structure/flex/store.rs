@@ -293,8 +293,8 @@ impl FlexStore {
         if result.is_err() {
             self.give_up_runs(writer);
         }
-        let progress = result?;
-        Ok(FlushOutcome { version: self.publish(writer), progress })
+        let (progress, taken_bytes) = result?;
+        Ok(FlushOutcome { version: self.publish(writer), progress, taken_bytes })
     }
 
     fn flush_slice(
@@ -302,7 +302,7 @@ impl FlexStore {
         writer: &mut Writer,
         memtable: &mut dyn Cursor,
         order: FlushOrder,
-    ) -> Result<FlushProgress> {
+    ) -> Result<(FlushProgress, u64)> {
         let mut sweep = writer.sweep.clone();
         let position = match &writer.resume {
             Some(key) => {
@@ -331,18 +331,15 @@ impl FlexStore {
             logical_bytes: source.logical_bytes,
             bytes_before,
         };
+        let taken_bytes = source.logical_bytes;
         let completes = (end == SliceEnd::Complete).then_some(order);
         self.commit_slice(writer, done, sweep, completes)?;
-        Ok(match end {
-            SliceEnd::Complete => {
-                writer.resume = None;
-                FlushProgress::Complete
-            }
-            SliceEnd::At(key) => {
-                writer.resume = Some(key);
-                FlushProgress::Partial
-            }
-        })
+        let (resume, progress) = match end {
+            SliceEnd::Complete => (None, FlushProgress::Complete),
+            SliceEnd::At(key) => (Some(key), FlushProgress::Partial),
+        };
+        writer.resume = resume;
+        Ok((progress, taken_bytes))
     }
 
     /// Consolidates intervals that have deltas, or runs in segments of which little is live, in key

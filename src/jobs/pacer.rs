@@ -1,0 +1,117 @@
+//! Holding writers to a rate, and measuring the rate of flushes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Who was slower than the rate may be faster for so long, and no longer.
+const BURST: Duration = Duration::from_millis(5);
+/// Shorter waits are put together: a thread wakes up about 60 us late.
+const WAIT_MIN: Duration = Duration::from_micros(250);
+/// Nobody waits longer than this in one go, so that whoever waits sees a change soon.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+/// What older slices still count, with each new one. A flush is slow where the sweep is and fast
+/// elsewhere, so it takes the slices of a whole memtable to know.
+const MEMORY: f64 = 0.95;
+
+/// Holds any number of writers together to a rate.
+///
+/// Each commit moves the moment on at which the next one is due (the generic cell rate algorithm of
+/// ITU-T I.371: a leaky bucket that keeps one number).
+#[derive(Debug, Default)]
+pub struct Pacer {
+    /// In nanoseconds of the monotonic clock.
+    due: AtomicU64,
+}
+
+impl Pacer {
+    /// How long to wait before `bytes` are written at `rate` bytes a second.
+    pub fn wait_for(&self, bytes: u64, rate: u64, now: Duration) -> Duration {
+        let cost = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+        let (now, cost) = (nanos(now), nanos(cost));
+        let next = |due: u64| due.max(now.saturating_sub(nanos(BURST))).saturating_add(cost);
+        let order = Ordering::Relaxed; // Only a number.
+        let before = self.due.fetch_update(order, order, |due| Some(next(due)));
+        let due = next(before.unwrap_or_else(|due| due));
+        let wait = Duration::from_nanos(due.saturating_sub(now)).min(WAIT_MAX);
+        if wait < WAIT_MIN { Duration::ZERO } else { wait }
+    }
+}
+
+/// How fast memtables of a keyspace are flushed, by the last twenty slices or so.
+#[derive(Debug, Default)]
+pub struct FlushRate {
+    /// Bytes and seconds, older ones counting less.
+    sums: Mutex<(f64, f64)>,
+    rate: AtomicU64,
+}
+
+impl FlushRate {
+    /// A slice has taken `bytes` of the memtable in that time.
+    pub fn note(&self, bytes: u64, time: Duration) {
+        // Plain numbers: whatever panicked, they are as good as any.
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        *sums = (sums.0 * MEMORY + bytes as f64, sums.1 * MEMORY + time.as_secs_f64());
+        let rate = if sums.1 > 0.0 { sums.0 / sums.1 } else { 0.0 };
+        self.rate.store(rate as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes a second; 0 if nothing is known yet.
+    pub fn bytes_per_second(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_are_held_to_the_rate_and_short_waits_are_put_together() {
+        let pacer = Pacer::default();
+        let mut now = Duration::from_secs(10);
+        let (mut waits, mut waited) = (0, Duration::ZERO);
+        for _ in 0..10_000 {
+            let wait = pacer.wait_for(1000, 10_000_000, now); // 100 us each
+            assert!(wait.is_zero() || (WAIT_MIN..=WAIT_MAX).contains(&wait));
+            waits += u32::from(!wait.is_zero());
+            waited += wait;
+            now += wait;
+        }
+        assert!(waited >= Duration::from_secs(1) - BURST - WAIT_MIN, "{waited:?}");
+        assert!(waited <= Duration::from_secs(1), "{waited:?}");
+        assert!(waits < 10_000 / 2, "{waits}");
+    }
+
+    #[test]
+    fn who_is_slower_than_the_rate_never_waits() {
+        let pacer = Pacer::default();
+        let mut now = Duration::from_secs(10);
+        for _ in 0..1000 {
+            now += Duration::from_micros(150);
+            assert_eq!(pacer.wait_for(1000, 10_000_000, now), Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn the_rate_follows_the_last_slices() {
+        let rate = FlushRate::default();
+        assert_eq!(rate.bytes_per_second(), 0);
+        rate.note(1000, Duration::ZERO);
+        assert_eq!(rate.bytes_per_second(), 0);
+        for _ in 0..100 {
+            rate.note(1_000_000, Duration::from_millis(10));
+        }
+        let fast = rate.bytes_per_second();
+        assert!((99_000_000..=101_000_000).contains(&fast), "{fast}");
+        for _ in 0..100 {
+            rate.note(1_000_000, Duration::from_millis(100));
+        }
+        let slow = rate.bytes_per_second();
+        assert!((9_900_000..=10_500_000).contains(&slow), "{slow}");
+    }
+}
