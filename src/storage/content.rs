@@ -130,6 +130,24 @@ impl Content {
         self.count_loose();
     }
 
+    /// Makes `size` bytes at `offset` zeros, without a change of length, and gives whole pages up.
+    /// Those that are reserved count as allocated still.
+    pub(super) fn punch_hole(&mut self, offset: u64, size: u64) {
+        let end = offset + size;
+        let whole = offset.div_ceil(PAGE)..end / PAGE;
+        for (index, page) in self.pages.range_mut(offset / PAGE..end.div_ceil(PAGE)) {
+            if !whole.contains(index) {
+                let start = offset.saturating_sub(index * PAGE) as usize;
+                let stop = (end - index * PAGE).min(PAGE) as usize;
+                Arc::make_mut(page)[start..stop].fill(0);
+            }
+        }
+        if !whole.is_empty() {
+            self.pages.retain(|index, _| !whole.contains(index));
+            self.count_loose();
+        }
+    }
+
     /// Bytes that this file takes on a disk, in whole pages.
     pub(super) fn allocated_bytes(&self) -> u64 {
         (self.reserved_count + self.loose_count) * PAGE
@@ -211,6 +229,27 @@ mod tests {
         assert_eq!(content.growth_of_write(19 * PAGE + 1, PAGE), PAGE);
         content.set_len(PAGE + 1);
         assert_eq!(content.allocated_bytes(), 2 * PAGE);
+    }
+
+    #[test]
+    fn a_hole_reads_zero_and_frees_whole_pages() {
+        let mut content = Content::default();
+        content.write_at(&[7; 4 * PAGE_SIZE], 0);
+        let copy = content.clone();
+        content.punch_hole(PAGE - 1, PAGE + 2);
+        content.punch_hole(3 * PAGE + 5, PAGE - 5);
+        assert_eq!((content.len(), content.allocated_bytes()), (4 * PAGE, 3 * PAGE));
+        let mut all = vec![9; 4 * PAGE_SIZE];
+        assert_eq!(content.read_at(&mut all, 0), 4 * PAGE_SIZE);
+        let is_hole =
+            |at: usize| (PAGE_SIZE - 1..=2 * PAGE_SIZE).contains(&at) || at >= 3 * PAGE_SIZE + 5;
+        assert!(all.iter().enumerate().all(|(at, byte)| *byte == if is_hole(at) { 0 } else { 7 }));
+        content.punch_hole(10, 20);
+        content.punch_hole(4 * PAGE, PAGE);
+        content.read_at(&mut all, 0);
+        assert_eq!((all[9], all[10], all[29], all[30]), (7, 0, 0, 7));
+        copy.read_at(&mut all, 0);
+        assert!(all.iter().all(|byte| *byte == 7));
     }
 
     #[test]

@@ -187,6 +187,11 @@ impl StorageFile for MemoryFile {
         self.change(|content| content.reserve(len))
     }
 
+    fn punch_hole(&self, offset: u64, size: u64) -> io::Result<()> {
+        check_range(offset, size)?;
+        self.change(|content| content.punch_hole(offset, size))
+    }
+
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }

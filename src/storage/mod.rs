@@ -156,6 +156,15 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     /// `StorageFull` when there is no room; whatever the system says.
     fn preallocate(&self, len: u64) -> io::Result<()>;
 
+    /// Gives the room of `size` bytes at `offset` back, as far as whole blocks of the file system
+    /// lie in them. They read as zeros afterwards; the length stays. Until a sync, and without one,
+    /// any of the blocks may be back as they were after a power cut.
+    ///
+    /// # Errors
+    /// `Unsupported` where the system or the file system cannot; whatever the system says. Some of
+    /// the bytes may then read as zeros.
+    fn punch_hole(&self, offset: u64, size: u64) -> io::Result<()>;
+
     /// Makes contents and length durable.
     ///
     /// # Errors

@@ -223,9 +223,38 @@ impl StorageFile for OsFile {
         if self.size()? < len { file.set_len(len) } else { Ok(()) }
     }
 
+    fn punch_hole(&self, offset: u64, size: u64) -> io::Result<()> {
+        let file = self.for_writing()?;
+        if size == 0 {
+            return Ok(()); // The system call refuses an empty range.
+        }
+        punch_hole(file, offset, size)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+}
+
+#[cfg(target_os = "linux")]
+fn punch_hole(file: &File, offset: u64, size: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    loop {
+        match rustix::fs::fallocate(file, flags, offset, size) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            // Which of these says it depends on the file system.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch_hole(_: &File, _: u64, _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The system releases the lock when the file is closed.
@@ -288,5 +317,28 @@ mod tests {
         let mut bytes = [1; 64];
         file.read_exact_at(&mut bytes, (1 << 20) - 64).unwrap();
         assert_eq!(bytes, [0; 64]);
+    }
+
+    #[test]
+    fn a_hole_gives_its_blocks_back_and_keeps_the_length() {
+        const MIB: u64 = 1 << 20;
+        const BLOCK_SIZE_OF_STAT: u64 = 512;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let file = OsStorage.open(&path, OpenMode::CreateNew).unwrap();
+        file.write_all_at(&vec![7; 2 * MIB as usize], 0).unwrap();
+        file.sync().unwrap();
+        file.punch_hole(0, 0).unwrap();
+        match file.punch_hole(MIB / 2, MIB) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return,
+            punched => punched.unwrap(),
+        }
+        assert_eq!(file.size().unwrap(), 2 * MIB);
+        assert!(fs::metadata(&path).unwrap().blocks() * BLOCK_SIZE_OF_STAT < MIB + MIB / 2);
+        let mut bytes = [1; 4];
+        file.read_exact_at(&mut bytes, MIB / 2 - 2).unwrap();
+        assert_eq!(bytes, [7, 7, 0, 0]);
+        file.read_exact_at(&mut bytes, MIB / 2 + MIB - 2).unwrap();
+        assert_eq!(bytes, [0, 0, 7, 7]);
     }
 }

@@ -29,7 +29,7 @@ impl Subject {
         let below = |end: usize| (random.next_u64() % end as u64) as usize;
         let path = self.root.join(PATHS[below(PATHS.len())]);
         let other = self.root.join(PATHS[below(PATHS.len())]);
-        let (choice, offset, size) = (below(22), below(20_000) as u64, below(9000));
+        let (choice, offset, size) = (below(23), below(20_000) as u64, below(9000));
         let fill = below(255) as u8 + 1;
         let handle = self.handles.get(below(HANDLES_MAX)).cloned();
         match choice {
@@ -59,6 +59,7 @@ impl Subject {
                 }
                 19 => told(file.set_len(offset)),
                 20 => told(file.preallocate(offset)),
+                21 => told(file.punch_hole(offset, size as u64)),
                 _ => told(file.sync().and_then(|()| file.size())),
             }),
         }
@@ -175,7 +176,12 @@ fn a_file_opened_for_reading_refuses_changes() {
         let path = if index == 0 { directory.path().join("a") } else { "a".into() };
         storage.open(&path, OpenMode::CreateNew).unwrap();
         let file = storage.open(&path, OpenMode::ReadOnly).unwrap();
-        for result in [file.write_at(b"x", 0).map(|_| ()), file.set_len(9), file.preallocate(9)] {
+        for result in [
+            file.write_at(b"x", 0).map(|_| ()),
+            file.set_len(9),
+            file.preallocate(9),
+            file.punch_hole(0, 9),
+        ] {
             assert_eq!(result.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
         assert_eq!(file.size().unwrap(), 0);

@@ -140,6 +140,11 @@ impl StorageFile for WatchedFile {
         self.inner.preallocate(len)
     }
 
+    fn punch_hole(&self, offset: u64, size: u64) -> io::Result<()> {
+        self.announce(Operation::PunchHole);
+        self.inner.punch_hole(offset, size)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.announce(Operation::Sync);
         self.inner.sync()

@@ -158,6 +158,10 @@ impl StorageFile for FixedFile {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    fn punch_hole(&self, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn sync(&self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

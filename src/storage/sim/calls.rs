@@ -248,6 +248,17 @@ impl Machine {
         course.outcome().map(|()| size)
     }
 
+    fn punch_hole(&mut self, file: NodeId, offset: u64, size: u64) {
+        let end = (offset + size).min(self.live_content(file).len());
+        if offset >= end {
+            return;
+        }
+        self.checks.note_hole(file, offset..end);
+        self.change_live(file, |content| content.punch_hole(offset, end - offset));
+        let zeros = vec![0; (end - offset) as usize].into();
+        self.unsynced.push_data(file, DataChange::Punch { offset, zeros });
+    }
+
     /// As an operating system does when the disk fills up: a write stops where the room ends, and
     /// only the next one fails.
     fn size_that_fits(&self, file: NodeId, offset: u64, size: usize) -> io::Result<usize> {
@@ -341,6 +352,15 @@ impl StorageFile for SimFile {
             machine.change_live(self.file, |content| content.reserve(len));
             machine.checks.fill(self.file, &(0..len));
             machine.unsynced.push_data(self.file, DataChange::Reserve { len });
+            course.outcome()
+        })
+    }
+
+    fn punch_hole(&self, offset: u64, size: u64) -> io::Result<()> {
+        self.call(Operation::PunchHole, offset.rotate_left(32) ^ size, |machine, course| {
+            check_range(offset, size)?;
+            self.check_writable()?;
+            machine.punch_hole(self.file, offset, size);
             course.outcome()
         })
     }

@@ -1,6 +1,6 @@
 //! Suspicious use: what works on a calm day and is a mistake all the same.
 //!
-//! Owns the list of what was seen, and which bytes of open files nobody ever wrote. Must not
+//! Owns the list of what was seen, and which bytes of files are gaps or holes. Must not
 //! change what a call does.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,8 @@ pub(super) enum OnViolation {
 pub(super) struct Checks {
     pub(super) on_violation: OnViolation,
     pub(super) violations: Vec<String>,
-    /// Ranges between the old end of a file and a write past it, until something fills them.
+    /// Ranges between the old end of a file and a write past it, and holes, until something fills
+    /// them.
     gaps: BTreeMap<NodeId, Vec<Range<u64>>>,
 }
 
@@ -46,6 +47,14 @@ impl Checks {
         }
     }
 
+    /// A hole was made of the range.
+    pub(super) fn note_hole(&mut self, file: NodeId, hole: Range<u64>) {
+        self.fill(file, &hole);
+        if !hole.is_empty() {
+            self.gaps.entry(file).or_default().push(hole);
+        }
+    }
+
     /// The range has contents now.
     pub(super) fn fill(&mut self, file: NodeId, filled: &Range<u64>) {
         let Some(gaps) = self.gaps.get_mut(&file) else { return };
@@ -62,7 +71,7 @@ impl Checks {
         }
     }
 
-    /// The first bytes of `read` that nobody ever wrote.
+    /// The first bytes of `read` that nobody ever wrote, or that are a hole.
     pub(super) fn gap_in(&self, file: NodeId, read: &Range<u64>) -> Option<Range<u64>> {
         let overlap = |gap: &Range<u64>| gap.start.max(read.start)..gap.end.min(read.end);
         self.gaps.get(&file)?.iter().map(overlap).find(|part| !part.is_empty())

@@ -200,9 +200,13 @@ fn keep_newest(disk: &mut Disk, changes: &[Change<'_>], random: &mut Random) {
     }
 }
 
+/// Bytes that take the place of others. A hole is a write of zeros: any sectors may be back.
 fn as_write<'a>(change: &Change<'a>) -> Option<(NodeId, u64, &'a [u8])> {
     match *change {
-        Change::Data(file, DataChange::Write { offset, bytes }) => Some((file, *offset, bytes)),
+        Change::Data(
+            file,
+            DataChange::Write { offset, bytes } | DataChange::Punch { offset, zeros: bytes },
+        ) => Some((file, *offset, bytes)),
         _ => None,
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Disk {
 pub(super) enum DataChange {
     /// Bytes at an offset, without a change of length.
     Write { offset: u64, bytes: Arc<[u8]> },
+    /// Zeros in place of what was written, and whole pages given up.
+    Punch { offset: u64, zeros: Arc<[u8]> },
     /// At least this long now: what a write past the end does beside its bytes.
     Grow { len: u64 },
     /// Exactly this long now.
@@ -84,6 +86,7 @@ impl Disk {
         let content = self.content_mut(file);
         match change {
             DataChange::Write { offset, bytes } => content.write_pages(bytes, *offset),
+            DataChange::Punch { offset, zeros } => content.punch_hole(*offset, zeros.len() as u64),
             DataChange::Grow { len } => content.set_len(content.len().max(*len)),
             DataChange::SetLen { len } => content.set_len(*len),
             DataChange::Reserve { len } => content.reserve(*len),

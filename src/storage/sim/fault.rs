@@ -52,11 +52,13 @@ pub enum Operation {
     Lock,
     /// `exists`.
     Exists,
+    /// `punch_hole`.
+    PunchHole,
 }
 
 impl Operation {
     /// Every kind.
-    pub const ALL: [Operation; 16] = [
+    pub const ALL: [Operation; 17] = [
         Operation::Open,
         Operation::Create,
         Operation::Read,
@@ -73,6 +75,7 @@ impl Operation {
         Operation::List,
         Operation::Lock,
         Operation::Exists,
+        Operation::PunchHole,
     ];
 
     /// Whether the call changes the disk, or what of it is durable: these are the crash points.
@@ -83,6 +86,7 @@ impl Operation {
             | Operation::Write
             | Operation::SetLen
             | Operation::Preallocate
+            | Operation::PunchHole
             | Operation::Sync
             | Operation::SyncDir
             | Operation::CreateDir

@@ -157,7 +157,7 @@ impl SimStorage {
     }
 
     /// Changes that are not synced: a write inside the file is one, a write past its end two (bytes
-    /// and length), a name created, removed or renamed is one.
+    /// and length), a hole is one, a name created, removed or renamed is one.
     #[must_use]
     pub fn unsynced_count(&self) -> usize {
         self.machine().unsynced.count()
@@ -231,7 +231,8 @@ impl SimStorage {
 
     /// Sets the size of the disk in bytes, at any time; less than what is in use is fine.
     ///
-    /// Space is taken in pages of 4096 bytes by writes and by `preallocate`, not by `set_len`. On a
+    /// Space is taken in pages of 4096 bytes by writes and by `preallocate`, not by `set_len`, and
+    /// given back by `punch_hole` unless it was reserved. On a
     /// full disk nothing can be created either. Files that were removed give their space back when
     /// the last handle is closed.
     pub fn set_capacity(&self, bytes: u64) {
@@ -246,6 +247,7 @@ impl SimStorage {
 
     /// Suspicious use until now (the first thousand):
     /// - a read of bytes between a file's end and a later write past it, which nobody wrote;
+    /// - a read of bytes that a hole was made of, by the same storage;
     /// - a rename of a file with data that is not synced;
     /// - a file opened for writing while it already is;
     /// - a write to a file that has no name any more.

@@ -49,6 +49,26 @@ fn drop_all_goes_back_to_what_was_synced() {
 }
 
 #[test]
+fn of_a_hole_any_sectors_may_be_back() {
+    let storage = SimStorage::new(1);
+    let file = create_durable(&storage, "/a", &[7; 10 * SECTOR]);
+    file.punch_hole(SECTOR_SIZE, 8 * SECTOR_SIZE).unwrap();
+    let back = |after: &SimStorage| -> Vec<usize> {
+        let bytes = contents(after, "/a").unwrap();
+        assert_eq!(bytes.len(), 10 * SECTOR);
+        let sectors = bytes.chunks(SECTOR).enumerate();
+        sectors.filter(|(_, sector)| **sector == [7; SECTOR]).map(|(index, _)| index).collect()
+    };
+    assert_eq!(back(&storage), [0, 9]);
+    assert_eq!(back(&storage.crash(CrashMode::DropAll, 0)), Vec::from_iter(0..10));
+    let after = |seed| back(&storage.crash(CrashMode::RandomSectors, seed));
+    let outcomes: BTreeSet<Vec<usize>> = (0..SEED_COUNT).map(after).collect();
+    assert!(outcomes.len() > 20, "{outcomes:?}");
+    file.sync().unwrap();
+    assert_eq!(back(&storage.crash(CrashMode::DropAll, 0)), [0, 9]);
+}
+
+#[test]
 fn a_killed_process_loses_nothing_and_makes_nothing_durable() {
     let storage = ten_sectors_rewritten();
     create(&storage, "/b").write_all_at(b"new", 0).unwrap();

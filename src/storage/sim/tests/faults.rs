@@ -77,6 +77,7 @@ fn perform(
         Operation::List => storage.list_dir(Path::new("/")).map(drop),
         Operation::Lock => storage.lock(Path::new("/LOCK")).map(drop),
         Operation::Exists => storage.exists(Path::new("/a")).map(drop),
+        Operation::PunchHole => file.punch_hole(0, 1),
     }
 }
 

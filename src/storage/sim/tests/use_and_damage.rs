@@ -28,6 +28,23 @@ fn reading_what_nobody_wrote_is_seen() {
 }
 
 #[test]
+fn reading_a_hole_is_seen_until_it_is_written_to() {
+    let storage = SimStorage::new(1);
+    let file = create(&storage, "/a");
+    file.write_all_at(&[1; 4 * 4096], 0).unwrap();
+    file.punch_hole(4096, 2 * 4096).unwrap();
+    assert_eq!((file.size().unwrap(), storage.allocated_bytes()), (4 * 4096, 2 * 4096));
+    file.write_all_at(&[2; 4096], 4096).unwrap();
+    let mut bytes = [9; 4096];
+    file.read_exact_at(&mut bytes, 4096).unwrap();
+    file.read_exact_at(&mut bytes, 3 * 4096).unwrap();
+    assert!(storage.violations().is_empty());
+    file.read_exact_at(&mut bytes, 2 * 4096).unwrap();
+    assert_eq!(bytes, [0; 4096]);
+    assert_eq!(only_violation(&storage), "/a: read of 8192..12288, never written");
+}
+
+#[test]
 fn zeros_that_were_asked_for_may_be_read() {
     let storage = SimStorage::new(1);
     let file = create(&storage, "/a");
