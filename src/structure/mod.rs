@@ -131,12 +131,14 @@ pub struct StructureStats {
     pub runs: u64,
     /// Segment files, those that only old versions need included.
     pub segments: u64,
-    /// Bytes of segment and index files.
+    /// Bytes of segment and index files, without holes.
     pub bytes_on_disk: u64,
     /// Bytes of runs that the newest version points to.
     pub bytes_live: u64,
-    /// Bytes in segments that the newest version does not point to.
+    /// Bytes in segments that the newest version does not point to, without holes.
     pub bytes_dead: u64,
+    /// Bytes given back out of segments that are still there, since opening.
+    pub bytes_in_holes: u64,
     /// Key and value bytes flushed, since the keyspace was created.
     pub logical_bytes: u64,
     /// Bytes written to segments, since the keyspace was created.

@@ -8,7 +8,7 @@ use super::interval::{Interval, Run, RunRole};
 use super::record::{
     ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
 };
-use super::segment::{Segment, SegmentPlace};
+use super::segment::{HEADER_LEN, Segment, SegmentPlace};
 use super::sweep::is_sparse;
 use super::tree::FlexTree;
 use crate::base::{Error, Result, Slice};
@@ -43,6 +43,24 @@ pub(super) struct Index {
     pub segments: BTreeMap<u64, SegmentState>,
     pub counters: Counters,
     pub sweep_from: Vec<u8>,
+}
+
+/// What an edit takes out of the index. Nothing comes of it if the edit does not become durable.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// Segments in which nothing is live any more.
+    segments: Vec<Arc<Segment>>,
+    runs: Vec<Run>,
+}
+
+impl Losses {
+    /// Says that the edit is durable: what is lost goes with the last version that holds it.
+    pub(super) fn take_effect(self) {
+        self.segments.iter().for_each(|segment| segment.retire()); // X5
+        // The bytes of the others go with their segments.
+        let in_live_segments = self.runs.iter().filter(|run| !run.segment.is_retired());
+        in_live_segments.for_each(Run::note_lost); // X6
+    }
 }
 
 /// The id of a keyspace's index log.
@@ -157,7 +175,7 @@ impl Index {
         sparse.map(|(&number, _)| number).collect()
     }
 
-    /// Applies an edit that is durable. Returns the segments in which nothing is live any more.
+    /// Applies an edit. Returns what it takes out.
     ///
     /// # Errors
     /// A sentence about what in the edit contradicts the index, which is then half changed.
@@ -166,10 +184,11 @@ impl Index {
         edit: &EditRecord,
         place: &Arc<SegmentPlace>,
         keep: &[u64],
-    ) -> std::result::Result<Vec<Arc<Segment>>, String> {
+    ) -> std::result::Result<Losses, String> {
         for &(number, end) in &edit.segments {
             self.note_segment(place, number, end);
         }
+        let mut lost = Vec::new();
         let mut replaced = Vec::with_capacity(edit.changes.len());
         let mut done = 0;
         for change in &edit.changes {
@@ -179,12 +198,12 @@ impl Index {
                 return Err(format!("a change of intervals {range:?} in a tree of {len}"));
             }
             done = range.end;
-            replaced.push((range, self.changed(change)?));
+            replaced.push((range, self.changed(change, &mut lost)?));
         }
         self.tree.rewrite(replaced);
         self.counters = edit.counters;
         self.sweep_from.clone_from(&edit.sweep_from);
-        Ok(self.remove_dead(keep))
+        Ok(Losses { segments: self.remove_dead(keep), runs: lost })
     }
 
     fn note_segment(&mut self, place: &Arc<SegmentPlace>, number: u64, end: u64) {
@@ -194,12 +213,15 @@ impl Index {
             live_bytes: 0,
         });
         state.end = state.end.max(end);
+        state.segment.note_size(end);
     }
 
-    /// The intervals that a change makes, with live bytes moved from old runs to new.
+    /// The intervals that a change makes, with live bytes moved from old runs, which are `lost`, to
+    /// new ones.
     fn changed(
         &mut self,
         change: &ChangeRecord,
+        lost: &mut Vec<Run>,
     ) -> std::result::Result<Vec<Arc<Interval>>, String> {
         match change {
             ChangeRecord::Delta { index, replaced, run } => {
@@ -207,7 +229,7 @@ impl Index {
                 let kept = old.deltas.len().checked_sub(*replaced);
                 let kept =
                     kept.ok_or_else(|| format!("{replaced} deltas to replace are too many"))?;
-                old.deltas[kept..].iter().try_for_each(|old| self.lose(old))?;
+                old.deltas[kept..].iter().try_for_each(|old| self.lose(old, lost))?;
                 let mut deltas = Vec::with_capacity(kept + 1);
                 deltas.extend_from_slice(&old.deltas[..kept]);
                 deltas.push(self.gain(run, RunRole::Delta)?);
@@ -217,7 +239,7 @@ impl Index {
                 let removed: Vec<Arc<Interval>> =
                     self.tree.range(range.clone()).map(Arc::clone).collect();
                 for run in removed.iter().flat_map(|interval| interval.runs()) {
-                    self.lose(run)?;
+                    self.lose(run, lost)?;
                 }
                 self.check_anchors(range, intervals)?;
                 intervals
@@ -255,7 +277,8 @@ impl Index {
         Err(format!("anchors out of order in place of intervals {range:?}"))
     }
 
-    fn lose(&mut self, run: &Run) -> std::result::Result<(), String> {
+    fn lose(&mut self, run: &Run, lost: &mut Vec<Run>) -> std::result::Result<(), String> {
+        lost.push(run.clone());
         let number = run.segment.number;
         let state = self.segments.get_mut(&number);
         let left = state.and_then(|state| {
@@ -268,7 +291,8 @@ impl Index {
     fn gain(&mut self, record: &RunRecord, role: RunRole) -> std::result::Result<Run, String> {
         let state = self.segments.get_mut(&record.segment);
         let state = state.ok_or_else(|| format!("segment {} is not listed", record.segment))?;
-        if record.offset.saturating_add(u64::from(record.len)) > state.end {
+        let end = record.offset.saturating_add(u64::from(record.len));
+        if record.offset < HEADER_LEN || end > state.end {
             return Err(format!(
                 "a run of {} bytes at {} of segment {}, which ends at {}",
                 record.len, record.offset, record.segment, state.end

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, OnceLock};
 
-use super::segment::Segment;
+use super::segment::{LostBytes, Segment};
 use super::tree::{Item, KeyGuide, Keyed};
 use crate::base::Slice;
 use crate::block::{Block, Guide};
@@ -49,9 +49,19 @@ pub(super) struct RunMemory {
     pub guide: OnceLock<(Guide, Charge)>,
     /// Lookups that went to the file since the run was last put into the slot.
     pub misses: AtomicU8,
+    /// Made when the run is lost. All clones of the run share this, so it goes with the last one;
+    /// boxed, as most runs are not lost.
+    lost: OnceLock<Box<LostBytes>>,
 }
 
 impl Run {
+    /// Says that the newest durable index does not refer to the run any more (X6). When the last
+    /// version that holds it is gone, its bytes are dead.
+    pub(super) fn note_lost(&self) {
+        let range = self.offset..self.offset + u64::from(self.len);
+        self.memory.lost.get_or_init(|| Box::new(LostBytes::new(&self.segment, range)));
+    }
+
     pub(super) fn is_same_place(&self, other: &Run) -> bool {
         self.segment.number == other.segment.number && self.offset == other.offset
     }

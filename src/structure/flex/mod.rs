@@ -4,8 +4,9 @@
 //! at most one *base* run, and *delta* runs written by later flushes, newest last. A flush appends
 //! one delta run to each interval that it has entries for, without reading anything; at a pace it
 //! also *consolidates* intervals, reading all their runs and writing base runs of the target size.
-//! Runs lie in segments, which are only appended to and are deleted whole when nothing in them is
-//! live. The index (anchors, runs, counts) is in memory, and durable as an edit log.
+//! Runs lie in segments, which are only appended to, get holes where enough is dead, and are
+//! deleted whole when nothing in them is live. The index (anchors, runs, counts) is in memory, and
+//! durable as an edit log.
 //!
 //! After FlexTree / FlexSpace / FlexDB (Chen et al., EuroSys 2022), with one tree in place of its
 //! two. The policy of consolidating contiguous ranges at a pace is from simulation; see
@@ -20,11 +21,14 @@
 //!   durable before the version is handed out (S2).
 //! - X5  A segment whose live bytes reach zero is removed only after the edit that made them zero
 //!   is durable, and when the last version that refers to it is gone (S3).
+//! - X6  A hole is made of the bytes of a run only after the edit that loses the run is durable,
+//!   and when the last version that holds it is gone: nothing ever reads a hole.
 
 mod build;
 mod check;
 mod cursor;
 mod flush;
+mod holes;
 mod index;
 mod interval;
 mod load;

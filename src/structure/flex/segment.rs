@@ -1,4 +1,5 @@
-//! Segments: the files that hold runs. Appended to, never overwritten.
+//! Segments: the files that hold runs. Appended to, never overwritten; what is dead in one that is
+//! partly live becomes holes.
 //!
 //! Layout of a segment file (little-endian):
 //!
@@ -15,14 +16,18 @@
 //! Invariants
 //! - G1  A number is used once; so the number is also the generation of what lies in the file.
 //! - G2  The checksum of every frame is seeded with database, keyspace, number and offset.
+//! - G3  Holes are made in segments that nobody writes to, and never of the header.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 
+use super::holes::{DeadSpace, HoleRule};
 use crate::base::{Error, Result, checksum, checksum_seeded};
 use crate::storage::{OpenMode, Storage, StorageFile};
 
@@ -44,16 +49,28 @@ pub struct OpenSegments(Mutex<VecDeque<Weak<Segment>>>);
 /// Where the segments of one keyspace are, and what they have in common.
 #[derive(Debug)]
 pub(super) struct SegmentPlace {
+    // Constant.
     pub storage: Arc<dyn Storage>,
     pub dir: PathBuf,
     pub database: u64,
     pub keyspace: u32,
+    hole_rule: HoleRule,
     /// Shared with the other keyspaces.
     open: Arc<OpenSegments>,
+    // Guarded by their locks.
     /// Files that nothing refers to any more and that are still to be removed.
     doomed: Mutex<Vec<PathBuf>>,
+    /// Segments in which runs have died since they were last looked at, by number.
+    with_dead: Mutex<BTreeMap<u64, Weak<Segment>>>,
+    /// Numbers of segments that have a [`SegmentWriter`].
+    written_to: Mutex<BTreeSet<u64>>,
+    // Atomic.
     /// Bytes in files that only old versions refer to.
     pinned_bytes: AtomicU64,
+    /// Bytes of holes in files that are there.
+    hole_bytes: AtomicU64,
+    /// Whether the file system has refused a hole: then it is not asked again.
+    refuses_holes: AtomicBool,
 }
 
 impl SegmentPlace {
@@ -62,6 +79,7 @@ impl SegmentPlace {
         dir: PathBuf,
         database: u64,
         keyspace: u32,
+        hole_rule: HoleRule,
         open: Arc<OpenSegments>,
     ) -> Arc<SegmentPlace> {
         Arc::new(SegmentPlace {
@@ -69,9 +87,14 @@ impl SegmentPlace {
             dir,
             database,
             keyspace,
+            hole_rule,
             open,
             doomed: Mutex::default(),
+            with_dead: Mutex::default(),
+            written_to: Mutex::default(),
             pinned_bytes: AtomicU64::new(0),
+            hole_bytes: AtomicU64::new(0),
+            refuses_holes: AtomicBool::new(false),
         })
     }
 
@@ -82,6 +105,24 @@ impl SegmentPlace {
     /// Bytes in files that only old versions refer to.
     pub(super) fn pinned_bytes(&self) -> u64 {
         self.pinned_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of holes that were made since opening, in files that are there.
+    pub(super) fn hole_bytes(&self) -> u64 {
+        self.hole_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Gives the room of what is dead in partly live segments back, where it is enough (X6).
+    pub(super) fn punch_holes(&self) {
+        let written_to = lock(&self.written_to).clone();
+        let with_dead: Vec<Weak<Segment>> = {
+            let mut with_dead = lock(&self.with_dead);
+            let closed = with_dead.extract_if(.., |number, _| !written_to.contains(number)); // G3
+            closed.map(|(_, segment)| segment).collect()
+        };
+        for segment in with_dead.iter().filter_map(Weak::upgrade) {
+            segment.punch_holes();
+        }
     }
 
     /// Removes the files of dropped segments. A file that cannot be removed now is an orphan,
@@ -136,6 +177,10 @@ pub(super) struct Segment {
     retired: AtomicBool,
     /// Bytes written to the file.
     size: AtomicU64,
+    /// Bytes of it that are holes.
+    hole_bytes: AtomicU64,
+    // Guarded by the lock.
+    dead: Mutex<DeadSpace>,
 }
 
 #[derive(Debug)]
@@ -152,6 +197,8 @@ impl Segment {
             file: ArcSwapOption::empty(),
             retired: AtomicBool::new(false),
             size: AtomicU64::new(size),
+            hole_bytes: AtomicU64::new(0),
+            dead: Mutex::default(),
         })
     }
 
@@ -160,15 +207,21 @@ impl Segment {
         if let Some(open) = &*self.file.load() {
             return Ok(Arc::clone(&open.0));
         }
-        let opened = self.place.storage.open(&self.path, OpenMode::ReadOnly);
+        let file = self.open(OpenMode::ReadOnly)?;
+        self.keep_open(&file);
+        Ok(file)
+    }
+
+    /// Opens the file and checks its header.
+    fn open(&self, mode: OpenMode) -> Result<Arc<dyn StorageFile>> {
+        let opened = self.place.storage.open(&self.path, mode);
         let file = opened.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
+            io::ErrorKind::NotFound => {
                 Error::corruption(&self.path, 0, "the segment file is missing")
             }
             _ => Error::io("open", &self.path, error),
         })?;
         self.check_header(&*file)?;
-        self.keep_open(&file);
         Ok(file)
     }
 
@@ -187,7 +240,7 @@ impl Segment {
     pub(super) fn check_header(&self, file: &dyn StorageFile) -> Result<()> {
         let mut found = [0; HEADER_LEN as usize];
         file.read_exact_at(&mut found, 0).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => {
+            io::ErrorKind::UnexpectedEof => {
                 Error::corruption(&self.path, 0, "the file ends within its header")
             }
             _ => Error::io("read", &self.path, error),
@@ -212,6 +265,47 @@ impl Segment {
         Err(Error::corruption(&self.path, 0, what))
     }
 
+    /// Says that the bytes of a run are dead (X6): the newest durable index does not refer to it,
+    /// and no version holds it. Makes no call to the storage, for it is called by whoever is last
+    /// to let go, a reader even.
+    fn note_dead(self: &Arc<Segment>, range: Range<u64>) {
+        let place = &self.place;
+        if self.is_retired() || place.refuses_holes.load(Ordering::Relaxed) {
+            return;
+        }
+        lock(&self.dead).add(range);
+        lock(&place.with_dead).insert(self.number, Arc::downgrade(self));
+    }
+
+    /// Makes holes of what is dead, if it is enough. What fails leaves the room taken, until the
+    /// segment goes: nobody has to know.
+    fn punch_holes(&self) {
+        if self.is_retired() {
+            return; // The file goes.
+        }
+        let pieces = lock(&self.dead).take_pieces(self.place.hole_rule);
+        if pieces.is_empty() {
+            return;
+        }
+        // The one that is kept open is for reading.
+        let Ok(file) = self.open(OpenMode::ReadWrite) else { return };
+        for piece in pieces {
+            let size = piece.end - piece.start;
+            debug_assert!(piece.start >= HEADER_LEN, "G3");
+            match file.punch_hole(piece.start, size) {
+                Ok(()) => {
+                    self.hole_bytes.fetch_add(size, Ordering::Relaxed);
+                    self.place.hole_bytes.fetch_add(size, Ordering::Relaxed);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    self.place.refuses_holes.store(true, Ordering::Relaxed);
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
     /// Says that the newest durable index does not refer to the segment any more.
     pub(super) fn retire(&self) {
         if !self.retired.swap(true, Ordering::AcqRel) {
@@ -219,7 +313,16 @@ impl Segment {
         }
     }
 
-    /// Bytes in the file.
+    /// Says that this many bytes are in the file, or more.
+    pub(super) fn note_size(&self, size: u64) {
+        self.size.fetch_max(size, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Bytes in the file, holes included.
     pub(super) fn size(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
     }
@@ -227,10 +330,32 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        if self.retired.load(Ordering::Acquire) {
+        if self.is_retired() {
             self.place.pinned_bytes.fetch_sub(self.size(), Ordering::Relaxed);
+            let hole_bytes = self.hole_bytes.load(Ordering::Relaxed);
+            self.place.hole_bytes.fetch_sub(hole_bytes, Ordering::Relaxed);
             lock(&self.place.doomed).push(std::mem::take(&mut self.path));
         }
+    }
+}
+
+/// The bytes of a run that no durable index refers to any more. Goes with the run, and then says
+/// that they are dead (X6).
+#[derive(Debug)]
+pub(super) struct LostBytes {
+    segment: Arc<Segment>,
+    range: Range<u64>,
+}
+
+impl LostBytes {
+    pub(super) fn new(segment: &Arc<Segment>, range: Range<u64>) -> LostBytes {
+        LostBytes { segment: Arc::clone(segment), range }
+    }
+}
+
+impl Drop for LostBytes {
+    fn drop(&mut self) {
+        self.segment.note_dead(self.range.clone());
     }
 }
 
@@ -267,6 +392,7 @@ impl SegmentWriter {
         let opened = place.storage.open(&segment.path, OpenMode::CreateNew);
         let file = opened.map_err(|error| Error::io("create", &segment.path, error))?;
         segment.keep_open(&file);
+        lock(&place.written_to).insert(number);
         let buffer = encode_header(place, number).to_vec();
         Ok(SegmentWriter { segment, file, buffer, written: 0, synced: 0 })
     }
@@ -309,6 +435,12 @@ impl SegmentWriter {
             self.synced = self.written;
         }
         Ok(())
+    }
+}
+
+impl Drop for SegmentWriter {
+    fn drop(&mut self) {
+        lock(&self.segment.place.written_to).remove(&self.segment.number);
     }
 }
 

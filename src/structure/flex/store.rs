@@ -9,11 +9,12 @@ use arc_swap::ArcSwap;
 use super::build::{RunOptions, RunWriter};
 use super::cursor::FlexCursor;
 use super::flush::{SliceEnd, Slicer, Source};
+use super::holes::HoleRule;
 use super::index::Index;
 use super::interval::{Interval, Run, RunMemory};
 use super::load::Loader;
 use super::record::{ChangeRecord, Counters, Decoder, EditRecord, Encoder};
-use super::segment::{OpenSegments, Segment, SegmentPlace, missing};
+use super::segment::{OpenSegments, SegmentPlace, missing};
 use super::sweep::{Sweep, is_worthwhile};
 use super::tree::FlexTree;
 use crate::base::{Cursor, Error, Result, SeqNo, Slice};
@@ -485,9 +486,8 @@ impl FlexStore {
         writer.index_bytes_written += EditLog::edit_size(bytes.len());
         writer.runs.note_listed();
         let keep = writer.runs.open_segments();
-        let retired = writer.index.apply(edit, &self.segments, &keep);
-        let retired = retired.expect("the edit was made from this very index");
-        retired.iter().for_each(|segment: &Arc<Segment>| segment.retire()); // X5
+        let losses = writer.index.apply(edit, &self.segments, &keep);
+        losses.expect("the edit was made from this very index").take_effect();
         Ok(())
     }
 
@@ -495,15 +495,15 @@ impl FlexStore {
     /// part of a new snapshot, whose parts are short.
     fn commit_in_snapshot(&self, writer: &mut Writer, edit: &EditRecord) -> Result<()> {
         let mut next = writer.index.clone();
-        let retired = next.apply(edit, &self.segments, &writer.runs.open_segments());
-        let retired = retired.expect("the edit was made from this very index");
+        let losses = next.apply(edit, &self.segments, &writer.runs.open_segments());
+        let losses = losses.expect("the edit was made from this very index");
         std::mem::swap(&mut writer.index, &mut next);
         if let Err(error) = writer.rotate_log(0) {
             writer.index = next;
             return Err(error);
         }
         writer.runs.note_listed();
-        retired.iter().for_each(|segment: &Arc<Segment>| segment.retire()); // X5
+        losses.take_effect(); // Only now is the edit durable.
         Ok(())
     }
 
@@ -525,8 +525,10 @@ impl FlexStore {
         writer.log.settle()
     }
 
-    /// Removes the files of segments that no version refers to any more.
+    /// Gives back the room of runs and segments that no version refers to any more: removes files,
+    /// and makes holes in those that are partly live.
     pub fn remove_unreferenced(&self) {
+        self.segments.punch_holes();
         self.segments.remove_doomed();
     }
 
@@ -543,16 +545,21 @@ impl FlexStore {
     pub fn stats(&self) -> StructureStats {
         let version = self.current.load();
         let (size, summary) = (version.tree.size(), version.summary);
-        let pinned = self.segments.pinned_bytes();
+        // A retired segment may count in both until the next version is handed out, and its holes
+        // may be gone already.
+        let segment_bytes = summary.segment_bytes + self.segments.pinned_bytes();
+        let hole_bytes = self.segments.hole_bytes().min(segment_bytes);
+        let taken = segment_bytes - hole_bytes;
         let (blocks_read, block_bytes_read) = self.loader.reads();
         StructureStats {
             entry_count_max: size.entries,
             intervals: version.tree.len() as u64,
             runs: size.runs,
             segments: summary.segment_count as u64,
-            bytes_on_disk: summary.segment_bytes + pinned + summary.log_capacity,
+            bytes_on_disk: taken + summary.log_capacity,
             bytes_live: summary.live_bytes,
-            bytes_dead: summary.segment_bytes + pinned - summary.live_bytes,
+            bytes_dead: taken.saturating_sub(summary.live_bytes),
+            bytes_in_holes: hole_bytes,
             logical_bytes: summary.counters.logical_bytes,
             segment_bytes_written: summary.counters.segment_bytes,
             segment_bytes_since_open: summary.counters.segment_bytes - self.segment_bytes_before,
@@ -611,7 +618,8 @@ fn orphans_of(segments: &SegmentPlace, index: &Index) -> Result<Vec<u64>> {
 fn segment_place(place: &StorePlace) -> Arc<SegmentPlace> {
     let storage = Arc::clone(&place.storage);
     let open = Arc::clone(&place.open_segments);
-    SegmentPlace::new(storage, place.dir.clone(), place.database, place.keyspace, open)
+    let rule = HoleRule::for_segments_of(u64::from(place.options.segment_size));
+    SegmentPlace::new(storage, place.dir.clone(), place.database, place.keyspace, rule, open)
 }
 
 /// Bytes of memory of an index, about: an interval with its share of nodes and the slot of its

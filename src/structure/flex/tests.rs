@@ -1,6 +1,7 @@
 //! Flex against a map: flushes of every shape, reopening, cursors, damage.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use crate::base::{
 };
 use crate::cache::{Cache, MemoryBudget};
 use crate::manifest::KeyspaceOptions;
-use crate::storage::{MemoryStorage, Storage};
+use crate::storage::Storage;
+use crate::storage::{FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation, SimStorage};
 use crate::structure::{Findings, FlushOrder, FlushProgress, Want};
 
 /// A memtable for tests: the newest entry of each key.
@@ -65,7 +67,10 @@ fn small_options() -> KeyspaceOptions {
 
 impl Bench {
     fn new(options: KeyspaceOptions) -> Bench {
-        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        Bench::in_storage(Arc::new(MemoryStorage::new()), options)
+    }
+
+    fn in_storage(storage: Arc<dyn Storage>, options: KeyspaceOptions) -> Bench {
         let dir = PathBuf::from("/keyspace");
         storage.create_dir_all(&dir).unwrap();
         let cache = Arc::new(Cache::new(MemoryBudget::new(64 << 10)));
@@ -256,6 +261,81 @@ fn old_versions_stay_as_they_are_and_hold_their_files() {
     bench.store.remove_unreferenced();
     assert!(bench.store.stats().bytes_dead < pinned);
     bench.assert_equals_model();
+}
+
+/// Segments with room for holes, and too small a pace for them to die whole soon.
+fn options_with_holes() -> KeyspaceOptions {
+    KeyspaceOptions::flex().interval_size(512).segment_size(64 << 10).consolidation_pace(1.0)
+}
+
+#[test]
+fn overwriting_leaves_holes_that_nothing_reads_and_that_count_as_room() {
+    let storage = SimStorage::new(1);
+    let mut bench = Bench::in_storage(Arc::new(storage.clone()), options_with_holes());
+    let random = SeededEntropy::new(13);
+    let mut hole_bytes_max = 0;
+    for round in 0..120 {
+        bench.flush(random_changes(&random, 300, 12_000));
+        bench.store.remove_unreferenced();
+        let hole_bytes = bench.store.stats().bytes_in_holes;
+        hole_bytes_max = hole_bytes_max.max(hole_bytes);
+        let sizes = storage.files().into_iter().map(|(_, size)| size.next_multiple_of(4096));
+        assert_eq!(sizes.sum::<u64>() - storage.allocated_bytes(), hole_bytes);
+        if round % 10 == 0 {
+            bench.assert_equals_model();
+        }
+    }
+    assert!(hole_bytes_max > 100 << 10, "{hole_bytes_max}");
+    assert!(storage.count_of(Operation::PunchHole) > 10);
+    assert_eq!(storage.violations(), Vec::<String>::new());
+    bench.reopen();
+    bench.assert_equals_model();
+}
+
+#[test]
+fn a_version_keeps_what_it_holds_out_of_holes() {
+    let mut bench = Bench::new(options_with_holes());
+    let random = SeededEntropy::new(17);
+    for _ in 0..20 {
+        bench.flush(random_changes(&random, 300, 12_000));
+    }
+    let (old_version, old_model) = (bench.store.version(), bench.model.clone());
+    bench.store.remove_unreferenced();
+    let before = bench.store.stats().bytes_in_holes;
+    // Runs that die are of the version that is held, or younger than it.
+    for _ in 0..40 {
+        bench.flush(random_changes(&random, 300, 12_000));
+        bench.store.remove_unreferenced();
+    }
+    let with_old = bench.store.stats().bytes_in_holes;
+    for (key, value) in &old_model {
+        let found = old_version.find(key, Want::Value).unwrap().expect("in the model");
+        assert_eq!(&*found.value, value.as_slice());
+    }
+    drop(old_version);
+    assert_eq!(bench.store.stats().bytes_in_holes, with_old, "no calls while dropping");
+    bench.store.remove_unreferenced();
+    let without = bench.store.stats().bytes_in_holes;
+    assert!(without > with_old, "{before} before, {with_old} beside it, {without} after it");
+    bench.assert_equals_model();
+}
+
+#[test]
+fn holes_that_fail_are_done_without_and_refused_ones_not_asked_for_again() {
+    for (error, asked_again) in [(ErrorKind::Unsupported, false), (ErrorKind::Other, true)] {
+        let storage = SimStorage::new(1);
+        let fails = FaultRule::new(FaultEffect::Error(error)).on(&[Operation::PunchHole]);
+        storage.arm(FaultPlan::new().rule(fails.lasting()));
+        let mut bench = Bench::in_storage(Arc::new(storage.clone()), options_with_holes());
+        let random = SeededEntropy::new(19);
+        for _ in 0..60 {
+            bench.flush(random_changes(&random, 300, 12_000));
+            bench.store.remove_unreferenced();
+        }
+        bench.assert_equals_model();
+        assert_eq!(bench.store.stats().bytes_in_holes, 0);
+        assert_eq!(storage.count_of(Operation::PunchHole) > 1, asked_again);
+    }
 }
 
 #[test]

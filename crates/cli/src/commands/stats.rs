@@ -176,6 +176,7 @@ fn keyspace_json(keyspace: &KeyspaceStats) -> Value {
         "on_disk_bytes": keyspace.bytes_on_disk,
         "live_bytes": keyspace.bytes_live,
         "dead_bytes": keyspace.bytes_dead,
+        "hole_bytes": keyspace.bytes_in_holes,
         "memtable_bytes": keyspace.memtable_bytes,
         "sealed_memtables": keyspace.sealed_memtables,
         "logical_written_bytes": keyspace.logical_bytes_written,
