@@ -8,6 +8,7 @@ mod corruption;
 mod crash;
 mod errors;
 mod fuzz_smoke;
+mod holes;
 mod model;
 mod regression;
 mod support;

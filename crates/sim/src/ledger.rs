@@ -8,6 +8,8 @@ use crate::finding::{Fault, Finding};
 
 /// Findings whose story is kept, of each kind.
 const STORIES_PER_FAULT_MAX: usize = 5;
+/// What runs count so that a campaign shows that segments had holes.
+pub const HOLES: &str = "holes made in segments";
 
 /// Counts and findings. Shared by all threads of a campaign.
 #[derive(Debug, Default)]

@@ -99,7 +99,7 @@ fn draw_keyspace(random: &mut Random) -> KeyspaceOptions {
     KeyspaceOptions::flex()
         .codec(random.pick(&[Codec::None, Codec::Lz4]))
         .interval_size(random.pick(&[512, 512, 700, 2048]))
-        .segment_size(random.pick(&[4096, 4096, 8192, 64 << 10]))
+        .segment_size(random.pick(&[4096, 8192, 16 << 10, 32 << 10]))
         .consolidation_pace(random.pick(&[0.05, 0.3, 0.6, 2.0, 8.0]))
         .delta_fan_in(random.pick(&[0, 2, 3, 8]))
 }

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lithedb::storage::{FaultPlan, Operation, SimStorage};
 
 use crate::finding::{Fault, Finding, Verdict};
-use crate::ledger::Ledger;
+use crate::ledger::{HOLES, Ledger};
 use crate::ops::{Mix, Op, Purpose, draw_run};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
@@ -123,6 +123,7 @@ impl CrashRun {
         if let Err(finding) = outcome {
             ledger.note(finding.at("the run itself"), || format!("crash --run {:#x}", self.seed));
         }
+        ledger.count_many(HOLES, storage.count_of(Operation::PunchHole));
         ledger.count("runs");
     }
 

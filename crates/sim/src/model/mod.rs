@@ -12,11 +12,11 @@ mod shrink;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lithedb::storage::{MemoryStorage, SimStorage, Storage};
+use lithedb::storage::{MemoryStorage, Operation, SimStorage, Storage};
 use lithedb::{Error, Keyspace, Snapshot};
 
 use crate::finding::{Fault, Finding, Verdict};
-use crate::ledger::Ledger;
+use crate::ledger::{HOLES, Ledger};
 use crate::ops::{Farewell, Mix, Op, Purpose, Reading, draw_run};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
@@ -65,8 +65,8 @@ impl ModelRun {
         let (setup, ops) = (self.setup(), self.ops());
         ledger.count_many(OPERATIONS, ops.len() as u64);
         ledger.count("runs");
-        if let Err(finding) = self.try_ops(&setup, &ops) {
-            let (ops, finding) = shrink(ops, finding, |ops| self.try_ops(&setup, ops));
+        if let Err(finding) = self.try_ops(&setup, &ops, ledger) {
+            let (ops, finding) = shrink(ops, finding, |ops| self.try_ops(&setup, ops, ledger));
             let finding = finding.at(&format!("{ops:?} with {setup:?}"));
             ledger.note(finding, || {
                 format!("model --run {:#x} --operations {}", self.seed, self.op_count)
@@ -74,13 +74,14 @@ impl ModelRun {
         }
     }
 
-    fn try_ops(&self, setup: &Setup, ops: &[Op]) -> Verdict {
+    fn try_ops(&self, setup: &Setup, ops: &[Op], ledger: &Ledger) -> Verdict {
         survive(|| {
             let sim = SimStorage::new(self.seed);
             if self.seed.is_multiple_of(4) {
                 return run_ops(setup, Arc::new(MemoryStorage::new()), ops);
             }
             run_ops(setup, Arc::new(sim.clone()), ops)?;
+            ledger.count_many(HOLES, sim.count_of(Operation::PunchHole));
             match (sim.violations().first(), sim.open_files().first()) {
                 (Some(violation), _) => Err(Finding::new(Fault::Misuse, violation.clone())),
                 (_, Some((path, count))) => {
