@@ -47,8 +47,8 @@ const MEMTABLE_SHARE: (u64, u64) = (1, 2);
 const STOP_SHARE: (u64, u64) = (1, 2);
 /// Writers of a keyspace stop at this many.
 pub const STOP_SEALED_COUNT: usize = 4;
-/// What is flushed in a tenth of a second may be waited for in one go: writers that are about as fast
-/// as flushes are left alone, and fill all the room there is.
+/// What is flushed in a tenth of a second may be waited for in one go: writers that are about as
+/// fast as flushes are left alone, and fill all the room there is.
 const STOP_TOLERATED_DIVISOR: u64 = 10;
 /// Bytes flushed a second, as long as it is not known.
 const FLUSH_RATE_UNKNOWN: u64 = 64 << 20;

@@ -229,8 +229,8 @@ mod huge_page {
 
     impl Drop for HugePage {
         fn drop(&mut self) {
-            // SAFETY: the whole mapping, whose one owner this is; who was given it has lost it (C1).
-            // It can only fail on addresses that are none.
+            // SAFETY: the whole mapping, whose one owner this is; who was given it has lost it
+            // (C1). It can only fail on addresses that are none.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), HUGE_PAGE_SIZE) };
         }
     }

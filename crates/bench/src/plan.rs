@@ -46,8 +46,8 @@ pub enum Workload {
     Trade,
 }
 
-/// What runs when nothing is asked for: all but W13, which needs files, and W16 and Trade, which take
-/// long.
+/// What runs when nothing is asked for: all but W13, which needs files, and W16 and Trade, which
+/// take long.
 pub const DEFAULT: &[Workload] = &[
     Workload::W1,
     Workload::W2,

@@ -17,6 +17,8 @@ pub const METHOD: &str = "\
 - Each step of each engine is a process of its own. The clock runs only while the engine works:
   keys and values are made before, and checked after. With several threads, a rate is all
   operations over the time of the busiest thread.
+- Before the first figure of W4, W5 and W6, as many gets or seeks go uncounted: caches are then as
+  full as they get.
 - A write without sync survives the end of the process where the engine can do that; one with sync
   survives the machine.
 - Everything an engine returns is checked: by checksums over scans, and byte by byte. A step with a

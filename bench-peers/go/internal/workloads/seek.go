@@ -20,17 +20,23 @@ const (
 // W5: 100,000 x (seek to a key that is there, and the next 50), key and value touched. Once with a
 // fresh view for each seek, as an application would, and once on one view.
 //
-// A first pass over some of the seeks, not counted, checks every entry: that keys ascend from the
-// one sought, and that each belongs to the store and has its value.
+// A pass of as many other seeks, not counted, goes before: caches are then as full as they get. Of
+// some of them every entry is checked: that keys ascend from the one sought, and that each belongs
+// to the store and has its value.
 func runSeeks(context *Context) error {
 	keys, seeks := context.Job.Keys, context.count(seekCount)
 	store, err := context.open(context.store(storeLarge))
 	if err != nil {
 		return err
 	}
-	targets := seekTargets(keys, seeks)
-	if err := checkSeeks(store, keys, targets[:min(seeks, seeksChecked)]); err != nil {
+	warmUp, targets := seekTargets(streamWarmUpSeeks, keys, seeks), seekTargets(streamSeeks, keys, seeks)
+	if err := checkSeeks(store, keys, warmUp[:min(seeks, seeksChecked)]); err != nil {
 		return err
+	}
+	for number := range warmUp {
+		if _, err := sum(store, seekWalk(&warmUp[number])); err != nil {
+			return err
+		}
 	}
 
 	var fresh data.Seen
@@ -82,10 +88,10 @@ func runSeeks(context *Context) error {
 // An array: one allocation for all of them.
 type seekTarget [16]byte
 
-func seekTargets(keys, seeks uint64) []seekTarget {
+func seekTargets(stream, keys, seeks uint64) []seekTarget {
 	targets := make([]seekTarget, seeks)
 	for j := range targets {
-		index := data.Pick(data.Operation(streamSeeks, 0, uint64(j)), keys)
+		index := data.Pick(data.Operation(stream, 0, uint64(j)), keys)
 		data.Random16.Append(index, targets[j][:0])
 	}
 	return targets

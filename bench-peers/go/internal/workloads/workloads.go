@@ -35,16 +35,17 @@ var (
 
 // Names of the sequences of random choices (`w` in the specification). No two uses share one.
 const (
-	streamUnflushed  = 0x20
-	streamWarmUp     = 0x40
-	streamGets       = 0x41
-	streamMisses     = 0x42
-	streamSeeks      = 0x50
-	streamYCSB       = 0x60 // And the five after it.
-	streamTableGets  = 0x80
-	streamLargeGets  = 0xA0
-	streamOverwrites = 0xB0
-	streamTailGets   = 0xF0
+	streamUnflushed   = 0x20
+	streamWarmUp      = 0x40
+	streamGets        = 0x41
+	streamMisses      = 0x42
+	streamSeeks       = 0x50
+	streamWarmUpSeeks = 0x51
+	streamYCSB        = 0x60 // And the five after it.
+	streamTableGets   = 0x80
+	streamLargeGets   = 0xA0
+	streamOverwrites  = 0xB0
+	streamTailGets    = 0xF0
 )
 
 // Step is what a process runs, as the command line says it. Each step leaves its store closed.

@@ -87,6 +87,14 @@ func runMixes(context *Context, mixes []ycsbMix) error {
 	if err != nil {
 		return err
 	}
+	// As in W4: caches are then as full as they get.
+	warmUp := gets{
+		stream: streamWarmUp, count: count, threads: 1, keys: keys,
+		valueLen: valueLen, choice: uniform, zipf: zipf, source: newest,
+	}
+	if _, err := warmUp.run(store); err != nil {
+		return err
+	}
 	for _, mix := range mixes {
 		clients, wall, err := onThreads(ycsbThreads, func(thread uint64) (*ycsbClient, error) {
 			client := &ycsbClient{

@@ -42,6 +42,7 @@ mod stream {
     pub const GETS: u64 = 0x41;
     pub const MISSES: u64 = 0x42;
     pub const SEEKS: u64 = 0x50;
+    pub const WARM_UP_SEEKS: u64 = 0x51;
     /// And the five after it.
     pub const YCSB: u64 = 0x60;
     pub const TABLE_GETS: u64 = 0x80;

@@ -1,8 +1,9 @@
 //! W5: 100,000 x (seek to a key that is there, and the next 50), key and value touched. Once with a
 //! fresh view for each seek, as an application would, and once on one view.
 //!
-//! A first pass over some of the seeks, not counted, checks every entry: that keys ascend from the
-//! one sought, and that each belongs to the store and has its value.
+//! A pass of as many other seeks, not counted, goes before: caches are then as full as they get. Of
+//! some of them every entry is checked: that keys ascend from the one sought, and that each belongs
+//! to the store and has its value.
 
 use super::{STORE_LARGE, VERSIONS, stream};
 use crate::clock::{microseconds_each, timed};
@@ -18,12 +19,17 @@ const ENTRIES: u64 = 50;
 pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
     let (keys, seeks) = (context.job.keys, context.count(SEEKS));
     let engine = E::open(&context.store(STORE_LARGE), context.job.memory)?;
-    let targets: Vec<Vec<u8>> = (0..seeks)
-        .map(|j| KeyShape::Random16.key(pick(operation(stream::SEEKS, 0, j), keys)))
-        .collect();
+    let targets_of = |stream| -> Vec<Vec<u8>> {
+        let index = |j| pick(operation(stream, 0, j), keys);
+        (0..seeks).map(|j| KeyShape::Random16.key(index(j))).collect()
+    };
+    let (warm_up, targets) = (targets_of(stream::WARM_UP_SEEKS), targets_of(stream::SEEKS));
     let last_key = (0..keys).map(|index| KeyShape::Random16.key(index)).max().unwrap_or_default();
-    for target in targets.iter().take(SEEKS_CHECKED as usize) {
+    for target in warm_up.iter().take(SEEKS_CHECKED as usize) {
         check(&mut engine.view()?, target, &last_key)?;
+    }
+    for target in &warm_up {
+        touch(&mut engine.view()?, target, (0, 0))?;
     }
 
     let (seen, time) = timed(|| {
