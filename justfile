@@ -21,6 +21,10 @@ bench *ARGS:
 bench-peers *ARGS:
     cargo run --release --manifest-path bench-peers/Cargo.toml -- --out docs {{ARGS}}
 
+# Instructions of the hot paths, beside the recorded baseline; `just instructions --record` records.
+instructions *ARGS:
+    cargo bench -p lithe-bench --bench instructions -- {{ARGS}}
+
 # Crash states in the simulation, with the prefix oracle.
 crash STATES='1000000' SEED='1':
     cargo run --release -p lithe-sim -- crash --states {{STATES}} --seed {{SEED}}
