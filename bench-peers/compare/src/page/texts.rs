@@ -34,6 +34,81 @@ pub const METHOD: &str = "\
   with it.
 ";
 
+/// What the figures of each workload mean.
+const ABOUT: &[(&str, &str)] = &[
+    (
+        "W1",
+        "100,000 entries with keys and values of 21 bytes. In batches of 1000 with one sync at \
+             the end, inside the time; and as single puts without sync.",
+    ),
+    (
+        "W2",
+        "Scans of everything, key and value touched. The small store is that of W1, the large \
+             one that of W3. Cold is a new process after the page cache was dropped; warm the \
+             median of further passes; then backwards, and with 10,000 writes just before.",
+    ),
+    (
+        "W3",
+        "Load of the large store: keys of 16 bytes, values of 100, in batches of 1000, one \
+             sync at the end, inside the time. Random and ascending. What it cost is taken after \
+             the store was closed.",
+    ),
+    (
+        "W4",
+        "A million gets on the large store, the value copied out: uniform and zipf, on one and \
+             on two threads, on one snapshot, and of keys that are not there.",
+    ),
+    (
+        "W5",
+        "Seek to a key of the large store and read the next 50 entries; with a fresh view for \
+             each seek, and all on one view.",
+    ),
+    (
+        "W6",
+        "YCSB on the large store, a million operations each on two threads, writes without \
+             sync. A: half updates; B: 5 % updates; C: reads; D: reads of the latest, 5 % inserts; \
+             E: scans of up to 100, 5 % inserts; F: half read-modify-writes.",
+    ),
+    ("W7", "Puts of 116 bytes, each durable before it returns: 1 thread, and 8 threads."),
+    (
+        "W8",
+        "Durable transactions of 1, 100, 1000 and 10,000 entries, each on a fresh store; then \
+             uniform gets on stores of three sizes.",
+    ),
+    ("W9", "500,001 single puts without sync, then 50,000 gets that hit, and as many that miss."),
+    ("W10", "20,000 values of 16 KiB in batches of 16 with one sync, then as many random reads."),
+    (
+        "W11",
+        "As many uniform random overwrites of the large store as it has keys, one sync at the \
+             end, inside the time. Sizes while it runs, and at the end, after compaction or vacuum \
+             where the engine has one.",
+    ),
+    (
+        "W12",
+        "Opening the large store after a clean close, cold and warm; and after `kill -9` in \
+             the middle of a load without syncs: the time, and which share of the acknowledged \
+             entries is there.",
+    ),
+    ("W13", "Lines of text as keys and values, in batches of 1000 with one sync."),
+    (
+        "W14",
+        "Load of a million sorted entries, count of the 10 % in the middle by a scan, and \
+             their removal (in one operation where the engine has it, else key by key).",
+    ),
+    (
+        "W15",
+        "5000 zipf gets a second, while another thread loads random keys as fast as it can. \
+             Latency counts from when a get was due, so that a stall shows in all gets behind it.",
+    ),
+    (
+        "Trade",
+        "LitheDB over its option `consolidation_pace`: how much dead data it tolerates before it \
+             rewrites. A fresh store for each setting is loaded and then overwritten as in W11; the \
+             overwrites pause for gets and short scans, which so meet the store as it is while it is \
+             written to. Down and to the left is better.",
+    ),
+];
+
 /// What the figures of a workload mean.
 pub fn about(workload: &str) -> String {
     let words: Vec<&str> = workload.split(' ').collect();
@@ -43,72 +118,7 @@ pub fn about(workload: &str) -> String {
         .find(|word| word.starts_with('W') || **word == "Trade")
         .copied()
         .unwrap_or("");
-    let text = match number {
-        "W1" => {
-            "100,000 entries with keys and values of 21 bytes. In batches of 1000 with one sync at \
-             the end, inside the time; and as single puts without sync."
-        }
-        "W2" => {
-            "Scans of everything, key and value touched. The small store is that of W1, the large \
-             one that of W3. Cold is a new process after the page cache was dropped; warm the \
-             median of further passes; then backwards, and with 10,000 writes just before."
-        }
-        "W3" => {
-            "Load of the large store: keys of 16 bytes, values of 100, in batches of 1000, one \
-             sync at the end, inside the time. Random and ascending. What it cost is taken after \
-             the store was closed."
-        }
-        "W4" => {
-            "A million gets on the large store, the value copied out: uniform and zipf, on one and \
-             on two threads, on one snapshot, and of keys that are not there."
-        }
-        "W5" => {
-            "Seek to a key of the large store and read the next 50 entries; with a fresh view for \
-             each seek, and all on one view."
-        }
-        "W6" => {
-            "YCSB on the large store, a million operations each on two threads, writes without \
-             sync. A: half updates; B: 5 % updates; C: reads; D: reads of the latest, 5 % inserts; \
-             E: scans of up to 100, 5 % inserts; F: half read-modify-writes."
-        }
-        "W7" => "Puts of 116 bytes, each durable before it returns: 1 thread, and 8 threads.",
-        "W8" => {
-            "Durable transactions of 1, 100, 1000 and 10,000 entries, each on a fresh store; then \
-             uniform gets on stores of three sizes."
-        }
-        "W9" => {
-            "500,001 single puts without sync, then 50,000 gets that hit, and as many that miss."
-        }
-        "W10" => {
-            "20,000 values of 16 KiB in batches of 16 with one sync, then as many random reads."
-        }
-        "W11" => {
-            "As many uniform random overwrites of the large store as it has keys, one sync at the \
-             end, inside the time. Sizes while it runs, and at the end, after compaction or vacuum \
-             where the engine has one."
-        }
-        "W12" => {
-            "Opening the large store after a clean close, cold and warm; and after `kill -9` in \
-             the middle of a load without syncs: the time, and which share of the acknowledged \
-             entries is there."
-        }
-        "W13" => "Lines of text as keys and values, in batches of 1000 with one sync.",
-        "W14" => {
-            "Load of a million sorted entries, count of the 10 % in the middle by a scan, and \
-             their removal (in one operation where the engine has it, else key by key)."
-        }
-        "W15" => {
-            "5000 zipf gets a second, while another thread loads random keys as fast as it can. \
-             Latency counts from when a get was due, so that a stall shows in all gets behind it."
-        }
-        "Trade" => {
-            "LitheDB over its option `consolidation_pace`: how much dead data it tolerates before it \
-             rewrites. A fresh store for each setting is loaded and then overwritten as in W11; the \
-             overwrites pause for gets and short scans, which so meet the store as it is while it is \
-             written to. Down and to the left is better."
-        }
-        _ => "",
-    };
+    let text = ABOUT.iter().find(|(name, _)| *name == number).map_or("", |(_, text)| text);
     let label = match words.split_last() {
         Some((_, ["W16", size])) => format!("At {size} keys. "),
         Some((_, [memory])) => format!("With {memory} of memory. "),

@@ -37,12 +37,9 @@ const GIB: u64 = 1 << 30;
 /// Runs what `args` ask for on the engines that were built.
 ///
 /// # Errors
-/// If the directory for the stores cannot be made, or `keep` fails. What engines do wrong is no error, but a gap.
-pub fn run(
-    args: &Args,
-    builds: &Builds,
-    keep: impl Fn(&Results) -> Result<()>,
-) -> Result<Results> {
+/// If the directory for the stores cannot be made, or `keep` fails. What engines do wrong is no
+/// error, but a gap.
+pub fn run(args: &Args, builds: &Builds, keep: impl Fn(&Results) -> Result<()>) -> Result<Results> {
     let engines: Vec<_> = builds.built.iter().map(|built| built.about.clone()).collect();
     let mut results = Results { head: head(args, builds), engines, ..Results::default() };
     for (engine, why) in &builds.failed {
