@@ -204,6 +204,9 @@ impl Core {
         if matches!(self.log.prepare_file(), Ok(true)) {
             return Ok(true);
         }
+        if self.background == Background::Threads && self.meter.spares.prepare() {
+            return Ok(true);
+        }
         if self.flush_slice_of_any()? || self.sync_ahead()? {
             return Ok(true);
         }

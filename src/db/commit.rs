@@ -424,6 +424,9 @@ impl Core {
             self.log.data_bytes.fetch_add(pending.batch.data_bytes(), Ordering::Relaxed);
             pending.caller.set_done();
             self.seal_if_due(&pending.batch, &state, &applier);
+            if self.meter.spares.has_run_short() {
+                self.workers.wake();
+            }
             if !std::ptr::eq(&*pending.caller, own) {
                 return Some(pending.caller);
             }

@@ -10,6 +10,9 @@ const BURST: Duration = Duration::from_millis(5);
 const WAIT_MIN: Duration = Duration::from_micros(250);
 /// Nobody waits longer than this in one go, so that whoever waits sees a change soon.
 const WAIT_MAX: Duration = Duration::from_millis(100);
+/// What was written too fast is forgotten beyond this: the rate of that moment says little about
+/// the next second.
+const DEBT_MAX: Duration = Duration::from_secs(1);
 /// What older slices still count, with each new one. A flush is slow where the sweep is and fast
 /// elsewhere, so it takes the slices of a whole memtable to know.
 const MEMORY: f64 = 0.95;
@@ -29,7 +32,8 @@ impl Pacer {
     pub fn wait_for(&self, bytes: u64, rate: u64, now: Duration) -> Duration {
         let cost = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
         let (now, cost) = (nanos(now), nanos(cost));
-        let next = |due: u64| due.max(now.saturating_sub(nanos(BURST))).saturating_add(cost);
+        let (earliest, latest) = (now.saturating_sub(nanos(BURST)), now + nanos(DEBT_MAX));
+        let next = |due: u64| due.max(earliest).saturating_add(cost).min(latest);
         let order = Ordering::Relaxed; // Only a number.
         let before = self.due.fetch_update(order, order, |due| Some(next(due)));
         let due = next(before.unwrap_or_else(|due| due));
@@ -95,6 +99,15 @@ mod tests {
             now += Duration::from_micros(150);
             assert_eq!(pacer.wait_for(1000, 10_000_000, now), Duration::ZERO);
         }
+    }
+
+    #[test]
+    fn a_large_batch_at_a_low_rate_is_forgotten_after_a_second() {
+        let pacer = Pacer::default();
+        let mut now = Duration::from_secs(10);
+        assert_eq!(pacer.wait_for(1 << 30, 1000, now), WAIT_MAX);
+        now += DEBT_MAX + WAIT_MAX;
+        assert_eq!(pacer.wait_for(1000, 10_000_000, now), Duration::ZERO);
     }
 
     #[test]

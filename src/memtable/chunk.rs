@@ -11,7 +11,7 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::huge_page::HugePage;
@@ -25,6 +25,10 @@ pub(super) const CHUNK_SIZE_MIN: usize = 4 << 10;
 pub(super) const HUGE_PAGE_SIZE: usize = 2 << 20;
 /// A chunk is at most this fraction of what is allocated already, so that little is unused.
 const GROWTH_DIVISOR: usize = 8;
+/// Pages that are made ready while a memtable grows, so that its writer does not wait for the
+/// system to clear them; and the part of what may be kept that they may be.
+const AHEAD_COUNT: usize = 4;
+const AHEAD_DIVISOR: usize = 8;
 
 /// Memory of its own.
 pub(super) struct Chunk {
@@ -109,6 +113,10 @@ pub(crate) struct SpareChunks {
     kept: Mutex<Kept>,
     /// What the charge says, without the lock.
     bytes: AtomicUsize,
+    /// Pages that are to be made ready.
+    wanted: AtomicUsize,
+    /// Whether nobody was told so yet.
+    is_news: AtomicBool,
 }
 
 struct Kept {
@@ -128,7 +136,8 @@ impl SpareChunks {
         let charge = budget.charge(Part::Memtable, 0);
         let kept = Mutex::new(Kept { pages: Vec::new(), charge });
         let count_max = bytes_max as usize / HUGE_PAGE_SIZE;
-        Arc::new(SpareChunks { count_max, kept, bytes: AtomicUsize::new(0) })
+        let (bytes, wanted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(SpareChunks { count_max, kept, bytes, wanted, is_news: AtomicBool::new(false) })
     }
 
     /// Bytes that are kept.
@@ -142,15 +151,41 @@ impl SpareChunks {
             let mut kept = self.lock();
             let pages = std::mem::take(&mut kept.pages);
             self.note_size(&mut kept);
+            self.wanted.store(0, Ordering::Relaxed);
             pages
         };
         drop(pages); // Not under the lock: it takes the system some time.
     }
 
+    /// Whether pages came to be wanted, since this was last asked.
+    #[inline]
+    pub(crate) fn has_run_short(&self) -> bool {
+        self.is_news.load(Ordering::Relaxed) && self.is_news.swap(false, Ordering::Relaxed)
+    }
+
+    /// Makes a page ready if one is wanted. Whether it did. Takes the system about a millisecond.
+    pub(crate) fn prepare(&self) -> bool {
+        let order = Ordering::Relaxed; // Only a number.
+        if self.wanted.fetch_update(order, order, |wanted| wanted.checked_sub(1)).is_err() {
+            return false;
+        }
+        let Some(mut page) = HugePage::map() else { return false };
+        page.touch();
+        self.keep(Some(page));
+        true
+    }
+
+    /// Takes a page that is kept. A writer that empties the store will need more before it gets
+    /// any back.
     fn take(&self) -> Option<HugePage> {
         let mut kept = self.lock();
         let page = kept.pages.pop();
         self.note_size(&mut kept);
+        let ahead_count = AHEAD_COUNT.min(self.count_max / AHEAD_DIVISOR);
+        if kept.pages.len() < ahead_count {
+            self.wanted.store(ahead_count - kept.pages.len(), Ordering::Relaxed);
+            self.is_news.store(true, Ordering::Relaxed);
+        }
         page
     }
 
@@ -187,6 +222,9 @@ mod huge_page {
 
     use super::HUGE_PAGE_SIZE;
 
+    /// What the system gives out if it has no huge pages; or less than that.
+    const SMALL_PAGE_SIZE: usize = 4 << 10;
+
     /// A piece of memory of that size and alignment, with anything in it.
     pub(super) struct HugePage {
         start: NonNull<u8>,
@@ -221,6 +259,16 @@ mod huge_page {
             Some(HugePage { start: NonNull::new(start.cast())? })
         }
 
+        /// Has the system clear it, now instead of at the first write.
+        pub(super) fn touch(&mut self) {
+            for offset in (0..HUGE_PAGE_SIZE).step_by(SMALL_PAGE_SIZE) {
+                // SAFETY: within the page.
+                let byte = unsafe { self.start.add(offset) };
+                // SAFETY: the memory is owned, and anything may be in it.
+                unsafe { byte.write_volatile(0) };
+            }
+        }
+
         /// The first byte.
         pub(super) fn start(&self) -> NonNull<u8> {
             self.start
@@ -247,6 +295,10 @@ mod huge_page {
     impl HugePage {
         pub(super) fn map() -> Option<HugePage> {
             None
+        }
+
+        pub(super) fn touch(&mut self) {
+            match *self {}
         }
 
         pub(super) fn start(&self) -> NonNull<u8> {
@@ -285,5 +337,23 @@ mod tests {
         drop(again);
         spares.give_back();
         assert_eq!((spares.bytes(), budget.usage(Part::Memtable)), (0, 0));
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn pages_are_made_ready_for_a_memtable_that_takes_them() {
+        let budget = MemoryBudget::new(1 << 30);
+        let spares = SpareChunks::new((2 * AHEAD_DIVISOR * HUGE_PAGE_SIZE) as u64, &budget);
+        assert!(!spares.prepare() && !spares.has_run_short(), "nobody took any yet");
+        let taken = Chunk::allocate(HUGE_PAGE_SIZE, &spares);
+        assert!(spares.has_run_short() && !spares.has_run_short(), "said once");
+        assert!(spares.prepare() && spares.prepare() && !spares.prepare());
+        assert_eq!(budget.usage(Part::Memtable), 2 * HUGE_PAGE_SIZE, "counted");
+        let next = Chunk::allocate(HUGE_PAGE_SIZE, &spares);
+        assert_eq!(spares.bytes(), HUGE_PAGE_SIZE, "the next chunk is one of them");
+        assert!(spares.prepare() && !spares.prepare(), "and is made up for");
+        spares.give_back();
+        assert!(!spares.prepare(), "what was given back is not wanted any more");
+        drop((taken, next));
     }
 }

@@ -41,6 +41,7 @@ pub(super) struct WriterState {
     fill: FilterFill,
     /// Changes of inner nodes and of the root: what was found before one may be out of date.
     splits: u64,
+    edge: Option<Edge>,
     path: Vec<(NodePtr, usize)>,
     run: Box<Run>,
 }
@@ -48,7 +49,7 @@ pub(super) struct WriterState {
 impl WriterState {
     pub(super) fn new(appender: EntryAppender, nodes: Nodes, fill: FilterFill) -> WriterState {
         let run = Box::new(Run::empty());
-        WriterState { appender, nodes, fill, splits: 0, path: Vec::new(), run }
+        WriterState { appender, nodes, fill, splits: 0, edge: None, path: Vec::new(), run }
     }
 }
 
@@ -76,6 +77,18 @@ struct Place {
     /// The inner node above and the index in it; none if the leaf is the root.
     above: Option<(NodePtr, usize)>,
     known: usize,
+    /// Whether no leaf is behind it.
+    is_last: bool,
+}
+
+/// The last leaf and the last entry, of which entries in ascending order need no descent to know
+/// that they belong behind it.
+#[derive(Clone, Copy)]
+struct Edge {
+    place: Place,
+    last: EntryId,
+    /// When this was found: it holds as long as the count is the same.
+    splits: u64,
 }
 
 /// Why an entry could not be appended to a leaf.
@@ -225,13 +238,31 @@ impl Writer<'_> {
     }
 
     fn place_of(&self, pending: &Pending<'_>) -> Place {
+        if let Some(place) = self.place_at_edge(pending.key) {
+            return place;
+        }
         let mut above = None;
         let bound = Bound::Before(pending.key, pending.seqno);
         let Memtable { root, entries, .. } = self.memtable;
         let landing = tree::descend(root, &self.state.nodes, entries, &bound, |inner, index| {
             above = Some((inner.name(), index));
         });
-        Place { leaf: landing.leaf.name(), above, known: landing.known }
+        let is_last = landing.fence.is_none();
+        Place { leaf: landing.leaf.name(), above, known: landing.known, is_last }
+    }
+
+    /// The last leaf, if the key is above that of the last entry.
+    fn place_at_edge(&self, key: &[u8]) -> Option<Place> {
+        let WriterState { edge, splits, nodes, .. } = &*self.state;
+        let edge = edge.filter(|edge| edge.splits == *splits)?;
+        if key <= self.memtable.entries.key(edge.last) {
+            return None;
+        }
+        let mut place = edge.place;
+        if let Some((inner, index)) = place.above {
+            place.leaf = nodes.inner(inner).child_ptr(index); // It may have been merged.
+        }
+        Some(place)
     }
 
     fn append_to_leaf(&mut self, place: &Place, pending: &Pending<'_>) -> Result<(), Obstacle> {
@@ -259,6 +290,10 @@ impl Writer<'_> {
         }
         let how = if in_order { Append::InOrder } else { Append::Unordered };
         self.state.nodes.append(place.leaf, head, pending.id, how);
+        if how == Append::InOrder && place.is_last {
+            let splits = self.state.splits;
+            self.state.edge = Some(Edge { place: *place, last: pending.id, splits });
+        }
         Ok(())
     }
 

@@ -165,6 +165,11 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     /// the bytes may then read as zeros.
     fn punch_hole(&self, offset: u64, size: u64) -> io::Result<()>;
 
+    /// Asks the system to begin writing what was written to a range of the file, so that a sync
+    /// that comes later has less to wait for. Nothing is durable by it; what goes wrong, the sync
+    /// says.
+    fn begin_writeback(&self, _offset: u64, _size: u64) {}
+
     /// Makes contents and length durable.
     ///
     /// # Errors

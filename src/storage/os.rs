@@ -15,6 +15,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(target_os = "linux")]
+use rustix::fs::Advice;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
@@ -229,6 +231,14 @@ impl StorageFile for OsFile {
             return Ok(()); // The system call refuses an empty range.
         }
         punch_hole(file, offset, size)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn begin_writeback(&self, offset: u64, size: u64) {
+        // Linux begins to write what is dirty in a range that is said not to be needed, without
+        // waiting; and what is being written stays in its cache.
+        let size = std::num::NonZeroU64::new(size);
+        let _only_a_hint = rustix::fs::fadvise(&self.file, offset, size, Advice::DontNeed);
     }
 
     fn sync(&self) -> io::Result<()> {

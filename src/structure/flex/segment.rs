@@ -410,7 +410,10 @@ impl SegmentWriter {
         let position = self.position();
         let sealed = seal(&self.segment, position, &mut self.buffer)?;
         if self.buffer.len() >= WRITE_SIZE {
+            let from = self.written;
             self.write_out()?;
+            // The disk works while the next runs are built.
+            self.file.begin_writeback(from, self.written - from);
         }
         Ok(sealed)
     }
