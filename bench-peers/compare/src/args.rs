@@ -43,6 +43,10 @@ pub struct Args {
     /// Runs everything that often, and reports medians [default: 3; with --quick 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: Option<u32>,
+    /// Engines that run in the first round only, such as those that are slow: their figures are of
+    /// one run.
+    #[arg(long, value_delimiter = ',')]
+    pub once: Vec<String>,
     /// Memory for the engines; with every further size, W2, W4, W5 and W6 C run once more.
     #[arg(long, value_delimiter = ',', default_value = "256MiB,1GiB")]
     pub memory: Vec<Memory>,

@@ -31,6 +31,9 @@ pub struct Head {
     pub divisor: u64,
     /// How often each step ran.
     pub repeat: u32,
+    /// Engines that ran in the first round only.
+    #[serde(default)]
+    pub once: Vec<String>,
     /// Memory for the engines, bytes or `default`.
     pub memory: Vec<String>,
     /// Seconds after which a step was ended.

@@ -185,7 +185,9 @@ pub fn machine() -> String {
         .and_then(|line| line.split_once(':'))
         .map_or("unknown processor", |(_, name)| name.trim());
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{cores} cores of {model}, {} {}", std::env::consts::OS, kernel.trim())
+    // What follows the numbers names a build.
+    let kernel = kernel.split(['-', '+']).next().unwrap_or_default().trim();
+    format!("{cores} cores of {model}, {} {kernel}", std::env::consts::OS)
 }
 
 #[cfg(test)]

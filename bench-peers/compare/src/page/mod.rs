@@ -75,14 +75,18 @@ fn gaps(results: &Results) -> String {
 }
 
 fn how(results: &Results) -> String {
-    let Head { machine, revision, compilers, keys, divisor, repeat, memory, cap_s, cap_gib } =
+    let Head { machine, revision, compilers, keys, divisor, repeat, once, memory, cap_s, cap_gib } =
         &results.head;
     let mut text = format!("\n## Machine and method\n\n- Machine: {machine}.\n");
     text += &format!("- LitheDB at `{revision}`.\n");
     compilers.iter().for_each(|compiler| text += &format!("- {compiler}\n"));
+    let except = match once.as_slice() {
+        [] => String::new(),
+        once => format!(", but for {} (once)", once.join(", ")),
+    };
     text += &format!(
         "- The large store has {keys} keys; all other counts are {}.\n- Each step ran {repeat} \
-         times, the engines in turn; figures are medians.\n- Memory for each engine: {} bytes. A \
+         times{except}, the engines in turn; figures are medians.\n- Memory for each engine: {} bytes. A \
          step was ended after {cap_s} s, or at {cap_gib} GiB of stores.\n",
         if *divisor == 1 { "full".into() } else { format!("divided by {divisor}") },
         memory.join(", and for what reads the large store once more "),

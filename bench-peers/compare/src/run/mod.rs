@@ -50,8 +50,9 @@ pub fn run(args: &Args, builds: &Builds, keep: impl Fn(&Results) -> Result<()>) 
     let mut beyond = HashSet::new();
     for round in 0..args.repeat() {
         let mut this_round = Round::new(args, &directory.path, &mut results, &mut beyond);
+        let engines = in_turn(&builds.built, round, &args.once);
         for block in &blocks {
-            this_round.run_block(block, &in_turn(&builds.built, round));
+            this_round.run_block(block, &engines);
             keep(this_round.results)?; // R4
         }
         this_round.end(&builds.built);
@@ -68,16 +69,20 @@ fn head(args: &Args, builds: &Builds) -> Head {
         keys: args.keys(),
         divisor: args.divisor(),
         repeat: args.repeat(),
+        once: args.once.clone(),
         memory: args.memory.iter().map(ToString::to_string).collect(),
         cap_s: args.cap,
         cap_gib: args.disk_cap,
     }
 }
 
-/// The engines, beginning with another one each round.
-fn in_turn(built: &[Built], round: u32) -> Vec<&Built> {
-    let first = round as usize % built.len().max(1);
-    built.iter().cycle().skip(first).take(built.len()).collect()
+/// The engines of a round, beginning with another one each time.
+fn in_turn<'b>(built: &'b [Built], round: u32, once: &[String]) -> Vec<&'b Built> {
+    let runs = |built: &&Built| round == 0 || !once.contains(&built.about.engine);
+    let mut engines: Vec<_> = built.iter().filter(runs).collect();
+    let first = round as usize % engines.len().max(1);
+    engines.rotate_left(first);
+    engines
 }
 
 /// One round.

@@ -78,8 +78,17 @@ fn one_engine_that_fails_does_not_stop_the_others() {
 fn engines_take_turns_to_be_first() {
     let dir = tempfile::tempdir().unwrap();
     let built = [program(dir.path(), "a", ""), program(dir.path(), "b", "")];
-    let order = |round| -> Vec<String> {
-        in_turn(&built, round).iter().map(|built| built.about.engine.clone()).collect()
+    let order = |round, once: &[String]| -> Vec<String> {
+        let engines = in_turn(&built, round, once);
+        engines.iter().map(|built| built.about.engine.clone()).collect()
     };
-    assert_eq!((order(0), order(1)), (vec!["a".into(), "b".into()], vec!["b".into(), "a".into()]));
+    assert_eq!(
+        (order(0, &[]), order(1, &[])),
+        (vec!["a".into(), "b".into()], vec!["b".into(), "a".into()])
+    );
+    let once = ["a".to_owned()];
+    assert_eq!(
+        (order(0, &once), order(1, &once)),
+        (vec!["a".into(), "b".into()], vec!["b".into()])
+    );
 }
