@@ -65,6 +65,9 @@ pub struct Args {
     /// Text for W13; may be given several times.
     #[arg(long = "file", value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Adds to the figures in --out: further rounds of the engines named, or further workloads.
+    #[arg(long, conflicts_with = "render")]
+    pub add: bool,
     /// Runs nothing: writes the page and the charts of the figures in --out again.
     #[arg(long)]
     pub render: bool,

@@ -49,11 +49,15 @@ fn compare(args: &Args) -> Result<Vec<String>> {
     let results: Results = if args.render {
         serde_json::from_str(&fs::read_to_string(&file)?)?
     } else {
+        let earlier = match args.add {
+            true => Some(serde_json::from_str(&fs::read_to_string(&file)?)?),
+            false => None,
+        };
         let built = engines::build(&args.engines)?;
         let keep = |results: &Results| -> Result<()> {
             Ok(fs::write(&file, serde_json::to_string_pretty(results)? + "\n")?)
         };
-        let results = run::run(args, &built, keep)?;
+        let results = run::run(args, &built, earlier, keep)?;
         keep(&results)?;
         results
     };

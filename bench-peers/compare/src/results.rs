@@ -107,6 +107,38 @@ pub struct Gap {
 }
 
 impl Results {
+    /// A run with this head and these engines adds to what was measured before: further rounds if
+    /// it is of all workloads, or further workloads.
+    ///
+    /// # Errors
+    /// If it is of other sizes: figures of the same name would not be of the same.
+    pub fn go_on(
+        &mut self,
+        head: &Head,
+        engines: Vec<EngineAbout>,
+        is_of_all: bool,
+    ) -> lithe_bench::Result<()> {
+        if (head.keys, head.divisor) != (self.head.keys, self.head.divisor) {
+            return lithe_bench::wrong("the figures there are of another size");
+        }
+        if is_of_all {
+            let others = self.engines.iter().map(|about| about.engine.clone());
+            let others = others.filter(|name| !engines.iter().any(|about| about.engine == *name));
+            let others: Vec<_> = others.filter(|name| !self.head.once.contains(name)).collect();
+            self.head.once.extend(others);
+            self.head.repeat += head.repeat;
+        }
+        for about in engines {
+            if !self.engines.iter().any(|known| known.engine == about.engine) {
+                self.engines.push(about);
+            }
+        }
+        if !self.head.revision.contains(&head.revision) {
+            self.head.revision += &format!("`, then `{}", head.revision);
+        }
+        Ok(())
+    }
+
     /// Adds a sample.
     pub fn add(&mut self, engine: &str, keys: u64, row: lithe_bench::Row) {
         let known = self.figures.iter_mut().find(|figure| {
@@ -157,6 +189,23 @@ mod tests {
         let first = &results.figures[0];
         assert_eq!((first.value, first.samples.len()), (2.0, 3));
         assert_eq!(first.details["sum"], 2.0);
+    }
+
+    #[test]
+    fn a_later_run_adds_rounds_or_workloads() {
+        let about = |name: &str| EngineAbout { engine: name.into(), ..EngineAbout::default() };
+        let head =
+            Head { keys: 5, divisor: 1, repeat: 2, revision: "r1".into(), ..Head::default() };
+        let engines = vec![about("a"), about("b")];
+        let mut results = Results { head: head.clone(), engines, ..Results::default() };
+        let later = Head { repeat: 1, revision: "r2".into(), ..head.clone() };
+        results.go_on(&later, vec![about("a"), about("c")], true).unwrap();
+        assert_eq!((results.head.repeat, results.head.once.as_slice()), (3, &["b".to_owned()][..]));
+        assert_eq!((results.engines.len(), results.head.revision.as_str()), (3, "r1`, then `r2"));
+        results.go_on(&later, vec![about("a")], false).unwrap();
+        assert_eq!(results.head.repeat, 3, "one more workload");
+        let other = Head { keys: 6, ..head };
+        assert!(results.go_on(&other, Vec::new(), true).is_err());
     }
 
     #[test]

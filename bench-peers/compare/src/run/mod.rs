@@ -34,21 +34,34 @@ const SMALLER_DIVISOR: u64 = 4;
 const ONCE_FROM: Duration = Duration::from_secs(45);
 const GIB: u64 = 1 << 30;
 
-/// Runs what `args` ask for on the engines that were built.
+/// Runs what `args` ask for on the engines that were built, and adds it to what was measured
+/// `earlier`.
 ///
 /// # Errors
-/// If the directory for the stores cannot be made, or `keep` fails. What engines do wrong is no
-/// error, but a gap.
-pub fn run(args: &Args, builds: &Builds, keep: impl Fn(&Results) -> Result<()>) -> Result<Results> {
+/// If the directory for the stores cannot be made, `keep` fails, or the earlier figures are of
+/// other sizes. What engines do wrong is no error, but a gap.
+pub fn run(
+    args: &Args,
+    builds: &Builds,
+    earlier: Option<Results>,
+    keep: impl Fn(&Results) -> Result<()>,
+) -> Result<Results> {
     let engines: Vec<_> = builds.built.iter().map(|built| built.about.clone()).collect();
-    let mut results = Results { head: head(args, builds), engines, ..Results::default() };
+    let first_round = earlier.as_ref().map_or(0, |earlier| earlier.head.repeat);
+    let mut results = match earlier {
+        Some(mut earlier) => {
+            earlier.go_on(&head(args, builds), engines, args.workloads.is_empty())?;
+            earlier
+        }
+        None => Results { head: head(args, builds), engines, ..Results::default() },
+    };
     for (engine, why) in &builds.failed {
         results.note_gap(engine, "", why);
     }
     let blocks = schedule(&args.wanted(), args.keys(), &args.memory);
     let directory = WorkDirectory::create(&args.dir)?;
     let mut beyond = HashSet::new();
-    for round in 0..args.repeat() {
+    for round in first_round..first_round + args.repeat() {
         let mut this_round = Round::new(args, &directory.path, &mut results, &mut beyond);
         let engines = in_turn(&builds.built, round, &args.once);
         for block in &blocks {

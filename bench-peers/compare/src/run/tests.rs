@@ -37,7 +37,7 @@ fn run_steps(wanted: &str, then: &[(&str, &str)]) -> Results {
     let stores = dir.path().join("stores");
     let line = format!("compare --workloads {wanted} --repeat 2 --keys 1000 --dir");
     let words = line.split(' ').map(Into::into).chain([stores.clone().into_os_string()]);
-    let results = run(&Args::parse_from(words), &builds, |_| Ok(())).unwrap();
+    let results = run(&Args::parse_from(words), &builds, None, |_| Ok(())).unwrap();
     assert_eq!(fs::read_dir(stores).unwrap().count(), 0, "stores are removed");
     results
 }
