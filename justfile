@@ -38,6 +38,10 @@ damage SEED='1':
 errors SEED='1':
     cargo run --release -p lithe-sim -- errors --seed {{SEED}}
 
+# Transactions of several threads against each other, every read judged.
+isolation COUNT='1000000' SEED='1':
+    cargo run --release -p lithe-sim -- isolation --transactions {{COUNT}} --seed {{SEED}}
+
 # Random operations against maps.
 model SEED='1':
     cargo run --release -p lithe-sim -- model --seed {{SEED}}

@@ -21,8 +21,9 @@ mod wal;
 pub use base::{Codec, Error, KeyRange, Result, SeqNo, Slice};
 pub use db::{
     BATCH_SIZE_MAX, Background, Builder, CheckReport, Cursor, Db, Durability, Entry, Iter,
-    KEY_LEN_MAX, Keyspace, KeyspaceInfo, KeyspaceStats, OpenExisting, RecoveryReport, Snapshot,
-    Stats, VALUE_LEN_MAX, WriteBatch,
+    KEY_LEN_MAX, Keyspace, KeyspaceInfo, KeyspaceStats, OpenExisting, RecoveryReport, Savepoint,
+    Snapshot, Stats, Swap, Transaction, TransactionCursor, TransactionIter, UPDATE_TRY_COUNT,
+    VALUE_LEN_MAX, WriteBatch,
 };
 pub use manifest::{KeyspaceOptions, Structure};
 pub use structure::flex::tree as flex_tree;

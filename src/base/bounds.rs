@@ -35,6 +35,22 @@ impl KeyRange {
         KeyRange { start: Bound::Included(prefix.to_vec()), end }
     }
 
+    /// The first key that may be in the range, and the first one behind it; none if it has no end.
+    #[must_use]
+    pub fn half_open(&self) -> (Vec<u8>, Option<Vec<u8>>) {
+        let start = match &self.start {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.clone(),
+            Bound::Excluded(key) => successor(key),
+        };
+        let end = match &self.end {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(successor(key)),
+            Bound::Excluded(key) => Some(key.clone()),
+        };
+        (start, end)
+    }
+
     /// Whether `key` is not before the start.
     #[inline]
     #[must_use]
@@ -62,6 +78,12 @@ impl KeyRange {
     pub fn contains(&self, key: &[u8]) -> bool {
         self.starts_by(key) && self.ends_after(key)
     }
+}
+
+/// The smallest key above `key`.
+#[must_use]
+pub fn successor(key: &[u8]) -> Vec<u8> {
+    [key, b"\0"].concat()
 }
 
 /// The smallest key above every key that starts with `prefix`; `None` when there is none (an

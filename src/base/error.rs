@@ -38,6 +38,8 @@ pub enum Error {
     },
     /// The transaction read something that another one has changed since. Retry it.
     Conflict,
+    /// The transaction was committed or rolled back before. Nothing changed.
+    TransactionEnded,
     /// Another process, or another handle of this one, has the database open.
     Locked {
         /// The lock file.
@@ -130,6 +132,7 @@ impl fmt::Display for Error {
                 write!(f, "{} is damaged at offset {offset}: {what}", file.display())
             }
             Error::Conflict => f.write_str("the transaction conflicts with a later commit"),
+            Error::TransactionEnded => f.write_str("the transaction is over"),
             Error::Locked { path, owner } => {
                 write!(f, "{} is locked by {owner}", path.display())
             }

@@ -135,6 +135,24 @@ impl Block {
         Some(EntryRef { key, seqno: self.seqno(index), kind: entry.kind, value })
     }
 
+    /// Number of entries whose keys are below `key`. Logarithmic.
+    #[must_use]
+    pub fn count_below(&self, key: &[u8]) -> usize {
+        let restarts = self.restarts_below(key, Bound::Below);
+        if self.layout.is_whole() {
+            return restarts;
+        }
+        let Some(group) = restarts.checked_sub(1) else { return 0 };
+        let mut matching = KeyMatch::new(key);
+        let found = self.walk_group(group, |index, entry| {
+            let suffix = &self.data[entry.key_start..entry.value_start];
+            (matching.compare(entry.shared, suffix) != Ordering::Less).then_some(index)
+        });
+        found.unwrap_or_else(|| {
+            ((group + 1) * self.layout.restart_interval).min(self.layout.entry_count)
+        })
+    }
+
     /// `bytes` as a slice of its own: shared with the block if they lie in it, as the values and
     /// whole keys of its entries do, else copied.
     #[inline]

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 const CACHE_FLOOR_FRACTION: usize = 16;
 /// What is kept beside the indexes, and they, may take the limit over this.
 const INDEX_FRACTION: usize = 4;
-const PART_COUNT: usize = 3;
+const PART_COUNT: usize = 4;
 
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Part {
     Cache = 1,
     /// Indexes and filters.
     Index = 2,
+    /// What open transactions have read and written.
+    Transaction = 3,
 }
 
 /// A limit and the usage below it. Shared; any number of databases may share one.
@@ -60,7 +62,8 @@ impl MemoryBudget {
     /// Bytes used by all parts.
     #[cfg(test)]
     pub fn total(&self) -> usize {
-        [Part::Memtable, Part::Cache, Part::Index].iter().map(|&part| self.usage(part)).sum()
+        let parts = [Part::Memtable, Part::Cache, Part::Index, Part::Transaction];
+        parts.iter().map(|&part| self.usage(part)).sum()
     }
 
     /// The limit in bytes.
@@ -79,7 +82,8 @@ impl MemoryBudget {
     /// Bytes that the cache may use now.
     #[must_use]
     pub fn cache_target(&self) -> usize {
-        cache_target(self.limit, self.usage(Part::Memtable), self.usage(Part::Index))
+        let others = [Part::Memtable, Part::Index, Part::Transaction].map(|part| self.usage(part));
+        cache_target(self.limit, others.iter().sum())
     }
 
     fn usage_of(&self, part: Part) -> &AtomicUsize {
@@ -88,9 +92,8 @@ impl MemoryBudget {
 }
 
 /// What the other parts leave to the cache, at least a sixteenth of the limit.
-fn cache_target(limit: usize, memtable: usize, index: usize) -> usize {
-    let left = limit.saturating_sub(memtable).saturating_sub(index);
-    left.max(limit / CACHE_FLOOR_FRACTION)
+fn cache_target(limit: usize, others: usize) -> usize {
+    limit.saturating_sub(others).max(limit / CACHE_FLOOR_FRACTION)
 }
 
 /// Bytes in use; given back when dropped.
@@ -147,10 +150,8 @@ mod tests {
 
     #[test]
     fn the_cache_gets_what_is_left_and_never_less_than_its_floor() {
-        for (memtable, index, expected) in
-            [(0, 0, 1600), (500, 100, 1000), (1500, 0, 100), (1550, 0, 100), (2000, 2000, 100)]
-        {
-            assert_eq!(cache_target(1600, memtable, index), expected, "{memtable} {index}");
+        for (others, expected) in [(0, 1600), (600, 1000), (1500, 100), (1550, 100), (4000, 100)] {
+            assert_eq!(cache_target(1600, others), expected, "{others}");
         }
     }
 }

@@ -8,16 +8,28 @@
 //! | varint | operation count |
 //! | | operations, in order |
 //!
-//! An operation is a varint of `keyspace << 2 | kind` (kind 0 put, 1 delete), the key's length, a
-//! put's value's length (varints), the key, the value.
+//! An operation is a varint of `keyspace << 2 | kind`, and then:
+//!
+//! | kind | | fields |
+//! |---|---|---|
+//! | 0 | put | key's length, value's length (varints), key, value |
+//! | 1 | delete | key's length (varint), key |
+//! | 3 | delete range | start's length, end's length + 1 or 0 for no end (varints), start, end |
 
 use std::sync::Arc;
 
-use crate::base::{EntryKind, Error, Result, SeqNo, varint};
+use std::ops::RangeBounds;
+
+use crate::base::{Error, KeyRange, Result, SeqNo, varint};
 use crate::db::{BATCH_SIZE_MAX, KEY_LEN_MAX, Keyspace, VALUE_LEN_MAX};
 
 /// Bits of an operation's first number that are its kind.
 const KIND_BITS: u32 = 2;
+const KIND_PUT: u64 = 0;
+const KIND_DELETE: u64 = 1;
+const KIND_DELETE_RANGE: u64 = 3;
+/// The bounds of a range: a key, or the first one above it.
+const BOUND_LEN_MAX: usize = KEY_LEN_MAX + 1;
 /// Bytes of an operation before its key, at most.
 const OPERATION_HEAD_MAX: usize = 3 * varint::LEN_MAX;
 
@@ -40,6 +52,8 @@ const OPERATION_HEAD_MAX: usize = 3 * varint::LEN_MAX;
 pub struct WriteBatch {
     operations: Vec<u8>,
     count: u64,
+    /// How many of them delete ranges.
+    range_count: u64,
     /// Bytes of keys and values.
     data_bytes: u64,
     /// The keyspaces written to, each once: the first, and the others. Most batches write to one.
@@ -47,6 +61,16 @@ pub struct WriteBatch {
     more_keyspaces: Vec<Target>,
     /// The first operation that was over a limit.
     refused: Option<String>,
+}
+
+/// How far a batch had come at some moment.
+#[derive(Clone, Debug)]
+pub(super) struct BatchMark {
+    size: usize,
+    count: u64,
+    range_count: u64,
+    data_bytes: u64,
+    keyspace_count: usize,
 }
 
 /// A keyspace that a batch writes to.
@@ -61,9 +85,35 @@ pub(super) struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operation<'a> {
     pub keyspace: u32,
-    pub kind: EntryKind,
-    pub key: &'a [u8],
-    pub value: &'a [u8],
+    pub write: Write<'a>,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Write<'a> {
+    Put {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    Delete {
+        key: &'a [u8],
+    },
+    /// Deletes the keys from `start` to in front of `end`, or to the last.
+    DeleteRange {
+        start: &'a [u8],
+        end: Option<&'a [u8]>,
+    },
+}
+
+impl<'a> Write<'a> {
+    /// Key and value, or the two bounds.
+    fn fields(self) -> (&'a [u8], &'a [u8]) {
+        match self {
+            Write::Put { key, value } => (key, value),
+            Write::Delete { key } => (key, &[]),
+            Write::DeleteRange { start, end } => (start, end.unwrap_or_default()),
+        }
+    }
 }
 
 impl WriteBatch {
@@ -76,12 +126,34 @@ impl WriteBatch {
     /// Sets `key` to `value`. Limits are checked when the batch is committed, before anything
     /// changes.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.push(keyspace, EntryKind::Value, key.as_ref(), value.as_ref());
+        self.push(keyspace, Write::Put { key: key.as_ref(), value: value.as_ref() });
     }
 
     /// Deletes `key`.
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) {
-        self.push(keyspace, EntryKind::Tombstone, key.as_ref(), &[]);
+        self.push(keyspace, Write::Delete { key: key.as_ref() });
+    }
+
+    /// Deletes all keys in `range`: those that were there before, and those that this batch has
+    /// written so far. Costs the same however many there are.
+    pub fn delete_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) {
+        self.delete_key_range(keyspace, &KeyRange::new(&range));
+    }
+
+    /// Deletes all keys that start with `prefix`, as [`WriteBatch::delete_range`] does.
+    pub fn delete_prefix(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) {
+        self.delete_key_range(keyspace, &KeyRange::prefix(prefix.as_ref()));
+    }
+
+    pub(super) fn delete_key_range(&mut self, keyspace: &Keyspace, range: &KeyRange) {
+        let (start, end) = range.half_open();
+        if end.as_ref().is_none_or(|end| *end > start) {
+            self.push(keyspace, Write::DeleteRange { start: &start, end: end.as_deref() });
+        }
     }
 
     /// Number of operations.
@@ -105,19 +177,43 @@ impl WriteBatch {
     /// Forgets all operations; keeps the memory for the next ones.
     pub fn clear(&mut self) {
         self.operations.clear();
-        self.count = 0;
+        (self.count, self.range_count) = (0, 0);
         self.data_bytes = 0;
         self.first_keyspace = None;
         self.more_keyspaces.clear();
         self.refused = None;
     }
 
-    fn push(&mut self, keyspace: &Keyspace, kind: EntryKind, key: &[u8], value: &[u8]) {
+    /// How far it has come.
+    pub(super) fn mark(&self) -> BatchMark {
+        BatchMark {
+            size: self.operations.len(),
+            count: self.count,
+            range_count: self.range_count,
+            data_bytes: self.data_bytes,
+            keyspace_count: self.targets().count(),
+        }
+    }
+
+    /// Forgets the operations since `mark`, which nothing before it has undone.
+    pub(super) fn truncate(&mut self, mark: &BatchMark) {
+        self.operations.truncate(mark.size);
+        (self.count, self.range_count) = (mark.count, mark.range_count);
+        self.data_bytes = mark.data_bytes;
+        if mark.keyspace_count == 0 {
+            self.first_keyspace = None;
+        }
+        self.more_keyspaces.truncate(mark.keyspace_count.saturating_sub(1));
+    }
+
+    fn push(&mut self, keyspace: &Keyspace, write: Write<'_>) {
+        let (key, value) = write.fields();
         self.count += 1;
-        if let Some(refusal) = self.refusal(key, value) {
+        if let Some(refusal) = self.refusal(write) {
             self.refused.get_or_insert(refusal);
             return; // Nothing of such a batch is ever committed.
         }
+        self.range_count += u64::from(matches!(write, Write::DeleteRange { .. }));
         self.data_bytes += (key.len() + value.len()) as u64;
         let id = keyspace.id();
         let is_known =
@@ -131,19 +227,34 @@ impl WriteBatch {
         }
         let out = &mut self.operations;
         out.reserve(OPERATION_HEAD_MAX + key.len() + value.len());
-        varint::put(out, u64::from(id) << KIND_BITS | u64::from(kind as u8));
+        let (kind, second_len) = match write {
+            Write::Put { value, .. } => (KIND_PUT, Some(value.len() as u64)),
+            Write::Delete { .. } => (KIND_DELETE, None),
+            Write::DeleteRange { end, .. } => {
+                (KIND_DELETE_RANGE, Some(end.map_or(0, |end| end.len() as u64 + 1)))
+            }
+        };
+        varint::put(out, u64::from(id) << KIND_BITS | kind);
         varint::put(out, key.len() as u64);
-        if kind == EntryKind::Value {
-            varint::put(out, value.len() as u64);
+        if let Some(len) = second_len {
+            varint::put(out, len);
         }
         out.extend_from_slice(key);
         out.extend_from_slice(value);
     }
 
-    fn refusal(&self, key: &[u8], value: &[u8]) -> Option<String> {
+    /// Why this cannot be added, if so.
+    pub(super) fn refusal(&self, write: Write<'_>) -> Option<String> {
+        let (key, value) = write.fields();
         let (key_len, value_len) = (key.len(), value.len());
-        if key_len > KEY_LEN_MAX {
-            return Some(format!("a key of {key_len} bytes: at most {KEY_LEN_MAX} are allowed"));
+        let longest_key = match write {
+            Write::Put { .. } | Write::Delete { .. } => key_len,
+            // One byte more is the first key above.
+            Write::DeleteRange { .. } => key_len.max(value_len).saturating_sub(1),
+        };
+        if longest_key > KEY_LEN_MAX {
+            let len = longest_key;
+            return Some(format!("a key of {len} bytes: at most {KEY_LEN_MAX} are allowed"));
         }
         if value_len > VALUE_LEN_MAX {
             return Some(format!(
@@ -174,8 +285,13 @@ impl WriteBatch {
         self.data_bytes
     }
 
+    /// Whether any operation deletes a range.
+    pub(super) fn deletes_ranges(&self) -> bool {
+        self.range_count > 0
+    }
+
     /// The keyspaces written to, each once.
-    pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
+    pub(super) fn targets(&self) -> impl Iterator<Item = &Target> + Clone {
         self.first_keyspace.iter().chain(&self.more_keyspaces)
     }
 
@@ -224,24 +340,35 @@ impl<'a> Operations<'a> {
     fn decode(&mut self) -> Option<Operation<'a>> {
         let packed = varint::take(self.bytes, &mut self.position)?;
         let keyspace = u32::try_from(packed >> KIND_BITS).ok()?;
-        let kind = match packed & ((1 << KIND_BITS) - 1) {
-            0 => EntryKind::Value,
-            1 => EntryKind::Tombstone,
+        let write = match packed & ((1 << KIND_BITS) - 1) {
+            KIND_PUT => {
+                let key_len = self.take_len(KEY_LEN_MAX)?;
+                let value_len = self.take_len(VALUE_LEN_MAX)?;
+                Write::Put { key: self.take(key_len)?, value: self.take(value_len)? }
+            }
+            KIND_DELETE => {
+                let key_len = self.take_len(KEY_LEN_MAX)?;
+                Write::Delete { key: self.take(key_len)? }
+            }
+            KIND_DELETE_RANGE => self.decode_range()?,
             _ => return None,
         };
-        let key_len = varint::take_usize(self.bytes, &mut self.position)?;
-        let value_len = match kind {
-            EntryKind::Value => varint::take_usize(self.bytes, &mut self.position)?,
-            _ => 0,
+        Some(Operation { keyspace, write })
+    }
+
+    fn decode_range(&mut self) -> Option<Write<'a>> {
+        let start_len = self.take_len(BOUND_LEN_MAX)?;
+        let end_len = self.take_len(BOUND_LEN_MAX + 1)?.checked_sub(1);
+        let start = self.take(start_len)?;
+        let end = match end_len {
+            Some(len) => Some(self.take(len)?),
+            None => None,
         };
-        let key = self.take(key_len)?;
-        let value = self.take(value_len)?;
-        (key_len <= KEY_LEN_MAX && value_len <= VALUE_LEN_MAX).then_some(Operation {
-            keyspace,
-            kind,
-            key,
-            value,
-        })
+        end.is_none_or(|end| end > start).then_some(Write::DeleteRange { start, end })
+    }
+
+    fn take_len(&mut self, max: usize) -> Option<usize> {
+        varint::take_usize(self.bytes, &mut self.position).filter(|len| *len <= max)
     }
 
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {

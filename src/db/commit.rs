@@ -6,26 +6,27 @@
 //! others append. Whoever finds commits at the head of the queue that may be applied, applies
 //! them, in order, for all threads that wait, and wakes these.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
-use crate::base::{EntryKind, Error, Result, SeqNo, StampClock};
-use crate::db::batch::WriteBatch;
+use crate::base::{EntryKind, Error, RangeTombstones, Result, SeqNo, StampClock};
+use crate::db::batch::{Operation, Write, WriteBatch};
 use crate::db::core::{Core, lock};
 use crate::db::group::{Call, Caller, Gathering, GroupPolicy, Role, SyncTurn, WAIT_MAX};
 use crate::db::options::{Background, Durability};
 use crate::db::state::{State, Table};
+use crate::db::transaction::{Premise, Verdict};
 use crate::wal::{Lsn, Wal};
 
 /// The log and the commits on their way.
 #[derive(Debug)]
 pub(super) struct CommitLog {
     log: Mutex<Log>,
-    /// Commits that are appended and not yet applied, in the order of the log. Only pushed to
-    /// under the log's lock; only popped under the applier's.
-    queue: Mutex<VecDeque<Pending>>,
+    /// Commits that are appended and not yet wholly in memtables, in the order of the log. Only
+    /// pushed to under the log's lock; only popped under the applier's.
+    queue: Mutex<VecDeque<Arc<Pending>>>,
     applier: Mutex<Applier>,
     /// Held by the thread that makes a log file ready, which it does without the log's lock; and
     /// while the directory is read, which must not change then. Taken before the log's.
@@ -185,6 +186,12 @@ impl CommitLog {
     }
 }
 
+/// A premise that holds against every commit up to a stamp.
+struct Checked<'p> {
+    premise: Premise<'p>,
+    up_to: SeqNo,
+}
+
 /// The lead of a sync; given up when it is dropped without having been passed on.
 struct Lead<'t> {
     turn: &'t SyncTurn,
@@ -229,6 +236,16 @@ impl Applier {
 impl Core {
     /// Commits a batch; returns its stamp.
     pub(super) fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<SeqNo> {
+        self.commit_on(batch, durability, None)
+    }
+
+    /// Commits a batch, if the premise holds in front of it.
+    pub(super) fn commit_on(
+        &self,
+        batch: WriteBatch,
+        durability: Durability,
+        premise: Option<Premise<'_>>,
+    ) -> Result<SeqNo> {
         self.check_writable()?;
         batch.validate(self.opening)?;
         if batch.is_empty() {
@@ -236,7 +253,9 @@ impl Core {
         }
         self.check_targets(&batch)?;
         self.make_room(&batch)?;
-        let (seqno, caller) = self.append(batch, durability)?;
+        // Without the lock: what remains to be looked at under it is what comes meanwhile.
+        let premise = premise.map(|premise| self.check_premise(premise)).transpose()?;
+        let (seqno, caller) = self.append(batch, durability, premise.as_ref())?;
         if durability == Durability::Sync {
             self.sync_for(&caller)?;
         }
@@ -260,9 +279,19 @@ impl Core {
     }
 
     /// Stage 1: the record reaches the operating system and the commit its place in the order.
-    fn append(&self, batch: WriteBatch, durability: Durability) -> Result<(SeqNo, Arc<Caller>)> {
+    fn append(
+        &self,
+        batch: WriteBatch,
+        durability: Durability,
+        premise: Option<&Checked<'_>>,
+    ) -> Result<(SeqNo, Arc<Caller>)> {
         let mut log = lock(&self.log.log);
         self.check_writable()?;
+        if let Some(Checked { premise, up_to }) = premise
+            && log.stamps.last() > *up_to
+        {
+            self.verify(premise)?;
+        }
         let Log { wal, stamps, head } = &mut *log;
         let seqno = stamps.next(self.clock.wall_millis());
         batch.put_record_head(head, seqno);
@@ -270,19 +299,41 @@ impl Core {
         let appended = appended.map_err(|error| self.judge(error))?;
         self.log.log_end.store(appended.end.as_u64(), Ordering::Relaxed);
         let caller = Caller::new(appended.end);
-        let pending = Pending {
+        let pending = Arc::new(Pending {
             batch,
             seqno,
             start: appended.start,
             end: appended.end,
             durability,
             caller: Arc::clone(&caller),
-        };
+        });
         if log.wal.wants_next() {
             self.log.wants_file.store(true, Ordering::Relaxed);
         }
         lock(&self.log.queue).push_back(pending);
         Ok((seqno, caller))
+    }
+
+    /// Verifies a premise against the commits that are visible now, at least.
+    fn check_premise<'p>(&self, premise: Premise<'p>) -> Result<Checked<'p>> {
+        let up_to = self.visible();
+        self.verify(&premise)?;
+        Ok(Checked { premise, up_to })
+    }
+
+    /// `Conflict` unless the premise holds against every commit that was appended before the call.
+    fn verify(&self, premise: &Premise<'_>) -> Result<()> {
+        // The queue first: what has left it by then is in memtables.
+        let pending: Vec<Arc<Pending>> = lock(&self.log.queue).iter().cloned().collect();
+        for commit in pending {
+            if premise.against_commit(commit.batch.operations()) == Verdict::Changed {
+                return Err(Error::Conflict);
+            }
+        }
+        match premise.against_memtables(&self.published, &self.transactions)? {
+            Verdict::Holds => Ok(()),
+            Verdict::Changed => Err(Error::Conflict),
+        }
     }
 
     /// D4: a log that fails otherwise than for want of room leaves doubt.
@@ -408,16 +459,18 @@ impl Core {
         let _guard = PoisonOnPanic { core: self, in_panic_before: std::thread::panicking() };
         loop {
             let pending = {
-                let mut queue = lock(&self.log.queue);
+                let queue = lock(&self.log.queue);
                 match queue.front() {
                     Some(front) if self.log.is_ready(front) && self.poison().is_none() => {
-                        queue.pop_front()
+                        Some(Arc::clone(front))
                     }
                     _ => None,
                 }
             }?;
             let state = self.published.state();
             self.insert(&pending, &state);
+            // Only now: who looks for commits finds each in the queue or in memtables.
+            lock(&self.log.queue).pop_front();
             applier.applied = pending.end;
             self.published.publish(pending.seqno);
             self.log.commit_count.fetch_add(1, Ordering::Relaxed);
@@ -428,7 +481,7 @@ impl Core {
                 self.workers.wake();
             }
             if !std::ptr::eq(&*pending.caller, own) {
-                return Some(pending.caller);
+                return Some(Arc::clone(&pending.caller));
             }
         }
     }
@@ -436,16 +489,18 @@ impl Core {
     /// Inserts a commit into the memtables of the keyspaces that still exist.
     fn insert(&self, pending: &Pending, state: &State) {
         let place = (pending.start.as_u64(), pending.end.as_u64());
-        let mut operations = pending.batch.operations().peekable();
-        while let Some(first) = operations.peek() {
+        let deleted = match pending.batch.deletes_ranges() {
+            true => LaterDeletions::of(pending.batch.operations()),
+            false => LaterDeletions::default(),
+        };
+        let mut operations = pending.batch.operations().enumerate().peekable();
+        while let Some((_, first)) = operations.peek() {
             let id = first.keyspace;
-            let of_keyspace = std::iter::from_fn(|| {
-                let operation = operations.next_if(|next| next.keyspace == id)?;
-                Some((operation.key, operation.kind, operation.value))
-            });
+            let of_keyspace =
+                std::iter::from_fn(|| operations.next_if(|(_, next)| next.keyspace == id));
             match state.find(id) {
                 Some(keyspace) => {
-                    insert_commit(&keyspace.active, pending.seqno, place, of_keyspace);
+                    insert_commit(&keyspace.active, pending.seqno, place, &deleted, of_keyspace);
                 }
                 None => of_keyspace.for_each(drop), // dropped after the commit was accepted
             }
@@ -453,13 +508,58 @@ impl Core {
     }
 }
 
-/// Inserts one commit's entries for one keyspace.
+/// Inserts one commit's operations on one keyspace, each with its number in the commit. In a
+/// memtable, an entry of the commit that deletes a range stays: those are left out that the commit
+/// has written before the deletion.
 pub(super) fn insert_commit<'a>(
     table: &Table,
     seqno: SeqNo,
     place: (u64, u64),
-    entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
+    deleted: &LaterDeletions,
+    operations: impl IntoIterator<Item = (usize, Operation<'a>)>,
 ) {
-    table.memtable.writer().insert_batch(seqno, entries);
+    let mut ranges = Vec::new();
+    let entries = operations.into_iter().filter_map(|(number, Operation { keyspace, write })| {
+        let (key, kind, value) = match write {
+            Write::Put { key, value } => (key, EntryKind::Value, value),
+            Write::Delete { key } => (key, EntryKind::Tombstone, &[][..]),
+            Write::DeleteRange { start, end } => {
+                ranges.push((start, end));
+                return None;
+            }
+        };
+        (!deleted.reach(keyspace, key, number)).then_some((key, kind, value))
+    });
+    let mut writer = table.memtable.writer();
+    writer.insert_batch(seqno, entries);
+    for (start, end) in ranges {
+        writer.delete_range(start, end, seqno);
+    }
+    drop(writer);
     table.note_commit(place.0, place.1);
+}
+
+/// The ranges that a commit deletes, each with the number of its operation.
+#[derive(Debug, Default)]
+pub(super) struct LaterDeletions(BTreeMap<u32, RangeTombstones>);
+
+impl LaterDeletions {
+    /// Those among `operations`, in their order. Most commits have none.
+    pub(super) fn of<'a>(operations: impl Iterator<Item = Operation<'a>>) -> LaterDeletions {
+        let mut found = LaterDeletions::default();
+        for (number, Operation { keyspace, write }) in operations.enumerate() {
+            if let Write::DeleteRange { start, end } = write {
+                let of_keyspace = found.0.entry(keyspace).or_default();
+                of_keyspace.add(start, end, SeqNo::from_u64(number as u64));
+            }
+        }
+        found
+    }
+
+    /// Whether the key is deleted by an operation behind that with this number.
+    fn reach(&self, keyspace: u32, key: &[u8], number: usize) -> bool {
+        let Some(of_keyspace) = self.0.get(&keyspace) else { return false };
+        let last = of_keyspace.covering(key, SeqNo::MAX);
+        last.is_some_and(|range| range.seqno.as_u64() > number as u64)
+    }
 }

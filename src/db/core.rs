@@ -14,11 +14,15 @@ use crate::db::options::{Background, Builder, Durability, Sizes};
 use crate::db::snapshot::SnapshotRegister;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime};
 use crate::db::stats::StallCounters;
+use crate::db::transaction::TransactionRegister;
 use crate::db::{KeyspaceInfo, RecoveryReport};
 use crate::jobs::Pacer;
 use crate::manifest::Manifest;
 use crate::storage::{Storage, StorageLock};
 use crate::structure::flex::{OpenSegments, StorePlace};
+
+/// Memtables that are kept to check transactions against take up to the memory budget over this.
+const KEPT_FRACTION: u64 = 4;
 
 /// An open database.
 #[derive(Debug)]
@@ -46,6 +50,7 @@ pub(super) struct Core {
     pub published: Published,
     pub workers: Workers,
     pub snapshots: SnapshotRegister,
+    pub transactions: Arc<TransactionRegister>,
     pub stalls: StallCounters,
     pub pacer: Pacer,
     pub dropped: DroppedRegister,
@@ -99,6 +104,7 @@ impl Core {
             published: parts.published,
             workers: Workers::default(),
             snapshots: SnapshotRegister::default(),
+            transactions: TransactionRegister::new(parts.sizes.budget / KEPT_FRACTION),
             stalls: StallCounters::default(),
             pacer: Pacer::default(),
             dropped: DroppedRegister::default(),

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::{EntryRef, Error, KeyRange, Result, SeqNo, Slice};
+use crate::base::{EntryRef, Error, KeyRange, RangeTombstones, Result, SeqNo, Slice};
 use crate::db::state::KeyspaceState;
 use crate::db::walk::{Shown, Walk};
-use crate::memtable::MemtableCursor;
+use crate::memtable::{Memtable, MemtableCursor};
 
 const NOT_ON_AN_ENTRY: &str = "the cursor is not on an entry";
 
@@ -48,6 +48,8 @@ pub struct Cursor {
     /// Also keeps the files of a dropped keyspace while it is read.
     keyspace: Option<Arc<KeyspaceState>>,
     at: SeqNo,
+    /// What the transaction that reads has written itself.
+    own: Option<Arc<Memtable>>,
 }
 
 impl fmt::Debug for Cursor {
@@ -58,16 +60,32 @@ impl fmt::Debug for Cursor {
 
 impl Cursor {
     pub(super) fn new(keyspace: Arc<KeyspaceState>, at: SeqNo, range: KeyRange) -> Cursor {
+        Cursor::over(keyspace, at, range, None)
+    }
+
+    /// A cursor that shows `own` entries, newer than all others, as well.
+    pub(super) fn over(
+        keyspace: Arc<KeyspaceState>,
+        at: SeqNo,
+        range: KeyRange,
+        own: Option<Arc<Memtable>>,
+    ) -> Cursor {
         let tables = keyspace.tables().filter(|table| !table.memtable.is_empty());
         let tables = tables.map(|table| MemtableCursor::new(Arc::clone(&table.memtable), at));
-        let walk = Walk::new(range, tables.collect(), Some(keyspace.version.cursor()));
-        Cursor { walk, refusal: None, keyspace: Some(keyspace), at }
+        let first = own.iter().map(|own| MemtableCursor::new(Arc::clone(own), SeqNo::MAX));
+        let tables = first.chain(tables).collect();
+        let mut deleted = keyspace.deleted_ranges(at);
+        if let Some(ranges) = own.as_ref().and_then(|own| own.ranges()) {
+            deleted.add_newest_of(&ranges, SeqNo::MAX);
+        }
+        let walk = Walk::new(range, tables, Some(keyspace.version.cursor()), deleted);
+        Cursor { walk, refusal: None, keyspace: Some(keyspace), at, own }
     }
 
     /// A cursor whose first move fails with `error`.
     pub(super) fn refusing(error: Error) -> Cursor {
-        let walk = Walk::new(KeyRange::all(), Vec::new(), None);
-        Cursor { walk, refusal: Some(error), keyspace: None, at: SeqNo::ZERO }
+        let walk = Walk::new(KeyRange::all(), Vec::new(), None, RangeTombstones::default());
+        Cursor { walk, refusal: Some(error), keyspace: None, at: SeqNo::ZERO, own: None }
     }
 
     fn check(&mut self) -> Result<()> {
@@ -196,7 +214,7 @@ impl Cursor {
 
     /// The entry at the position, as slices of its own. Sharing the block that they lie in where
     /// that saves a copy.
-    fn take_entry(&self) -> Entry {
+    pub(super) fn take_entry(&self) -> Entry {
         let EntryRef { key, value, seqno, .. } = self.walk.entry().expect(NOT_ON_AN_ENTRY);
         match self.walk.shown_block() {
             Some(block) => Entry { key: block.share(key), value: block.share(value), seqno },
@@ -207,7 +225,10 @@ impl Cursor {
     /// Another cursor over the same entries, in front of the first.
     fn again(&self) -> Cursor {
         match &self.keyspace {
-            Some(keyspace) => Cursor::new(Arc::clone(keyspace), self.at, self.walk.range().clone()),
+            Some(keyspace) => {
+                let (range, own) = (self.walk.range().clone(), self.own.clone());
+                Cursor::over(Arc::clone(keyspace), self.at, range, own)
+            }
             None => Cursor::refusing(Error::Closed),
         }
     }

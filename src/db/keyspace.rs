@@ -61,6 +61,10 @@ impl Keyspace {
         Keyspace { handle, runtime }
     }
 
+    pub(super) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
     fn core(&self) -> &Core {
         &self.handle.core
     }
@@ -132,6 +136,35 @@ impl Keyspace {
         self.core().commit(batch, durability)
     }
 
+    /// Deletes all keys in `range`, with the database's default durability. Costs the same however
+    /// many there are; their room is given back when the memtable is flushed, without reading them.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write_with`].
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SeqNo> {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(self, range);
+        self.core().commit(batch, self.core().default_durability())
+    }
+
+    /// Deletes all keys that start with `prefix`, as [`Keyspace::delete_range`] does.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write_with`].
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<SeqNo> {
+        let mut batch = WriteBatch::new();
+        batch.delete_prefix(self, prefix);
+        self.core().commit(batch, self.core().default_durability())
+    }
+
+    /// Deletes everything, as [`Keyspace::delete_range`] does.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write_with`].
+    pub fn clear(&self) -> Result<SeqNo> {
+        self.delete_prefix(b"")
+    }
+
     /// The value of `key`. At most one interval is read from disk.
     ///
     /// # Errors
@@ -163,6 +196,65 @@ impl Keyspace {
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.read(|state, at| state.multi_get(keys, at))
+    }
+
+    /// Number of keys in `range`, exactly, and without walking over them. Costs a lookup for each
+    /// key in the range that is still in memtables, and for each interval with changes that were
+    /// not consolidated yet; else microseconds.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn count<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        self.read(|state, at| state.count(&KeyRange::new(&range), at))
+    }
+
+    /// Number of keys, exactly; see [`Keyspace::count`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn len(&self) -> Result<u64> {
+        self.read(|state, at| state.count(&KeyRange::all(), at))
+    }
+
+    /// Whether there are no keys.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.first()?.is_none())
+    }
+
+    /// Number of keys below `key`, whether it is there or not; see [`Keyspace::count`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn rank(&self, key: impl AsRef<[u8]>) -> Result<u64> {
+        self.read(|state, at| state.rank(key.as_ref(), at))
+    }
+
+    /// The entry with `rank` keys below it: of rank 0 the first, of rank 1 the second; see
+    /// [`Keyspace::count`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn select(&self, rank: u64) -> Result<Option<Entry>> {
+        self.core().check_open()?;
+        let (state, at) = self.core().published.load();
+        state.find(self.id()).ok_or_else(|| self.not_found())?.select(rank, at)
+    }
+
+    /// Keys that part `range` into up to `count` ranges of about as many entries each, ascending:
+    /// to work on them side by side. Fewer, if there are few intervals; those in memtables are not
+    /// looked at.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn split<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        count: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        self.read(|state, _| state.split_keys(&KeyRange::new(&range), count))
     }
 
     /// The entry with the smallest key.

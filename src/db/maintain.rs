@@ -60,7 +60,7 @@ impl Core {
         let order = FlushOrder {
             memtable_bytes: bytes,
             log_end: table.log_end(),
-            last_seqno: table.memtable.seqno_range().map_or(SeqNo::ZERO, |(_, newest)| newest),
+            last_seqno: table.newest(),
             slice_bytes: (bytes / SLICES_PER_FLUSH).max(SLICE_BYTES_MIN),
         };
         let started = self.clock.monotonic();
@@ -68,10 +68,14 @@ impl Core {
         // which the other keyspaces have to learn of them.
         self.sync_to(Lsn::from_u64(table.log_end()))?;
         let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
-        let outcome = keyspace.runtime.store.flush(&mut cursor, order)?;
+        let deleted = table.memtable.ranges().unwrap_or_default();
+        let outcome = keyspace.runtime.store.flush(&mut cursor, &deleted, order)?;
         let time = self.clock.monotonic().saturating_sub(started);
         keyspace.runtime.flush_rate.note(table.note_slice(outcome.taken_bytes), time);
         self.workers.note_leftovers();
+        if outcome.progress == FlushProgress::Complete {
+            self.transactions.note_flushed(id, table);
+        }
         self.published.replace(|state| {
             let Some(keyspace) = state.find(id) else { return state.clone() };
             let mut next = KeyspaceState::clone(keyspace);
@@ -186,7 +190,8 @@ impl Core {
             .filter(|keyspace| known(keyspace.runtime.id))
             .map(|keyspace| (keyspace.runtime.id, keyspace.runtime.store.log_position()))
             .collect();
-        let last_seqno = self.visible();
+        // After a crash, the stamps of commits that it took are above the visible one.
+        let last_seqno = self.visible().max(manifest.state().last_seqno());
         let edit = Edit::AdvanceLog { log_start: needed, journals, last_seqno };
         self.apply_edit(&mut manifest, &edit)?;
         drop(manifest);

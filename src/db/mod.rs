@@ -15,6 +15,7 @@
 //!   structure. So what is recovered is a prefix of the commits over all keyspaces, and no
 //!   structure is ahead of the log.
 
+mod atomic;
 mod background;
 mod batch;
 mod check;
@@ -26,17 +27,20 @@ mod keyspace;
 mod maintain;
 mod open;
 mod options;
+mod order;
 mod read;
 mod replay;
 mod room;
 mod snapshot;
 mod state;
 mod stats;
+mod transaction;
 mod walk;
 
 use std::path::Path;
 use std::sync::Arc;
 
+pub use atomic::Swap;
 pub use batch::WriteBatch;
 pub use check::CheckReport;
 pub use iter::{Cursor, Entry, Iter};
@@ -45,6 +49,9 @@ pub use open::RecoveryReport;
 pub use options::{Background, Builder, Durability, OpenExisting};
 pub use snapshot::Snapshot;
 pub use stats::{KeyspaceStats, Stats};
+pub use transaction::{
+    Savepoint, Transaction, TransactionCursor, TransactionIter, UPDATE_TRY_COUNT,
+};
 
 use self::core::Core;
 use crate::base::{Error, Result, SeqNo};

@@ -66,10 +66,10 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     let mut opening = Opening::new(&builder, dir, sizes, manifest);
     opening.report.created = !is_there;
     opening.remove_dropped()?;
-    let (state, stamps, log) = opening.recover()?;
+    let Recovered { state, stamps, visible, log } = opening.recover()?;
     let Opening { manifest, budget, meter, cache, open_segments, mut report, .. } = opening;
     report.duration = builder.clock.monotonic().saturating_sub(since);
-    let published = Published::new(state, stamps.last());
+    let published = Published::new(state, visible);
     let released = Lsn::from_u64(manifest.state().log_start());
     let parts = Parts {
         dir: dir.to_owned(),
@@ -90,6 +90,16 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     Workers::start(&core)?;
     core.workers.wake();
     Ok(core)
+}
+
+/// What recovery has come to.
+struct Recovered {
+    state: State,
+    /// Gives stamps above all that were ever given.
+    stamps: StampClock,
+    /// The newest commit that is there.
+    visible: SeqNo,
+    log: Wal,
 }
 
 /// Sees to it that a database can be created in `dir`.
@@ -190,12 +200,13 @@ impl<'a> Opening<'a> {
     }
 
     /// Opens the structures, replays the log and resumes it.
-    fn recover(&mut self) -> Result<(State, StampClock, Wal)> {
+    fn recover(&mut self) -> Result<Recovered> {
         let state = self.open_keyspaces()?;
         let stores = state.keyspaces.iter().map(|keyspace| keyspace.runtime.store.last_seqno());
+        let in_stores = stores.max().unwrap_or(SeqNo::ZERO);
         let created = self.manifest.state().keyspaces().map(|record| record.created);
-        let newest = stores.chain(created).max().unwrap_or(SeqNo::ZERO);
-        let newest = newest.max(self.manifest.state().last_seqno());
+        // Stamps that were given, also to commits that a crash has taken.
+        let given = created.max().unwrap_or(SeqNo::ZERO).max(self.manifest.state().last_seqno());
         let place = self.wal_place();
         if self.manifest.state().last_seqno() == SeqNo::ZERO {
             return self.begin_log(state, place);
@@ -220,7 +231,11 @@ impl<'a> Opening<'a> {
         self.report.clean = self.manifest.state().clean_log_end().is_some();
         let wal = Wal::resume(place, &log)?;
         let (state, newest_replayed) = replayer.finish();
-        Ok((state, StampClock::after(newest.max(newest_replayed)), wal))
+        let mut visible = in_stores.max(newest_replayed);
+        if self.report.clean {
+            visible = visible.max(given); // No commit was lost.
+        }
+        Ok(Recovered { state, stamps: StampClock::after(visible.max(given)), visible, log: wal })
     }
 
     /// D5: a structure that is ahead of the log says that a durable part of the log is lost.
@@ -237,7 +252,7 @@ impl<'a> Opening<'a> {
 
     /// The log of a new database. That it exists is noted in the manifest by a first stamp: until
     /// then there can be no commits, and a creation that was interrupted is done again.
-    fn begin_log(&mut self, state: State, place: WalPlace) -> Result<(State, StampClock, Wal)> {
+    fn begin_log(&mut self, state: State, place: WalPlace) -> Result<Recovered> {
         let storage = &*self.builder.storage;
         for dir in [&place.dir, &keyspaces_dir(self.dir)] {
             storage.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
@@ -249,7 +264,7 @@ impl<'a> Opening<'a> {
         let start = wal.end().as_u64();
         let edit = Edit::AdvanceLog { log_start: start, journals: Vec::new(), last_seqno: first };
         self.manifest.apply(&edit)?;
-        Ok((state, stamps, wal))
+        Ok(Recovered { state, visible: stamps.last(), stamps, log: wal })
     }
 
     fn open_keyspaces(&self) -> Result<State> {

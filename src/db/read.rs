@@ -1,6 +1,6 @@
 //! Reading one key: memtables, newest first, then the version.
 
-use crate::base::{EntryKind, EntryRef, Result, SeqNo, Slice};
+use crate::base::{EntryKind, EntryRef, RangeTombstones, Result, SeqNo, Slice};
 use crate::db::iter::Entry;
 use crate::db::state::KeyspaceState;
 use crate::structure::{Found, Want};
@@ -9,12 +9,38 @@ impl KeyspaceState {
     /// The newest entry of `key` up to the stamp `at`; may be a tombstone.
     #[inline]
     fn find(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {
+        let deleted = self.deleted_with_range(key, at);
         for table in self.tables() {
             if let Some(EntryRef { seqno, kind, value, .. }) = table.memtable.get(key, at) {
+                if deleted.is_some_and(|deleted| deleted > seqno) {
+                    return Ok(None);
+                }
                 return Ok(Some(Found { seqno: Some(seqno), kind, value: Slice::from(value) }));
             }
         }
+        // What the structure has is older than every memtable, or in one of them as well.
+        if deleted.is_some() {
+            return Ok(None);
+        }
         self.version.find(key, want)
+    }
+
+    /// The newest commit up to the stamp `at` that deleted a range with `key` in it and is not in
+    /// the structure yet.
+    #[inline]
+    fn deleted_with_range(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+        let ranges = self.tables().filter_map(|table| table.memtable.ranges());
+        ranges.filter_map(|ranges| Some(ranges.covering(key, at)?.seqno)).max()
+    }
+
+    /// The ranges that are deleted as of the stamp `at` and still in the structure, or in older
+    /// memtables.
+    pub(super) fn deleted_ranges(&self, at: SeqNo) -> RangeTombstones {
+        let mut flat = RangeTombstones::default();
+        for ranges in self.tables().filter_map(|table| table.memtable.ranges()) {
+            flat.add_newest_of(&ranges, at);
+        }
+        flat
     }
 
     fn find_live(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {

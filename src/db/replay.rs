@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result, SeqNo};
 use crate::db::batch::decode_record;
-use crate::db::commit::insert_commit;
+use crate::db::commit::{LaterDeletions, insert_commit};
 use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
 use crate::wal::RecordRef;
 
@@ -56,10 +56,13 @@ impl<'a> Replayer<'a> {
         if seqno <= self.newest {
             return Err(refuse("its stamp is not above the one before it"));
         }
-        let mut found = 0;
-        for operation in operations {
-            let operation = operation.ok_or_else(|| refuse("an operation is malformed"))?;
-            found += 1;
+        let operations: Option<Vec<_>> = operations.collect();
+        let operations = operations.ok_or_else(|| refuse("an operation is malformed"))?;
+        if operations.len() as u64 != count {
+            return Err(refuse("operations are missing"));
+        }
+        let deleted = LaterDeletions::of(operations.iter().copied());
+        for (number, operation) in operations.into_iter().enumerate() {
             let Some(keyspace) = self.keyspaces.get_mut(&operation.keyspace) else {
                 if operation.keyspace < self.next_id {
                     continue; // It was dropped since.
@@ -69,12 +72,8 @@ impl<'a> Replayer<'a> {
             if record.lsn.as_u64() < keyspace.flushed {
                 continue;
             }
-            let entry = (operation.key, operation.kind, operation.value);
             let place = (record.lsn.as_u64(), record.end.as_u64());
-            insert_commit(&keyspace.state.active, seqno, place, [entry]);
-        }
-        if found != count {
-            return Err(refuse("operations are missing"));
+            insert_commit(&keyspace.state.active, seqno, place, &deleted, [(number, operation)]);
         }
         self.newest = seqno;
         self.seal_full();

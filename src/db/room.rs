@@ -34,6 +34,7 @@ impl Core {
     fn pressure(&self, keyspace: &KeyspaceState) -> Pressure {
         Pressure {
             active: keyspace.active.memtable.memory_used() as u64,
+            active_ranges: keyspace.active.memtable.range_count(),
             memtable_size: keyspace.runtime.memtable_size,
             sealed_count: keyspace.sealed.len(),
             memtables_total: self.meter.in_use(),
@@ -69,17 +70,26 @@ impl Core {
 
     /// Back-pressure, before anything changes.
     pub(super) fn make_room(&self, batch: &WriteBatch) -> Result<()> {
+        self.make_room_in(&batch.targets().map(|target| target.id), batch.size() as u64)
+    }
+
+    /// Back-pressure for `bytes` in these keyspaces.
+    pub(super) fn make_room_in(
+        &self,
+        keyspaces: &(impl Iterator<Item = u32> + Clone),
+        bytes: u64,
+    ) -> Result<()> {
         let mut seen = None;
         loop {
             let worst = self.published.with(|state, _| {
-                let targets = batch.targets().filter_map(|target| state.find(target.id));
+                let targets = keyspaces.clone().filter_map(|id| state.find(id));
                 let stalls = targets.map(|keyspace| stall(&self.pressure(keyspace)));
                 stalls.max_by_key(severity).unwrap_or(Stall::None)
             });
             match worst {
                 Stall::None => return Ok(()),
                 Stall::Pace(rate) => {
-                    self.keep_pace(batch.size() as u64, rate)?;
+                    self.keep_pace(bytes, rate)?;
                     return Ok(());
                 }
                 // Counted before the look that decides to wait, so that no flush is missed.

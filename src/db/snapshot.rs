@@ -70,7 +70,8 @@ impl Snapshot {
         self.moment.at
     }
 
-    fn find(&self, keyspace: &Keyspace) -> Result<&Arc<KeyspaceState>> {
+    /// What a keyspace was made of at that moment.
+    pub(super) fn keyspace_state(&self, keyspace: &Keyspace) -> Result<&Arc<KeyspaceState>> {
         let same_database = keyspace.opening() == self.moment.handle.core.opening;
         let found = self.moment.state.find(keyspace.id()).filter(|_| same_database);
         found.ok_or_else(|| keyspace.not_found())
@@ -81,7 +82,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::get`]; `KeyspaceNotFound` when the keyspace was not there at that moment.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.find(keyspace)?.get(key.as_ref(), self.moment.at)
+        self.keyspace_state(keyspace)?.get(key.as_ref(), self.moment.at)
     }
 
     /// Key, value and stamp of `key`.
@@ -89,7 +90,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn get_entry(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
-        self.find(keyspace)?.get_entry(key.as_ref(), self.moment.at)
+        self.keyspace_state(keyspace)?.get_entry(key.as_ref(), self.moment.at)
     }
 
     /// Whether `key` is there.
@@ -97,7 +98,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.find(keyspace)?.contains(key.as_ref(), self.moment.at)
+        self.keyspace_state(keyspace)?.contains(key.as_ref(), self.moment.at)
     }
 
     /// The values of `keys`, in their order.
@@ -109,7 +110,35 @@ impl Snapshot {
         keyspace: &Keyspace,
         keys: &[K],
     ) -> Result<Vec<Option<Slice>>> {
-        self.find(keyspace)?.multi_get(keys, self.moment.at)
+        self.keyspace_state(keyspace)?.multi_get(keys, self.moment.at)
+    }
+
+    /// Number of keys in `range`; see [`Keyspace::count`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn count<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<u64> {
+        self.keyspace_state(keyspace)?.count(&KeyRange::new(&range), self.moment.at)
+    }
+
+    /// Number of keys below `key`; see [`Keyspace::rank`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn rank(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<u64> {
+        self.keyspace_state(keyspace)?.rank(key.as_ref(), self.moment.at)
+    }
+
+    /// The entry with `rank` keys below it; see [`Keyspace::select`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn select(&self, keyspace: &Keyspace, rank: u64) -> Result<Option<Entry>> {
+        self.keyspace_state(keyspace)?.select(rank, self.moment.at)
     }
 
     /// The entry with the smallest key.
@@ -149,7 +178,7 @@ impl Snapshot {
     /// A cursor over the entries with keys in `range`. Errors are told when it moves.
     #[must_use]
     pub fn cursor(&self, keyspace: &Keyspace, range: KeyRange) -> Cursor {
-        match self.find(keyspace) {
+        match self.keyspace_state(keyspace) {
             Ok(found) => Cursor::new(Arc::clone(found), self.moment.at, range),
             Err(error) => Cursor::refusing(error),
         }

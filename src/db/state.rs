@@ -120,6 +120,11 @@ impl Table {
         }
     }
 
+    /// Its newest commit.
+    pub(super) fn newest(&self) -> SeqNo {
+        self.memtable.seqno_range().map_or(SeqNo::ZERO, |(_, newest)| newest)
+    }
+
     /// Where the log is needed from on account of this memtable.
     pub(super) fn log_start(&self) -> Option<u64> {
         let start = self.log_start.load(Ordering::Relaxed);

@@ -111,6 +111,8 @@ pub struct Stats {
     pub memory_cache: u64,
     /// Memory of indexes, about.
     pub memory_index: u64,
+    /// Memory of what open transactions have read and written, about.
+    pub memory_transaction: u64,
     /// How often a writer was stopped to let flushes catch up.
     pub stalls: u64,
     /// How long in all.
@@ -123,6 +125,14 @@ pub struct Stats {
     pub snapshots: u64,
     /// Age of the oldest.
     pub oldest_snapshot_age: Option<Duration>,
+    /// Transactions that are open.
+    pub transactions_open: u64,
+    /// Transactions committed since opening that wrote something.
+    pub transaction_commits: u64,
+    /// Commits of transactions that met a conflict, since opening.
+    pub transaction_conflicts: u64,
+    /// Memory of flushed memtables that are kept to check open transactions against.
+    pub transaction_bytes_kept: u64,
     /// Why nothing is written any more, if so.
     pub read_only: Option<String>,
 }
@@ -152,7 +162,7 @@ impl Stats {
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         let mut out = String::new();
-        let per_database: [(&str, &str, f64); 14] = [
+        let per_database: [(&str, &str, f64); 19] = [
             ("commits_total", "counter", self.commits as f64),
             ("wal_bytes_written_total", "counter", self.wal_bytes_written as f64),
             ("wal_bytes", "gauge", self.wal_bytes_on_disk as f64),
@@ -162,11 +172,16 @@ impl Stats {
             ("memory_memtable_bytes", "gauge", self.memory_memtable as f64),
             ("memory_cache_bytes", "gauge", self.memory_cache as f64),
             ("memory_index_bytes", "gauge", self.memory_index as f64),
+            ("memory_transaction_bytes", "gauge", self.memory_transaction as f64),
             ("stalls_total", "counter", self.stalls as f64),
             ("stall_seconds_total", "counter", self.stall_time.as_secs_f64()),
             ("slowdowns_total", "counter", self.slowdowns as f64),
             ("slowdown_seconds_total", "counter", self.slowdown_time.as_secs_f64()),
             ("snapshots", "gauge", self.snapshots as f64),
+            ("transactions_open", "gauge", self.transactions_open as f64),
+            ("transaction_commits_total", "counter", self.transaction_commits as f64),
+            ("transaction_conflicts_total", "counter", self.transaction_conflicts as f64),
+            ("transaction_bytes_kept", "gauge", self.transaction_bytes_kept as f64),
         ];
         for (name, kind, value) in per_database {
             let _ = writeln!(out, "# TYPE lithedb_{name} {kind}\nlithedb_{name} {value}");
@@ -216,6 +231,7 @@ impl Core {
     pub(super) fn stats(&self) -> Stats {
         let wal = self.log.wal_stats();
         let (snapshots, oldest_snapshot_age) = self.snapshots.summary(self.clock.monotonic());
+        let transactions = self.transactions.summary();
         let state = self.published.state();
         let nanos = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
         Stats {
@@ -234,8 +250,13 @@ impl Core {
             stall_time: nanos(&self.stalls.stop_nanos),
             slowdowns: self.stalls.slows.load(Ordering::Relaxed),
             slowdown_time: nanos(&self.stalls.slow_nanos),
+            memory_transaction: self.budget.usage(Part::Transaction) as u64,
             snapshots,
             oldest_snapshot_age,
+            transactions_open: transactions.open,
+            transaction_commits: transactions.commits,
+            transaction_conflicts: transactions.conflicts,
+            transaction_bytes_kept: transactions.kept_bytes,
             read_only: self.poison().cloned(),
         }
     }

@@ -14,12 +14,18 @@
 //!   and before what the tables stand at; `behind` is that for moving backward. The reach against
 //!   the direction of the walk, and both when no entry of the block is shown, are nothing.
 //! - K4  After an error nothing is shown, and only a seek helps: nothing is skipped.
+//! - K5  The block's side never stands in a range that was deleted: all that the structure has
+//!   there is older than the deletion, or in a memtable as well. An entry of the memtables is
+//!   hidden if its stamp is below that of a range that it lies in.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
-use crate::base::{Cursor as _, EntryRef, KeyRange, Result, lost_its_place};
+use crate::base::{
+    Cursor as _, DeletedRange, EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo,
+    lost_its_place,
+};
 use crate::block::{Block, BlockCursor, Reach};
 use crate::memtable::MemtableCursor;
 use crate::merge::MergeCursor;
@@ -75,15 +81,17 @@ impl fmt::Debug for Walk {
 }
 
 impl Walk {
-    /// A walk through `tables`, the newest first, and `structure`, which is older.
+    /// A walk through `tables`, the newest first, and `structure`, which is older, but for what is
+    /// older than its deletion with a range.
     pub(super) fn new(
         range: KeyRange,
         tables: Vec<MemtableCursor>,
         structure: Option<Box<dyn StructureCursor>>,
+        deleted: RangeTombstones,
     ) -> Walk {
         Walk {
             range,
-            sides: Sides { tables: MergeCursor::new(tables), structure, block: None },
+            sides: Sides { tables: MergeCursor::new(tables), structure, block: None, deleted },
             shown: Shown::Start,
             direction: Direction::Forward,
             ahead: Reach::NOTHING,
@@ -222,9 +230,10 @@ impl Walk {
                 self.lose_place();
                 if self.sides.is_off_block() {
                     self.sides.move_structure(|structure| structure.next())?;
-                } else if self.show_first(ahead)? {
+                } else if self.sides.deleted.is_empty() && self.show_first(ahead)? {
                     return Ok(());
                 }
+                self.sides.leave_deleted_forward()?;
                 return self.settle_forward();
             }
             _ => self.lose_place(),
@@ -255,9 +264,10 @@ impl Walk {
                 self.lose_place();
                 if self.sides.is_off_block() {
                     self.sides.move_structure(|structure| structure.prev())?;
-                } else if self.show_last(behind)? {
+                } else if self.sides.deleted.is_empty() && self.show_last(behind)? {
                     return Ok(());
                 }
+                self.sides.leave_deleted_backward()?;
                 return self.settle_backward();
             }
             _ => self.lose_place(),
@@ -286,7 +296,7 @@ impl Walk {
                 Bound::Unbounded => None,
                 Bound::Included(end) | Bound::Excluded(end) => Some(end.as_slice()),
             };
-            let reach = self.sides.reach(end, BlockCursor::reach_below);
+            let reach = self.sides.reach_forward(end);
             let block = self.sides.block.as_ref();
             if block.is_some_and(|block| block.is_within_ahead(reach)) {
                 // What K3 says of the entries that follow holds of this one.
@@ -306,7 +316,7 @@ impl Walk {
             Some((shown, key)) if self.range.ends_after(key) => shown,
             _ => Shown::End,
         };
-        if self.sides.is_tombstone(shown) {
+        if self.sides.is_hidden(shown) {
             self.sides.leave_forward(shown)?;
             return Ok(false);
         }
@@ -324,7 +334,7 @@ impl Walk {
                 Bound::Unbounded => None,
                 Bound::Included(start) | Bound::Excluded(start) => Some(start.as_slice()),
             };
-            let reach = self.sides.reach(start, BlockCursor::reach_above);
+            let reach = self.sides.reach_backward(start);
             let block = self.sides.block.as_ref();
             if block.is_some_and(|block| block.is_within_behind(reach)) {
                 (self.shown, self.behind) = (Shown::Block, reach);
@@ -342,7 +352,7 @@ impl Walk {
             Some((shown, key)) if self.range.starts_by(key) => shown,
             _ => Shown::Start,
         };
-        if self.sides.is_tombstone(shown) {
+        if self.sides.is_hidden(shown) {
             self.sides.leave_backward(shown)?;
             return Ok(false);
         }
@@ -361,6 +371,8 @@ struct Sides {
     structure: Option<Box<dyn StructureCursor>>,
     /// The block that `structure` is in, taken from it; `None` off either end.
     block: Option<BlockCursor>,
+    /// Ranges that are deleted and still in the structure, or in older memtables.
+    deleted: RangeTombstones,
 }
 
 impl Sides {
@@ -379,22 +391,74 @@ impl Sides {
 
     fn seek_first(&mut self) -> Result<()> {
         self.tables.seek_first()?;
-        self.move_structure(|structure| structure.seek_first())
+        self.move_structure(|structure| structure.seek_first())?;
+        self.leave_deleted_forward()
     }
 
     fn seek_last(&mut self) -> Result<()> {
         self.tables.seek_last()?;
-        self.move_structure(|structure| structure.seek_last())
+        self.move_structure(|structure| structure.seek_last())?;
+        self.leave_deleted_backward()
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.tables.seek(key)?;
-        self.move_structure(|structure| structure.seek(key))
+        self.move_structure(|structure| structure.seek(key))?;
+        self.leave_deleted_forward()
     }
 
     fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
         self.tables.seek_for_prev(key)?;
-        self.move_structure(|structure| structure.seek_for_prev(key))
+        self.move_structure(|structure| structure.seek_for_prev(key))?;
+        self.leave_deleted_backward()
+    }
+
+    /// Moves the block's side on until it is in no deleted range (K5).
+    #[inline]
+    fn leave_deleted_forward(&mut self) -> Result<()> {
+        if self.deleted.is_empty() { Ok(()) } else { self.skip_deleted_forward() }
+    }
+
+    /// Moves the block's side back until it is in no deleted range (K5).
+    #[inline]
+    fn leave_deleted_backward(&mut self) -> Result<()> {
+        if self.deleted.is_empty() { Ok(()) } else { self.skip_deleted_backward() }
+    }
+
+    #[cold]
+    fn skip_deleted_forward(&mut self) -> Result<()> {
+        while let Some(range) = self.deleted_at_block() {
+            match range.end.map(<[u8]>::to_vec) {
+                Some(end) => self.move_structure(|structure| structure.seek(&end))?,
+                None => {
+                    // Behind the last entry, from where it can be walked back.
+                    self.move_structure(|structure| structure.seek_last())?;
+                    return self.move_structure(|structure| structure.next());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn skip_deleted_backward(&mut self) -> Result<()> {
+        while let Some(range) = self.deleted_at_block() {
+            let start = range.start.to_vec();
+            self.move_structure(|structure| structure.seek_for_prev(&start))?;
+            if self.block.as_ref().is_some_and(|block| block.key() == Some(&start)) {
+                if let Some(block) = &mut self.block {
+                    block.prev()?;
+                }
+                if self.is_off_block() {
+                    self.move_structure(|structure| structure.prev())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deleted_at_block(&self) -> Option<DeletedRange<'_>> {
+        self.deleted.covering(self.block_key()?, SeqNo::MAX)
     }
 
     /// Moves the block's side one entry on.
@@ -405,7 +469,7 @@ impl Sides {
         if self.is_off_block() {
             self.move_structure(|structure| structure.next())?;
         }
-        Ok(())
+        self.leave_deleted_forward()
     }
 
     /// Moves the block's side one entry back.
@@ -416,7 +480,7 @@ impl Sides {
         if self.is_off_block() {
             self.move_structure(|structure| structure.prev())?;
         }
-        Ok(())
+        self.leave_deleted_backward()
     }
 
     /// Whether the block's cursor has come off its ends: the structure has to be moved.
@@ -475,15 +539,50 @@ impl Sides {
     }
 
     #[inline]
-    fn is_tombstone(&self, shown: Shown) -> bool {
+    fn is_hidden(&self, shown: Shown) -> bool {
         match shown {
             Shown::Block => self.block.as_ref().is_some_and(BlockCursor::is_tombstone),
-            Shown::Table | Shown::TableOverBlock => self.tables.is_tombstone(),
+            Shown::Table | Shown::TableOverBlock if self.deleted.is_empty() => {
+                self.tables.is_tombstone()
+            }
+            Shown::Table | Shown::TableOverBlock => self.tables.entry().is_some_and(|entry| {
+                let deleted = self.deleted.covering(entry.key, SeqNo::MAX);
+                entry.kind == EntryKind::Tombstone
+                    || deleted.is_some_and(|range| range.seqno > entry.seqno) // K5
+            }),
             Shown::Start | Shown::End | Shown::Lost => false,
         }
     }
 
-    /// How far the block may be walked (K3), given how `limit` cuts it.
+    /// How far the block may be walked forward (K3) to `end`.
+    #[inline]
+    fn reach_forward(&self, end: Option<&[u8]>) -> Reach {
+        let reach = self.reach(end, BlockCursor::reach_below);
+        if self.deleted.is_empty() {
+            return reach;
+        }
+        let next = self.block_key().and_then(|key| self.deleted.first_from(key));
+        next.map_or(reach, |range| {
+            self.reach(Some(range.start), BlockCursor::reach_below).min(reach)
+        })
+    }
+
+    /// How far the block may be walked back (K3) to `start`.
+    #[inline]
+    fn reach_backward(&self, start: Option<&[u8]>) -> Reach {
+        let reach = self.reach(start, BlockCursor::reach_above);
+        if self.deleted.is_empty() {
+            return reach;
+        }
+        let before = self.block_key().and_then(|key| self.deleted.last_before(key));
+        let end = before.and_then(|range| range.end);
+        end.map_or(reach, |end| self.reach(Some(end), BlockCursor::reach_above).min(reach))
+    }
+
+    fn block_key(&self) -> Option<&[u8]> {
+        self.block.as_ref().and_then(BlockCursor::key)
+    }
+
     #[inline]
     fn reach(&self, end: Option<&[u8]>, limit: impl Fn(&BlockCursor, &[u8]) -> Reach) -> Reach {
         let Some(block) = &self.block else { return Reach::NOTHING };

@@ -10,6 +10,8 @@
 pub struct Pressure {
     /// Memory of the keyspace's active memtable.
     pub active: u64,
+    /// Ranges that were deleted in it.
+    pub active_ranges: usize,
     /// Size at which it is sealed.
     pub memtable_size: u64,
     /// Sealed memtables of the keyspace that wait to be flushed.
@@ -45,6 +47,8 @@ const MEMTABLE_SHARE: (u64, u64) = (1, 2);
 /// that is filled. More would not make writers faster than flushes, and the log of it takes room on
 /// the disk.
 const STOP_SHARE: (u64, u64) = (1, 2);
+/// A memtable with more deleted ranges is sealed: each makes the next, and every walk, dearer.
+const RANGE_COUNT_MAX: usize = 1024;
 /// Writers of a keyspace stop at this many.
 pub const STOP_SEALED_COUNT: usize = 4;
 /// What is flushed in a tenth of a second may be waited for in one go: writers that are about as
@@ -60,7 +64,7 @@ const PACE_MIN_DIVISOR: f64 = 16.0;
 /// Whether a memtable is to be sealed after a commit.
 #[must_use]
 pub fn seal_due(pressure: &Pressure) -> Option<SealReason> {
-    if pressure.active >= pressure.memtable_size {
+    if pressure.active >= pressure.memtable_size || pressure.active_ranges > RANGE_COUNT_MAX {
         return Some(SealReason::Size);
     }
     if pressure.memtables_total > share(pressure.budget, MEMTABLE_SHARE) {
@@ -118,6 +122,7 @@ mod tests {
     fn calm() -> Pressure {
         Pressure {
             active: 10,
+            active_ranges: 0,
             memtable_size: 100,
             sealed_count: 0,
             memtables_total: 10,
@@ -134,6 +139,7 @@ mod tests {
         for (pressure, expected) in [
             (calm(), None),
             (Pressure { active: 100, ..calm() }, Some(SealReason::Size)),
+            (Pressure { active_ranges: 1025, ..calm() }, Some(SealReason::Size)),
             (Pressure { memtables_total: 501, ..calm() }, Some(SealReason::Memory)),
             (Pressure { log_live: 1001, ..calm() }, Some(SealReason::Log)),
         ] {

@@ -49,7 +49,10 @@ use self::node::{Nodes, Root};
 use self::order::Bound;
 use self::readers::Readers;
 use self::writer::WriterState;
+use arc_swap::ArcSwapOption;
+
 use crate::base::EntryRef;
+use crate::base::RangeTombstones;
 use crate::base::SeqNo;
 use crate::base::hash_key;
 
@@ -81,6 +84,10 @@ pub(crate) struct Memtable {
     // Atomic.
     /// Set before the first entry is linked; on a line that writers leave alone from then on.
     has_entries: AtomicBool,
+    /// Set when there are deleted ranges, behind them.
+    has_ranges: AtomicBool,
+    /// Ranges that were deleted; replaced whole with each. None in most memtables.
+    ranges: ArcSwapOption<RangeTombstones>,
     root: Root,
     filters: Filters,
     readers: Readers,
@@ -95,6 +102,7 @@ struct Totals {
     entry_count: AtomicUsize,
     data_size: AtomicUsize,
     node_memory: AtomicUsize,
+    range_memory: AtomicUsize,
     seqno_min: AtomicU64,
     seqno_max: AtomicU64,
 }
@@ -115,6 +123,7 @@ impl Memtable {
             entry_count: AtomicUsize::new(0),
             data_size: AtomicUsize::new(0),
             node_memory: AtomicUsize::new(nodes.allocated()),
+            range_memory: AtomicUsize::new(0),
             seqno_min: AtomicU64::new(u64::MAX),
             seqno_max: AtomicU64::new(0),
         };
@@ -123,9 +132,18 @@ impl Memtable {
             Filtering::Off => FilterFill::off(),
         };
         let writer = Mutex::new(WriterState::new(appender, nodes, fill));
-        let (filters, readers) = (Filters::default(), Readers::default());
-        let has_entries = AtomicBool::new(false);
-        Memtable { entries, config, has_entries, root, filters, readers, totals, writer }
+        Memtable {
+            entries,
+            config,
+            has_entries: AtomicBool::new(false),
+            has_ranges: AtomicBool::new(false),
+            ranges: ArcSwapOption::empty(),
+            root,
+            filters: Filters::default(),
+            readers: Readers::default(),
+            totals,
+            writer,
+        }
     }
 
     /// The right to write, until it is dropped. Waits while another thread has it.
@@ -146,11 +164,28 @@ impl Memtable {
         tree::find(&self.entries, &landing, key, at)
     }
 
-    /// Bytes of memory taken for entries, nodes and filter.
+    /// The ranges that were deleted; `None` in most memtables. They say nothing about entries with
+    /// the same or a later stamp.
+    #[inline]
+    pub(crate) fn ranges(&self) -> Option<Arc<RangeTombstones>> {
+        if !self.has_ranges.load(Ordering::Acquire) {
+            return None;
+        }
+        self.ranges.load_full()
+    }
+
+    /// Number of deleted ranges.
+    #[inline]
+    pub(crate) fn range_count(&self) -> usize {
+        self.ranges().map_or(0, |ranges| ranges.fragment_count())
+    }
+
+    /// Bytes of memory taken for entries, nodes, filter and deleted ranges.
     pub(crate) fn memory_used(&self) -> usize {
         self.entries.allocated()
             + self.filters.allocated()
             + self.totals.node_memory.load(Ordering::Relaxed)
+            + self.totals.range_memory.load(Ordering::Relaxed)
     }
 
     /// Bytes of all keys and values.
@@ -163,9 +198,9 @@ impl Memtable {
         self.totals.entry_count.load(Ordering::Acquire)
     }
 
-    /// Whether nothing was inserted.
+    /// Whether nothing was inserted, and no range deleted.
     pub(crate) fn is_empty(&self) -> bool {
-        self.entry_count() == 0
+        self.entry_count() == 0 && !self.has_ranges.load(Ordering::Acquire)
     }
 
     /// The smallest and the largest seqno; none while it is empty.

@@ -8,6 +8,7 @@
 //! - W2  New nodes are whole before the one store that leads to them; nodes are retired after the
 //!   store that unlinks them.
 
+use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -20,6 +21,7 @@ use super::run::{Run, TailPlace};
 use super::tree;
 use crate::base::EntryKind;
 use crate::base::EntryRef;
+use crate::base::RangeTombstones;
 use crate::base::SeqNo;
 use crate::base::hash_key;
 
@@ -156,6 +158,27 @@ impl Writer<'_> {
         self.publish_memory();
     }
 
+    /// Deletes the keys from `start` to in front of `end`, as far as they were written before the
+    /// commit `seqno`. Visible to every reader that begins after the call. O(ranges deleted).
+    pub(crate) fn delete_range(&mut self, start: &[u8], end: Option<&[u8]>, seqno: SeqNo) {
+        let mut ranges = match &*self.memtable.ranges.load() {
+            Some(ranges) => RangeTombstones::clone(ranges),
+            None => RangeTombstones::default(),
+        };
+        ranges.add(start, end, seqno);
+        if ranges.is_empty() {
+            return; // The range was.
+        }
+        self.note_seqno(seqno);
+        let size = start.len() + end.map_or(0, <[u8]>::len);
+        let totals = &self.memtable.totals;
+        totals.data_size.store(totals.data_size.load(Relaxed) + size, Relaxed);
+        let memory = ranges.memory_size();
+        self.memtable.ranges.store(Some(Arc::new(ranges)));
+        totals.range_memory.store(memory, Relaxed);
+        self.memtable.has_ranges.store(true, Release); // Who sees that there are some finds them.
+    }
+
     /// Adds one entry; what it has to wait for in memory is fetched at the same time.
     fn insert_one(&mut self, entry: &EntryRef<'_>) {
         let pending = self.append(entry);
@@ -172,10 +195,7 @@ impl Writer<'_> {
         let hash = filters.hash_and_prefetch(&self.state.fill, || hash_key(entry.key));
         let id = self.state.appender.append(entry); // W1
         let totals = &self.memtable.totals;
-        // The one writer changes the totals, so load and store need not be one step.
-        let seqno = entry.seqno.as_u64();
-        totals.seqno_min.store(totals.seqno_min.load(Relaxed).min(seqno), Relaxed);
-        totals.seqno_max.store(totals.seqno_max.load(Relaxed).max(seqno), Relaxed);
+        self.note_seqno(entry.seqno);
         let data_size = totals.data_size.load(Relaxed) + entry.key.len() + entry.value.len();
         totals.data_size.store(data_size, Relaxed);
         // Last, and `Release`: who sees that there are entries sees a range of seqnos.
@@ -184,6 +204,13 @@ impl Writer<'_> {
             self.memtable.has_entries.store(true, Release);
         }
         Pending { key: entry.key, seqno: entry.seqno, id, hash, data_size }
+    }
+
+    /// The one writer changes the totals, so load and store need not be one step.
+    fn note_seqno(&self, seqno: SeqNo) {
+        let (totals, seqno) = (&self.memtable.totals, seqno.as_u64());
+        totals.seqno_min.store(totals.seqno_min.load(Relaxed).min(seqno), Relaxed);
+        totals.seqno_max.store(totals.seqno_max.load(Relaxed).max(seqno), Relaxed);
     }
 
     /// To be done before the entry is linked (F1).

@@ -47,6 +47,25 @@ pub trait Version: Send + Sync + fmt::Debug {
 
     /// A cursor over all entries, tombstones among them.
     fn cursor(&self) -> Box<dyn StructureCursor>;
+
+    /// Number of keys below `key` that have a value.
+    ///
+    /// # Errors
+    /// As [`Version::find`].
+    fn count_below(&self, key: &[u8]) -> Result<u64>;
+
+    /// Number of keys that have a value.
+    ///
+    /// # Errors
+    /// As [`Version::find`].
+    fn count(&self) -> Result<u64>;
+
+    /// At least [`Version::count`], without reading anything.
+    fn entries_at_most(&self) -> u64;
+
+    /// A key, not necessarily one that is there, in front of which there are `position` of
+    /// [`Version::entries_at_most`] entries or somewhat fewer. Ascends with `position`.
+    fn anchor_near(&self, position: u64) -> Slice;
 }
 
 /// A cursor over a version. Its entries lie in blocks, which it hands out, so that a walk pays for

@@ -127,6 +127,13 @@ impl Engine for Lithe {
         Ok(LitheView { keyspace: &self.keyspace, snapshot, cursor: None })
     }
 
+    fn delete_range(&self, from: &[u8], to: &[u8], commit: Commit) -> Result<Offered> {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(&self.keyspace, from..to);
+        self.db.write_with(batch, durability(commit))?;
+        Ok(Offered::Yes)
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(self.db.sync()?)
     }

@@ -116,8 +116,10 @@ pub enum Command {
     Get(commands::get::GetArgs),
     /// Store a value under a key, durably
     Put(commands::put::PutArgs),
-    /// Delete a key, durably
+    /// Delete a key or a range of keys, durably
     Delete(commands::delete::DeleteArgs),
+    /// Run a script of writes as one transaction
+    Tx(commands::tx::TxArgs),
     /// Print keys and values in order
     Scan(commands::scan::ScanArgs),
     /// Count keys, exactly, by walking over them

@@ -145,6 +145,7 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         Error::ReadOnly { .. } => Some("look after the disk, then run the command again"),
         Error::KeyspaceNotFound { .. } => Some("`lithe keyspaces` lists what there is"),
         Error::KeyspaceExists { .. } => Some("choose another name, or drop that one first"),
+        Error::Conflict => Some("run the command again"),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Some("is --db right? `lithe put` and `lithe load` create a database")
         }

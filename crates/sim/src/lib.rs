@@ -8,6 +8,7 @@
 //! | `crash` | power cuts and kills at every mutation of a run, and during recovery |
 //! | `damage` | bytes at rest that rot, vanish or return |
 //! | `faults` | calls of the storage that fail; full disks |
+//! | `isolation` | transactions of several threads, with every read judged |
 //! | `model` | everything that can be read, against `BTreeMap`s |
 //! | `ledger`, `parallel`, `allocation` | counting, running on several threads, limits |
 
@@ -19,6 +20,7 @@ pub mod damage;
 pub mod digest;
 pub mod faults;
 pub mod finding;
+pub mod isolation;
 pub mod ledger;
 pub mod model;
 pub mod ops;

@@ -14,6 +14,8 @@ use lithe_sim::crash::canary::CANARIES;
 use lithe_sim::crash::{CrashRun, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
 use lithe_sim::damage::{Ending, Fixture, Thoroughness};
 use lithe_sim::faults::FaultRun;
+use lithe_sim::isolation::planted::PLANTED;
+use lithe_sim::isolation::{IsolationRun, TRANSACTIONS};
 use lithe_sim::ledger::Ledger;
 use lithe_sim::model::ModelRun;
 use lithe_sim::parallel::run_cases;
@@ -35,6 +37,9 @@ lithe-sim COMMAND [OPTIONS]
                  --run SEED [--point P [--state S]]  one run, point or state again
   model        random operations against BTreeMaps
                  --runs N (default 100), --operations N each (default 3000), --run SEED
+  isolation    transactions of several threads against each other, with crashes
+                 --transactions N (default 100000) in runs of --each N (default 3000),
+                 --run SEED
   flips        every bit of every byte of every file of a small database
   truncations  every file cut at every offset, and extended
   sectors      zeroed, filled, doubled, swapped and old sectors
@@ -64,6 +69,7 @@ fn main() -> ExitCode {
     match arguments.command.as_str() {
         "crash" => crash(&arguments, &ledger),
         "model" => model(&arguments, &ledger),
+        "isolation" => isolation(&arguments, &ledger),
         "flips" | "truncations" | "sectors" | "files" => damage(&arguments, &ledger),
         "errors" => errors(&arguments, &ledger),
         "full" => full(&arguments, &ledger),
@@ -108,6 +114,21 @@ fn model(arguments: &Arguments, ledger: &Arc<Ledger>) {
     run_cases(arguments.threads(), run_count, |number| {
         ModelRun { seed: seed_of(&[arguments.seed(), number]), op_count }.run(ledger);
         true
+    });
+}
+
+fn isolation(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    let transaction_count = arguments.number("each").unwrap_or(3000);
+    if let Some(seed) = arguments.number("run") {
+        let transaction_count = arguments.number("transactions").unwrap_or(transaction_count);
+        IsolationRun { seed, transaction_count }.run(ledger);
+        return;
+    }
+    let wanted = arguments.number("transactions").unwrap_or(100_000);
+    let seed = arguments.seed();
+    run_cases(arguments.threads(), u64::MAX, |number| {
+        IsolationRun { seed: seed_of(&[seed, number]), transaction_count }.run(ledger);
+        ledger.counted(TRANSACTIONS) < wanted
     });
 }
 
@@ -216,6 +237,15 @@ fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
             Some(count) => println!("found after {count} runs: forgotten {}", canary.name),
             None => {
                 println!("NOT FOUND in {RUN_COUNT_MAX} runs: forgotten {}", canary.name);
+                ledger.count("canaries that were not found");
+            }
+        }
+    }
+    for planted in PLANTED {
+        match planted.is_found(arguments.seed(), RUN_COUNT_MAX) {
+            Some(true) => println!("found: planted {}", planted.name),
+            _ => {
+                println!("NOT FOUND: planted {}", planted.name);
                 ledger.count("canaries that were not found");
             }
         }

@@ -1,6 +1,8 @@
 //! Operations: what a run does, as data, so that it can be printed, repeated and cut down.
 
-use lithedb::Durability;
+use std::ops::Bound;
+
+use lithedb::{Durability, KeyRange};
 
 use crate::random::Random;
 use crate::sample::{Key, Value, ValueSizes};
@@ -24,6 +26,8 @@ pub enum Op {
     Delete(Slot, Key, Durability),
     /// Commits several changes at once; `None` deletes.
     Batch(Vec<(Slot, Key, Option<Value>)>, Durability),
+    /// Deletes a range, in one commit with what is written before and behind it.
+    DeleteRange(Slot, Extent, Vec<(Slot, Key, Value)>, Vec<(Slot, Key, Value)>, Durability),
     /// Makes all commits durable.
     Sync,
     /// Flushes all memtables.
@@ -70,6 +74,8 @@ pub enum Reading {
     Several(Slot, Vec<Key>),
     /// `first` and `last`.
     Ends(Slot),
+    /// `count` of a range, `rank` of a key, `select` of that rank.
+    Order(Slot, Extent, Key),
     /// An iterator over a range, moved about.
     Walk(Slot, Extent, Vec<Move>),
     /// A cursor over a range, moved about.
@@ -85,6 +91,34 @@ pub enum Extent {
     Range((u8, Key), (u8, Key)),
     /// Keys that begin with the first bytes of a key.
     Prefix(Key, u16),
+}
+
+impl Extent {
+    /// The range itself.
+    #[must_use]
+    pub fn key_range(&self) -> KeyRange {
+        match self {
+            Extent::All => KeyRange::all(),
+            Extent::Range((start, from), (end, to)) => {
+                KeyRange { start: bound_of(*start, from.bytes()), end: bound_of(*end, to.bytes()) }
+            }
+            Extent::Prefix(key, len) => KeyRange::prefix(prefix_of(&key.bytes(), *len)),
+        }
+    }
+}
+
+/// The first `len` bytes of a key, or all of it.
+#[must_use]
+pub fn prefix_of(key: &[u8], len: u16) -> &[u8] {
+    &key[..key.len().min(usize::from(len))]
+}
+
+fn bound_of(kind: u8, key: Vec<u8>) -> Bound<Vec<u8>> {
+    match kind % 3 {
+        0 => Bound::Included(key),
+        1 => Bound::Excluded(key),
+        _ => Bound::Unbounded,
+    }
 }
 
 /// One movement of an iterator or a cursor.
@@ -147,7 +181,7 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
     }
     let slot = random.below(8) as Slot;
     let key = Key::choose(random, mix.key_count);
-    match random.below(200) {
+    match random.below(208) {
         0..80 => Op::Put(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
         80..105 => Op::Delete(slot, key, draw_durability(random)),
         105..150 => draw_batch(random, mix),
@@ -158,6 +192,7 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
         192 => Op::Drop(slot),
         193..195 => Op::Rename(slot, random.below(NAMES.len() as u64) as u8),
         195..198 => Op::Clock(random.below(4000) as i16 - 1000),
+        200.. => draw_range_deletion(random, mix),
         _ if mix.purpose == Purpose::Comparing => Op::Reopen(draw_farewell(random)),
         _ => Op::Step(16),
     }
@@ -174,6 +209,27 @@ fn draw_batch(random: &mut Random, mix: Mix) -> Op {
         changes.push((slot, key, value));
     }
     Op::Batch(changes, draw_durability(random))
+}
+
+fn draw_range_deletion(random: &mut Random, mix: Mix) -> Op {
+    let puts = |random: &mut Random| {
+        let len = if random.chance(500) { 0 } else { random.below(6) };
+        let put = |_| {
+            let slot = random.below(8) as Slot;
+            (slot, Key::choose(random, mix.key_count), Value::choose(random, mix.sizes))
+        };
+        (0..len).map(put).collect()
+    };
+    let (before, behind) = (puts(random), puts(random));
+    let extent = match draw_extent(random, mix.key_count) {
+        // Everything at once leaves nothing to go wrong.
+        Extent::All if !random.chance(200) => {
+            let bound = |random: &mut Random| (0, Key::choose(random, mix.key_count));
+            Extent::Range(bound(random), bound(random))
+        }
+        other => other,
+    };
+    Op::DeleteRange(random.below(8) as Slot, extent, before, behind, draw_durability(random))
 }
 
 fn draw_reading_op(random: &mut Random, mix: Mix) -> Op {
@@ -196,8 +252,9 @@ fn draw_reading(random: &mut Random, mix: Mix) -> Reading {
             let len = random.below(12);
             Reading::Several(slot, (0..len).map(|_| Key::choose(random, count)).collect())
         }
-        50..58 => Reading::Ends(slot),
-        58..80 => Reading::Walk(slot, draw_extent(random, count), draw_moves(random, count)),
+        50..56 => Reading::Ends(slot),
+        56..66 => Reading::Order(slot, draw_extent(random, count), Key::choose(random, count)),
+        66..84 => Reading::Walk(slot, draw_extent(random, count), draw_moves(random, count)),
         _ => Reading::Cursor(slot, draw_extent(random, count), draw_moves(random, count)),
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lithedb::storage::{SimStorage, Storage};
-use lithedb::{Db, Durability, Error, Keyspace, SeqNo, WriteBatch};
+use lithedb::{Db, Durability, Error, KeyRange, Keyspace, SeqNo, WriteBatch};
 
 use crate::clock::SimClock;
 use crate::finding::{Fault, Finding, Verdict};
@@ -132,6 +132,9 @@ impl Session {
                 self.commit([change], *durability, |_| keyspace.delete_with(key, *durability))
             }
             Op::Batch(changes, durability) => self.run_batch(changes, *durability),
+            Op::DeleteRange(slot, extent, before, behind, durability) => {
+                self.delete_range((*slot, &extent.key_range()), before, behind, *durability)
+            }
             Op::Sync => {
                 self.db.sync()?;
                 self.timeline().mark_durable();
@@ -204,6 +207,44 @@ impl Session {
         if batch.len() != changes.len() {
             let what = format!("a batch of {} has the length {}", changes.len(), batch.len());
             return Err(Finding::new(Fault::Wrong, what).into());
+        }
+        self.commit(issued, durability, |db| db.write_with(batch, durability))
+    }
+
+    fn delete_range(
+        &mut self,
+        (slot, range): (Slot, &KeyRange),
+        before: &[(Slot, Key, Value)],
+        behind: &[(Slot, Key, Value)],
+        durability: Durability,
+    ) -> Result<(), Trouble> {
+        let Some(erased) = self.keyspace(slot) else { return Ok(()) };
+        let mut batch = WriteBatch::new();
+        let mut issued = Vec::new();
+        let put = |batch: &mut WriteBatch, issued: &mut Vec<Change>, puts: &[_]| {
+            for (slot, key, value) in puts {
+                let (slot, key, value): (&Slot, &Key, &Value) = (slot, key, value);
+                let Some(keyspace) = self.keyspace(*slot) else { continue };
+                let (key, value) = (key.bytes(), value.bytes());
+                batch.put(&keyspace, &key, &value);
+                issued.push(Change { keyspace: keyspace.id(), key, value: Some(value) });
+            }
+        };
+        put(&mut batch, &mut issued, before);
+        batch.delete_range(&erased, (range.start.clone(), range.end.clone()));
+        let rows = self.timeline().rows(erased.id());
+        let own = issued.iter().filter(|change| change.keyspace == erased.id());
+        let keys: Vec<Vec<u8>> = rows
+            .keys()
+            .chain(own.map(|change| &change.key))
+            .filter(|key| range.contains(key))
+            .cloned()
+            .collect();
+        let keyspace = erased.id();
+        issued.extend(keys.into_iter().map(|key| Change { keyspace, key, value: None }));
+        put(&mut batch, &mut issued, behind);
+        if batch.is_empty() {
+            return Ok(()); // An empty range and nothing else.
         }
         self.commit(issued, durability, |db| db.write_with(batch, durability))
     }

@@ -13,23 +13,56 @@ use super::record::ChangeRecord;
 use super::sweep::{Candidate, Choice, DELTA_TO_BASE_MAX, MERGE_BYTES_MAX, Sweep, Swept};
 use super::sweep::{choose, deltas_to_merge};
 use super::tree::{FlexTree, Item};
-use crate::base::{Cursor, EntryKind, EntryRef, Result, Slice};
+use crate::base::{Coverage, Cursor, EntryKind, EntryRef, RangeTombstones, Result, SeqNo, Slice};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::merge::MergeCursor;
 
 /// A slice that only consolidates ends when it has read so many times what it was to write.
 const READ_PER_WRITTEN_MAX: u64 = 4;
 
-/// Walks the memtable that is flushed, and counts.
+/// Walks the memtable that is flushed, and counts. Stands on no entry that is older than its
+/// deletion with a range.
 pub(super) struct Source<'a> {
     cursor: &'a mut dyn Cursor,
+    /// Ranges that the memtable deletes.
+    deleted: &'a RangeTombstones,
     /// Key and value bytes that went past.
     pub logical_bytes: u64,
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn new(cursor: &'a mut dyn Cursor) -> Source<'a> {
-        Source { cursor, logical_bytes: 0 }
+    /// Goes on from where `cursor` stands.
+    pub(super) fn new(
+        cursor: &'a mut dyn Cursor,
+        deleted: &'a RangeTombstones,
+    ) -> Result<Source<'a>> {
+        let mut source = Source { cursor, deleted, logical_bytes: 0 };
+        source.skip_deleted()?;
+        Ok(source)
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.cursor.seek(key)?;
+        self.skip_deleted()
+    }
+
+    fn skip_deleted(&mut self) -> Result<()> {
+        if self.deleted.is_empty() {
+            return Ok(());
+        }
+        while let Some(entry) = self.cursor.entry() {
+            let range = self.deleted.covering(entry.key, SeqNo::MAX);
+            if range.is_none_or(|range| range.seqno <= entry.seqno) {
+                break;
+            }
+            self.cursor.next()?;
+        }
+        Ok(())
+    }
+
+    /// The first key from `key` on that the memtable deletes with a range.
+    fn first_deleted<'k>(&'k self, key: &'k [u8]) -> Option<&'k [u8]> {
+        self.deleted.first_from(key).map(|range| range.start.max(key))
     }
 
     /// The entry at hand, if its key is below `limit`.
@@ -42,7 +75,8 @@ impl<'a> Source<'a> {
         if let Some(entry) = self.cursor.entry() {
             self.logical_bytes += (entry.key.len() + entry.value.len()) as u64;
         }
-        self.cursor.next()
+        self.cursor.next()?;
+        self.skip_deleted()
     }
 }
 
@@ -136,7 +170,8 @@ impl<'a> Slicer<'a> {
         let started = self.writer.bytes_written();
         let mut bytes_read = 0;
         let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
-        let mut source = Source::new(&mut nothing);
+        let none = RangeTombstones::default();
+        let mut source = Source::new(&mut nothing, &none)?;
         for (index, interval) in (start..).zip(tree.range(start..tree.len())) {
             if !worthwhile(interval) {
                 self.finish_range()?;
@@ -156,11 +191,18 @@ impl<'a> Slicer<'a> {
         Ok(SliceEnd::Complete)
     }
 
-    /// The next interval, at `position` or behind, that has new entries or is swept.
+    /// The next interval, at `position` or behind, that has new entries or deleted ranges, or is
+    /// swept.
     fn next_interval(&mut self, source: &Source<'_>, position: usize) -> Option<usize> {
         let tree = self.tree;
         let find = |key: &[u8]| tree.find_key(key).map_or(0, |(index, _)| index);
         let with_entries = source.below(None).map(|entry| find(entry.key).max(position));
+        let deleted =
+            tree.get(position).and_then(|interval| source.first_deleted(&interval.anchor));
+        let with_entries = match (with_entries, deleted.map(|key| find(key).max(position))) {
+            (Some(index), Some(other)) => Some(index.min(other)),
+            (index, other) => index.or(other),
+        };
         if self.sweep.credit == 0 {
             return with_entries;
         }
@@ -183,6 +225,9 @@ impl<'a> Slicer<'a> {
         limit: Option<&[u8]>,
     ) -> Result<()> {
         let swept = self.sweep_over(interval, limit);
+        if source.deleted.coverage(&interval.anchor, limit) != Coverage::Nothing {
+            return self.consolidate(index, interval, source, limit);
+        }
         let gathered = self.gather(interval, source, limit)?;
         let choice = choose(Candidate {
             base_bytes: interval.base_bytes(),
@@ -207,7 +252,7 @@ impl<'a> Slicer<'a> {
             Choice::Consolidate => {
                 if let Some(gathered) = &gathered {
                     // The entries are taken again, in one stream with the older ones.
-                    source.cursor.seek(&gathered.first_key)?;
+                    source.seek(&gathered.first_key)?;
                     source.logical_bytes -= gathered.taken;
                     self.delta.clear();
                 }
@@ -284,7 +329,8 @@ impl<'a> Slicer<'a> {
         Ok(())
     }
 
-    /// Streams the interval's old and new entries into base runs.
+    /// Streams the interval's old and new entries into base runs; old ones in ranges that the
+    /// memtable deletes are left out. An interval of which nothing stays is not read.
     fn consolidate(
         &mut self,
         index: usize,
@@ -300,8 +346,11 @@ impl<'a> Slicer<'a> {
         let (range, cutter) = self.range.as_mut().expect("there is one now");
         range.end = index + 1;
         self.consolidations += 1;
+        let deleted = source.deleted;
+        let coverage = deleted.coverage(&interval.anchor, limit);
         let mut old = match interval.run_count() {
             0 => None,
+            _ if coverage == Coverage::Whole => None,
             _ => Some(BlockCursor::new(self.loader.block_in_passing(interval)?)),
         };
         if let Some(old) = &mut old {
@@ -321,7 +370,10 @@ impl<'a> Slicer<'a> {
                     std::cmp::Ordering::Greater => (new, From::New),
                 },
             };
-            if entry.kind != EntryKind::Tombstone {
+            let is_erased = from == From::Old
+                && coverage == Coverage::Part
+                && deleted.covering(entry.key, SeqNo::MAX).is_some();
+            if entry.kind != EntryKind::Tombstone && !is_erased {
                 cutter.add(entry, self.writer)?;
             }
             let is_deletion = entry.kind == EntryKind::Tombstone;

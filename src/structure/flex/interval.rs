@@ -77,11 +77,14 @@ pub(super) struct Interval {
     /// All runs as one block, when it is in memory. Not used when the base is all there is: that
     /// has a slot, which outlives the interval. Made when it is first wanted.
     merged: OnceLock<Arc<Slot<Block>>>,
+    /// Entries that are neither overwritten nor deleted, once they were counted.
+    pub live_count: OnceLock<u32>,
 }
 
 impl Interval {
     pub(super) fn new(anchor: Slice, base: Option<Run>, deltas: Vec<Run>) -> Arc<Interval> {
-        Arc::new(Interval { anchor, base, deltas, merged: OnceLock::new() })
+        let (merged, live_count) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Interval { anchor, base, deltas, merged, live_count })
     }
 
     /// The slot of all the interval's entries as one block.
@@ -124,13 +127,14 @@ impl Interval {
 }
 
 /// Sums below a node of the tree: bytes of all runs, bytes of base runs, entries (an upper bound:
-/// overwritten ones count), and runs.
+/// overwritten ones count), runs, and intervals with deltas, for which that bound is not exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct IntervalSize {
     pub bytes: u64,
     pub base_bytes: u64,
     pub entries: u64,
     pub runs: u64,
+    pub mixed: u64,
 }
 
 impl super::tree::Size for IntervalSize {
@@ -140,6 +144,7 @@ impl super::tree::Size for IntervalSize {
             base_bytes: self.base_bytes + other.base_bytes,
             entries: self.entries + other.entries,
             runs: self.runs + other.runs,
+            mixed: self.mixed + other.mixed,
         }
     }
 
@@ -149,6 +154,7 @@ impl super::tree::Size for IntervalSize {
             base_bytes: self.base_bytes - other.base_bytes,
             entries: self.entries - other.entries,
             runs: self.runs - other.runs,
+            mixed: self.mixed - other.mixed,
         }
     }
 }
@@ -164,6 +170,7 @@ impl Item for Arc<Interval> {
             base_bytes,
             entries: self.runs().map(|run| u64::from(run.entry_count)).sum(),
             runs: self.run_count() as u64,
+            mixed: u64::from(!self.deltas.is_empty()),
         }
     }
 }

@@ -32,6 +32,7 @@ mod holes;
 mod index;
 mod interval;
 mod load;
+mod order;
 mod record;
 mod segment;
 mod store;

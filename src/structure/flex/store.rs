@@ -17,7 +17,7 @@ use super::record::{ChangeRecord, Counters, Decoder, EditRecord, Encoder};
 use super::segment::{OpenSegments, SegmentPlace, missing};
 use super::sweep::{Sweep, is_worthwhile};
 use super::tree::FlexTree;
-use crate::base::{Cursor, Error, Result, SeqNo, Slice};
+use crate::base::{Cursor, Error, RangeTombstones, Result, SeqNo, Slice};
 use crate::block::Block;
 use crate::cache::{Cache, Charge, MemoryBudget, Part};
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
@@ -131,8 +131,8 @@ struct SliceDone {
 /// An immutable state of the store.
 #[derive(Clone, Debug)]
 pub(super) struct FlexVersion {
-    tree: FlexTree<Arc<Interval>>,
-    loader: Arc<Loader>,
+    pub(super) tree: FlexTree<Arc<Interval>>,
+    pub(super) loader: Arc<Loader>,
     summary: Summary,
 }
 
@@ -279,18 +279,24 @@ impl FlexStore {
     }
 
     /// Does one slice of a flush: takes entries from `memtable` (a cursor over the newest entry
-    /// of each key, tombstones included), from where the last slice ended. On return the slice is
-    /// durable. To be called with the same memtable until it is complete.
+    /// of each key, tombstones included), from where the last slice ended, and deletes what is
+    /// older than the memtable in the ranges `deleted`, and what is older than these in it. On
+    /// return the slice is durable. To be called with the same memtable until it is complete.
     ///
     /// Costs about the bytes written: those of the entries, and of the intervals consolidated.
     ///
     /// # Errors
     /// `DiskFull`, `Io`, `Corruption`: nothing changed, unless it was a sync that failed: then the
     /// index accepts no more edits.
-    pub fn flush(&self, memtable: &mut dyn Cursor, order: FlushOrder) -> Result<FlushOutcome> {
+    pub fn flush(
+        &self,
+        memtable: &mut dyn Cursor,
+        deleted: &RangeTombstones,
+        order: FlushOrder,
+    ) -> Result<FlushOutcome> {
         let mut guard = self.lock_writer();
         let writer = &mut *guard;
-        let result = self.flush_slice(writer, memtable, order);
+        let result = self.flush_slice(writer, memtable, deleted, order);
         if result.is_err() {
             self.give_up_runs(writer);
         }
@@ -302,6 +308,7 @@ impl FlexStore {
         &self,
         writer: &mut Writer,
         memtable: &mut dyn Cursor,
+        deleted: &RangeTombstones,
         order: FlushOrder,
     ) -> Result<(FlushProgress, u64)> {
         let mut sweep = writer.sweep.clone();
@@ -317,7 +324,7 @@ impl FlexStore {
             }
         };
         let bytes_before = writer.runs.bytes_written();
-        let mut source = Source::new(memtable);
+        let mut source = Source::new(memtable, deleted)?;
         let mut slicer = Slicer::new(
             &writer.index.tree,
             &self.loader,
@@ -639,6 +646,22 @@ impl Version for FlexVersion {
 
     fn cursor(&self) -> Box<dyn StructureCursor> {
         Box::new(FlexCursor::new(Arc::clone(&self.loader), self.tree.clone()))
+    }
+
+    fn count_below(&self, key: &[u8]) -> Result<u64> {
+        self.live_below(key)
+    }
+
+    fn count(&self) -> Result<u64> {
+        self.live_total()
+    }
+
+    fn entries_at_most(&self) -> u64 {
+        self.tree.size().entries
+    }
+
+    fn anchor_near(&self, position: u64) -> Slice {
+        self.interval_near(position)
     }
 }
 

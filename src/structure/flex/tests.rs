@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::{FlexStore, StorePlace};
 use crate::base::{
-    Codec, Cursor, Entropy, EntryKind, EntryRef, Error, Result, SeededEntropy, SeqNo,
+    Codec, Cursor, Entropy, EntryKind, EntryRef, Error, RangeTombstones, Result, SeededEntropy,
+    SeqNo,
 };
 use crate::cache::{Cache, MemoryBudget};
 use crate::manifest::KeyspaceOptions;
@@ -108,7 +109,10 @@ impl Bench {
             last_seqno: seqno,
             slice_bytes: 6000,
         };
-        while self.store.flush(&mut cursor, order).unwrap().progress == FlushProgress::Partial {
+        let none = RangeTombstones::default();
+        while self.store.flush(&mut cursor, &none, order).unwrap().progress
+            == FlushProgress::Partial
+        {
             cursor.place = 0;
         }
         assert_eq!(self.store.log_end(), self.flush_count * 100);

@@ -10,4 +10,5 @@ pub mod put;
 mod range;
 pub mod scan;
 pub mod stats;
+pub mod tx;
 pub mod version;

@@ -32,6 +32,41 @@ fn a_key_that_is_absent_or_deleted_gives_1() {
 }
 
 #[test]
+fn a_range_is_deleted_and_nothing_beside_it() {
+    let shell = Shell::new();
+    for key in ["a1", "a2", "b1", "c1"] {
+        shell.db(&["put", key, "v"]).ok();
+    }
+    assert!(shell.db(&["delete"]).fails(2).contains("--all"));
+    assert!(shell.db(&["delete", "a1", "--prefix", "a"]).fails(2).contains("--prefix"));
+    shell.db(&["delete", "--from", "b", "--to", "a"]).fails(2);
+    shell.db(&["delete", "--prefix", "a", "--from", "a2"]).ok();
+    shell.db(&["delete", "--from", "c"]).ok();
+    assert_eq!(shell.db(&["scan", "--keys-only", "--format", "raw"]).ok(), b"a1\nb1\n");
+    shell.db(&["delete", "--all"]).ok();
+    assert_eq!(shell.db(&["count"]).ok(), b"0\n");
+}
+
+#[test]
+fn a_script_happens_as_a_whole_or_not_at_all() {
+    let shell = Shell::new();
+    let script = b"# accounts\nput ada 10\nput a\\x20b 1\n\nkeyspace log\nput 1 opened\n";
+    let told = shell.db_with_input(&["tx"], script).ok_text();
+    assert!(told.starts_with("3 operations committed as "), "{told}");
+    assert_eq!(shell.db(&["get", "a b"]).ok(), b"1");
+    assert_eq!(shell.db(&["--keyspace", "log", "get", "1"]).ok(), b"opened");
+    let transfer = b"expect ada 10\nexpect-absent bob\nput ada 3\nput bob 7\ndelete a\\x20b\n";
+    let told = shell.db_with_input(&["tx", "--format", "json"], transfer).ok_text();
+    assert!(told.starts_with("{\"operations\":3,\"stamp\":"), "{told}");
+    assert!(shell.db_with_input(&["tx"], transfer).fails(1).contains("line 1"));
+    assert_eq!(shell.db(&["get", "ada"]).ok(), b"3", "nothing was done");
+    assert!(shell.db_with_input(&["tx"], b"put x 1\nput y\n").fails(2).contains("line 2"));
+    shell.db(&["get", "x"]).fails(1);
+    shell.db_with_input(&["tx", "-"], b"delete-range a c\ndelete-prefix z\n").ok();
+    assert_eq!(shell.db(&["count"]).ok(), b"0\n");
+}
+
+#[test]
 fn the_newest_value_is_returned_after_many_reopenings() {
     let shell = Shell::new();
     for round in 0..20 {

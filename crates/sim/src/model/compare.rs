@@ -5,7 +5,7 @@ use std::ops::Bound;
 use lithedb::{Cursor, Entry, Error, Iter, KeyRange, Keyspace, Slice, Snapshot};
 
 use crate::finding::{Fault, Finding, Verdict};
-use crate::ops::{Extent, Move, Reading};
+use crate::ops::{Extent, Move, Reading, prefix_of};
 use crate::sample::shown;
 use crate::timeline::{Row, Rows};
 
@@ -53,6 +53,27 @@ impl View<'_> {
             View::Now(keyspace) => [keyspace.first()?, keyspace.last()?],
             View::Then(snapshot, keyspace) => [snapshot.first(keyspace)?, snapshot.last(keyspace)?],
         })
+    }
+
+    fn count(&self, range: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Result<u64, Error> {
+        match self {
+            View::Now(keyspace) => keyspace.count(range),
+            View::Then(snapshot, keyspace) => snapshot.count(keyspace, range),
+        }
+    }
+
+    fn rank(&self, key: &[u8]) -> Result<u64, Error> {
+        match self {
+            View::Now(keyspace) => keyspace.rank(key),
+            View::Then(snapshot, keyspace) => snapshot.rank(keyspace, key),
+        }
+    }
+
+    fn select(&self, rank: u64) -> Result<Option<Entry>, Error> {
+        match self {
+            View::Now(keyspace) => keyspace.select(rank),
+            View::Then(snapshot, keyspace) => snapshot.select(keyspace, rank),
+        }
     }
 
     fn iter(&self) -> Iter {
@@ -104,8 +125,9 @@ pub(super) fn compare(view: &View<'_>, rows: &Rows, reading: &Reading) -> Verdic
             expect_entry("first", first.as_ref(), rows.first_key_value())?;
             expect_entry("last", last.as_ref(), rows.last_key_value())
         }
+        Reading::Order(_, extent, key) => compare_order(view, rows, extent, &key.bytes()),
         Reading::Walk(_, extent, moves) => {
-            let range = range_of(extent);
+            let range = extent.key_range();
             let iter = match extent {
                 Extent::All => view.iter(),
                 Extent::Range(..) => view.range((range.start.clone(), range.end.clone())),
@@ -114,11 +136,28 @@ pub(super) fn compare(view: &View<'_>, rows: &Rows, reading: &Reading) -> Verdic
             walk(iter, &within(rows, &range), moves)
         }
         Reading::Cursor(_, extent, moves) => {
-            let range = range_of(extent);
+            let range = extent.key_range();
             let inside = within(rows, &range);
             move_cursor(view.cursor(range), &inside, moves)
         }
     }
+}
+
+/// A count, a rank, and what is at that rank.
+fn compare_order(view: &View<'_>, rows: &Rows, extent: &Extent, key: &[u8]) -> Verdict {
+    let range = extent.key_range();
+    let expected = within(rows, &range).len() as u64;
+    let count = view.count((range.start, range.end)).map_err(refused)?;
+    if count != expected {
+        return wrong(format!("count of {extent:?}: {count}, not {expected}"));
+    }
+    let below = rows.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key))).count();
+    let rank = view.rank(key).map_err(refused)?;
+    if rank != below as u64 {
+        return wrong(format!("rank of {}: {rank}, not {below}", shown(key)));
+    }
+    let entry = view.select(rank).map_err(refused)?;
+    expect_entry("select", entry.as_ref(), rows.iter().nth(below))
 }
 
 /// Everything, from both ends, and every row by its key.
@@ -156,28 +195,6 @@ fn compare_point(view: &View<'_>, rows: &Rows, key: &[u8]) -> Verdict {
 /// The rows of a range, in order.
 fn within<'a>(rows: &'a Rows, range: &KeyRange) -> Vec<(&'a Vec<u8>, &'a Row)> {
     rows.iter().filter(|(key, _)| range.contains(key)).collect()
-}
-
-fn range_of(extent: &Extent) -> KeyRange {
-    match extent {
-        Extent::All => KeyRange::all(),
-        Extent::Range((start, from), (end, to)) => {
-            KeyRange { start: bound_of(*start, from.bytes()), end: bound_of(*end, to.bytes()) }
-        }
-        Extent::Prefix(key, len) => KeyRange::prefix(prefix_of(&key.bytes(), *len)),
-    }
-}
-
-fn prefix_of(key: &[u8], len: u16) -> &[u8] {
-    &key[..key.len().min(usize::from(len))]
-}
-
-fn bound_of(kind: u8, key: Vec<u8>) -> Bound<Vec<u8>> {
-    match kind % 3 {
-        0 => Bound::Included(key),
-        1 => Bound::Excluded(key),
-        _ => Bound::Unbounded,
-    }
 }
 
 /// Moves an iterator. Its front and its back each give a row once, and stop where they meet;

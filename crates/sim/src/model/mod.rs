@@ -273,6 +273,7 @@ fn slot_of(reading: &Reading) -> u8 {
         Reading::Point(slot, _)
         | Reading::Several(slot, _)
         | Reading::Ends(slot)
+        | Reading::Order(slot, ..)
         | Reading::Walk(slot, ..)
         | Reading::Cursor(slot, ..) => *slot,
     }

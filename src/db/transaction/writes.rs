@@ -1,0 +1,168 @@
+//! What a transaction will write: a batch, and for each keyspace a memtable of the same, which its
+//! reads look into.
+
+use std::sync::Arc;
+
+use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, Slice};
+use crate::db::batch::{BatchMark, Operation, Write, WriteBatch};
+use crate::db::keyspace::Keyspace;
+use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
+
+/// Bytes that the memtable of a transaction is made for: few transactions write more.
+const EXPECTED_BYTES: usize = 64 << 10;
+/// The writes of a transaction have stamps of their own while it is open: above every commit's, and
+/// rising, so that what is deleted with a range is older than what is written behind that.
+const STAMP_FIRST: u64 = u64::MAX - (1 << 40);
+
+/// The stamp of an entry, as it is told: one that is not committed has none yet.
+pub(super) fn told_stamp(seqno: SeqNo) -> SeqNo {
+    if seqno.as_u64() >= STAMP_FIRST { SeqNo::MAX } else { seqno }
+}
+
+/// The writes so far.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    batch: WriteBatch,
+    /// By keyspace; a handful.
+    memtables: Vec<(u32, Arc<Memtable>)>,
+    /// How many operations went to memtables, ever.
+    stamp_count: u64,
+}
+
+/// What was written to a key last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    Value(Slice),
+    Deleted,
+}
+
+/// A moment to which the writes can go back.
+#[derive(Clone, Debug)]
+pub(super) struct Mark(BatchMark);
+
+impl Writes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Bytes of memory taken.
+    pub(super) fn memory_used(&self) -> usize {
+        let memtables = self.memtables.iter().map(|(_, memtable)| memtable.memory_used());
+        self.batch.size() + memtables.sum::<usize>()
+    }
+
+    /// The keyspaces that were written to.
+    pub(super) fn keyspaces(&self) -> Vec<u32> {
+        self.memtables.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// What was written to a keyspace, if anything.
+    pub(super) fn memtable(&self, keyspace: u32) -> Option<Arc<Memtable>> {
+        let found = self.memtables.iter().find(|(id, _)| *id == keyspace);
+        found.map(|(_, memtable)| Arc::clone(memtable))
+    }
+
+    /// What was written to `key`.
+    pub(super) fn find(&self, keyspace: u32, key: &[u8]) -> Option<Written> {
+        let (_, memtable) = self.memtables.iter().find(|(id, _)| *id == keyspace)?;
+        let entry = memtable.get(key, SeqNo::MAX);
+        let ranges = memtable.ranges();
+        let deleted = ranges.and_then(|ranges| Some(ranges.covering(key, SeqNo::MAX)?.seqno));
+        match entry {
+            Some(entry) if deleted.is_none_or(|deleted| deleted < entry.seqno) => Some(match entry
+                .kind
+            {
+                EntryKind::Tombstone => Written::Deleted,
+                EntryKind::Value | EntryKind::Pointer => Written::Value(Slice::from(entry.value)),
+            }),
+            _ => deleted.map(|_| Written::Deleted),
+        }
+    }
+
+    /// Adds a value, or a deletion.
+    pub(super) fn add(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: Option<&[u8]>,
+        spares: &Arc<SpareChunks>,
+    ) -> Result<()> {
+        let write = match value {
+            Some(value) => Write::Put { key, value },
+            None => Write::Delete { key },
+        };
+        if let Some(refusal) = self.batch.refusal(write) {
+            return Err(Error::invalid(refusal));
+        }
+        match value {
+            Some(value) => self.batch.put(keyspace, key, value),
+            None => self.batch.delete(keyspace, key),
+        }
+        self.apply(Operation { keyspace: keyspace.id(), write }, spares);
+        Ok(())
+    }
+
+    /// Deletes a range.
+    pub(super) fn delete_range(
+        &mut self,
+        keyspace: &Keyspace,
+        range: &KeyRange,
+        spares: &Arc<SpareChunks>,
+    ) -> Result<()> {
+        let (start, end) = range.half_open();
+        if end.as_ref().is_some_and(|end| *end <= start) {
+            return Ok(());
+        }
+        let write = Write::DeleteRange { start: &start, end: end.as_deref() };
+        if let Some(refusal) = self.batch.refusal(write) {
+            return Err(Error::invalid(refusal));
+        }
+        self.batch.delete_key_range(keyspace, range);
+        self.apply(Operation { keyspace: keyspace.id(), write }, spares);
+        Ok(())
+    }
+
+    /// This moment.
+    pub(super) fn mark(&self) -> Mark {
+        Mark(self.batch.mark())
+    }
+
+    /// Goes back to a moment.
+    pub(super) fn truncate(&mut self, mark: &Mark, spares: &Arc<SpareChunks>) {
+        self.batch.truncate(&mark.0);
+        self.memtables.clear();
+        let batch = std::mem::take(&mut self.batch);
+        for operation in batch.operations() {
+            self.apply(operation, spares);
+        }
+        self.batch = batch;
+    }
+
+    pub(super) fn into_batch(self) -> WriteBatch {
+        self.batch
+    }
+
+    /// Puts an operation into the memtable of its keyspace.
+    fn apply(&mut self, operation: Operation<'_>, spares: &Arc<SpareChunks>) {
+        let Operation { keyspace, write } = operation;
+        let known = self.memtables.iter().position(|(id, _)| *id == keyspace);
+        let index = known.unwrap_or_else(|| {
+            let filtering = Filtering::Bloom;
+            let config = MemtableConfig { expected_bytes: EXPECTED_BYTES, filtering };
+            self.memtables.push((keyspace, Arc::new(Memtable::new(config, spares))));
+            self.memtables.len() - 1
+        });
+        let seqno = SeqNo::from_u64(STAMP_FIRST + self.stamp_count);
+        self.stamp_count += 1;
+        let mut writer = self.memtables[index].1.writer();
+        match write {
+            Write::Put { key, value } => {
+                writer.insert_batch(seqno, [(key, EntryKind::Value, value)]);
+            }
+            Write::Delete { key } => {
+                writer.insert_batch(seqno, [(key, EntryKind::Tombstone, &[][..])]);
+            }
+            Write::DeleteRange { start, end } => writer.delete_range(start, end, seqno),
+        }
+    }
+}
