@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::base::{Cursor, Result};
 use crate::block::{Block, BlockCursor, FrameKind, FramePlace, frame};
 use crate::manifest::Manifest;
+use crate::memory::SharedBytes;
 use crate::storage::{MemoryStorage, OpenMode, Storage};
 use crate::structure::flex::FlexStore;
 use crate::wal::{Lsn, WalOptions, WalPlace, replay};
@@ -19,7 +20,7 @@ fn place(file: &Path) -> FramePlace<'_> {
 
 /// A block's payload: parsed, walked both ways, searched for each of its keys.
 pub fn block(bytes: &[u8]) {
-    let data: Arc<[u8]> = Arc::from(bytes);
+    let data = SharedBytes::from(bytes);
     let Ok(block) = Block::parse(data, 0..bytes.len(), place(Path::new(PLACE))) else { return };
     let block = Arc::new(block);
     let mut cursor = BlockCursor::new(Arc::clone(&block));
@@ -49,9 +50,8 @@ pub fn block(bytes: &[u8]) {
 pub fn frame(bytes: &[u8]) {
     let expected = bytes.first_chunk().map_or(0, |sum| u32::from_le_bytes(*sum));
     let place = place(Path::new(PLACE));
-    let Ok(payload) = frame::open(Arc::from(bytes), FrameKind::Entries, place, expected) else {
-        return;
-    };
+    let data = SharedBytes::from(bytes);
+    let Ok(payload) = frame::open(data, FrameKind::Entries, place, expected) else { return };
     block(&payload.data[payload.range.clone()]);
 }
 

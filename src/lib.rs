@@ -12,6 +12,7 @@ mod db;
 pub mod fuzzing;
 mod jobs;
 mod manifest;
+mod memory;
 mod memtable;
 mod merge;
 pub mod storage;

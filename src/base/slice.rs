@@ -1,10 +1,10 @@
 //! Bytes handed to the caller: small ones inline, others shared with the block they lie in.
 
+use crate::memory::SharedBytes;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::ops::Deref;
-use std::sync::Arc;
+use std::ops::{Deref, Range};
 
 /// Bytes up to this many are copied into the slice itself.
 const INLINE_LEN_MAX: usize = 30;
@@ -24,22 +24,21 @@ pub struct Slice(Repr);
 #[derive(Clone)]
 enum Repr {
     Inline { len: u8, bytes: [u8; INLINE_LEN_MAX] },
-    Shared { owner: Arc<[u8]>, start: usize, len: usize },
+    Shared(SharedBytes),
 }
 
 impl Slice {
-    /// `owner[start..start + len]`, without copying unless it is short.
+    /// `owner[range]`, without copying unless it is short.
     ///
     /// # Panics
     /// When the range is outside `owner`.
     #[inline]
     #[must_use]
-    pub fn shared(owner: &Arc<[u8]>, start: usize, len: usize) -> Slice {
-        let bytes = &owner[start..start + len];
-        if len <= INLINE_LEN_MAX {
-            return Slice::from(bytes);
+    pub(crate) fn shared(owner: &SharedBytes, range: Range<usize>) -> Slice {
+        if range.len() <= INLINE_LEN_MAX {
+            return Slice::from(&owner[range]);
         }
-        Slice(Repr::Shared { owner: Arc::clone(owner), start, len })
+        Slice(Repr::Shared(owner.slice(range)))
     }
 }
 
@@ -51,7 +50,7 @@ impl From<&[u8]> for Slice {
             inline[..bytes.len()].copy_from_slice(bytes);
             return Slice(Repr::Inline { len: bytes.len() as u8, bytes: inline });
         }
-        Slice(Repr::Shared { owner: Arc::from(bytes), start: 0, len: bytes.len() })
+        Slice(Repr::Shared(SharedBytes::from(bytes)))
     }
 }
 
@@ -67,7 +66,7 @@ impl Deref for Slice {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
-            Repr::Shared { owner, start, len } => &owner[*start..*start + *len],
+            Repr::Shared(bytes) => bytes,
         }
     }
 }
@@ -134,9 +133,10 @@ mod tests {
 
     #[test]
     fn slices_of_any_length_equal_their_bytes() {
-        let owner: Arc<[u8]> = (0..200u8).collect();
+        let bytes: Vec<u8> = (0..200).collect();
+        let owner = SharedBytes::from(bytes.as_slice());
         for len in [0, 1, 29, 30, 31, 100] {
-            let slice = Slice::shared(&owner, 7, len);
+            let slice = Slice::shared(&owner, 7..7 + len);
             assert_eq!(&*slice, &owner[7..7 + len]);
             assert_eq!(slice, Slice::from(&owner[7..7 + len]));
         }

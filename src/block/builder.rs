@@ -11,10 +11,10 @@ use crate::base::Error;
 use crate::base::Result;
 use crate::base::SeqNo;
 use crate::base::varint;
-use crate::block::buffer;
 use crate::block::layout;
 use crate::block::layout::StampRange;
 use crate::block::resident::Block;
+use crate::memory::Heap;
 
 /// Entries from restart to restart when the builder compresses of its own accord.
 const ADAPTIVE_INTERVAL: u16 = 16;
@@ -162,16 +162,16 @@ impl BlockBuilder {
         self.clear();
     }
 
-    /// As [`BlockBuilder::finish`], for a block that is wanted in memory and not on disk.
+    /// As [`BlockBuilder::finish`], for a block that is wanted in memory, of `heap`, and not on
+    /// disk.
     #[must_use]
-    pub fn finish_block(&mut self) -> Block {
+    pub fn finish_block(&mut self, heap: &Arc<Heap>) -> Block {
         let payload = self.encode();
         let len = payload.len();
-        let mut data = buffer::take(len);
-        let room = Arc::get_mut(&mut data).expect("nobody else has it yet");
+        let mut room = heap.take(len);
         room[..len].copy_from_slice(payload);
         self.clear();
-        Block::from_encoded(data, len)
+        Block::from_encoded(room.freeze(), len)
     }
 
     /// Forgets the entries added since the last `finish`.

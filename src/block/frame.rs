@@ -29,7 +29,7 @@ use crate::base::Codec;
 use crate::base::Error;
 use crate::base::Result;
 use crate::base::checksum;
-use crate::block::buffer;
+use crate::memory::{Heap, SharedBytes};
 use crate::storage::StorageFile;
 
 /// Bytes before the stored payload.
@@ -73,7 +73,7 @@ pub struct FramePlace<'a> {
 #[derive(Debug)]
 pub struct Payload {
     /// The frame itself, or the payload alone if it was compressed.
-    pub data: Arc<[u8]>,
+    pub data: SharedBytes,
     /// The payload.
     pub range: Range<usize>,
 }
@@ -147,22 +147,23 @@ fn put_lz4(payload: &[u8], out: &mut Vec<u8>) -> bool {
 /// # Errors
 /// [`Error::Corruption`] at `place` when `bytes` are not exactly the frame that was sealed for it.
 pub fn open(
-    bytes: Arc<[u8]>,
+    bytes: SharedBytes,
     kind: FrameKind,
     place: FramePlace<'_>,
     expected: u32,
 ) -> Result<Payload> {
     let len = bytes.len();
-    open_in(bytes, len, kind, place, expected)
+    open_in(bytes, len, kind, place, expected, &Heap::new())
 }
 
 /// As [`open`], of a frame that takes the first `len` bytes of a buffer.
 fn open_in(
-    buffer: Arc<[u8]>,
+    buffer: SharedBytes,
     len: usize,
     kind: FrameKind,
     place: FramePlace<'_>,
     expected: u32,
+    heap: &Arc<Heap>,
 ) -> Result<Payload> {
     let bytes = &buffer[..len];
     let refuse = |what: String| Error::corruption(place.file, place.offset, what);
@@ -194,12 +195,12 @@ fn open_in(
     }
     match codec {
         0 => Ok(Payload { range: HEADER_LEN..len, data: buffer }),
-        1 => unpack_lz4(stored).map_err(refuse),
+        1 => unpack_lz4(stored, heap).map_err(refuse),
         other => Err(refuse(format!("unknown codec {other}"))),
     }
 }
 
-fn unpack_lz4(stored: &[u8]) -> std::result::Result<Payload, String> {
+fn unpack_lz4(stored: &[u8], heap: &Arc<Heap>) -> std::result::Result<Payload, String> {
     let Some((&raw_len, block)) = stored.split_first_chunk() else {
         return Err("compressed payload without its length".to_owned());
     };
@@ -208,17 +209,16 @@ fn unpack_lz4(stored: &[u8]) -> std::result::Result<Payload, String> {
         // F2
         return Err(format!("{} bytes cannot unpack to {raw_len}", block.len()));
     }
-    let mut data = buffer::take(raw_len);
-    let room = Arc::get_mut(&mut data).expect("nobody else has it yet");
+    let mut room = heap.take(raw_len);
     match lz4::decompress_into(block, &mut room[..raw_len]) {
-        Ok(len) if len == raw_len => Ok(Payload { data, range: 0..raw_len }),
+        Ok(len) if len == raw_len => Ok(Payload { data: room.freeze(), range: 0..raw_len }),
         Ok(len) => Err(format!("payload unpacks to {len} bytes instead of {raw_len}")),
         Err(error) => Err(format!("payload does not unpack: {error}")),
     }
 }
 
-/// Reads the frame of `frame_len` bytes (header and all) at `place` of `file`, checks and unpacks
-/// it.
+/// Reads the frame of `frame_len` bytes (header and all) at `place` of `file` into memory of
+/// `heap`, checks and unpacks it.
 ///
 /// # Errors
 /// As [`open`]; [`Error::Corruption`] as well when the file ends first; [`Error::Io`].
@@ -228,6 +228,7 @@ pub fn read(
     kind: FrameKind,
     place: FramePlace<'_>,
     expected: u32,
+    heap: &Arc<Heap>,
 ) -> Result<Payload> {
     let io_error = |error| Error::io("read", place.file, error);
     let ends_early = || {
@@ -240,13 +241,12 @@ pub fn read(
             return Err(ends_early()); // F2
         }
     }
-    let mut bytes = buffer::take(frame_len);
-    let room = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
+    let mut room = heap.take(frame_len);
     file.read_exact_at(&mut room[..frame_len], place.offset).map_err(|error| {
         match error.kind() {
             ErrorKind::UnexpectedEof => ends_early(),
             _ => io_error(error),
         }
     })?;
-    open_in(bytes, frame_len, kind, place, expected)
+    open_in(room.freeze(), frame_len, kind, place, expected, heap)
 }

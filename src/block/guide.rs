@@ -295,7 +295,6 @@ impl fmt::Debug for Guide {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Arc;
 
     use super::*;
     use crate::base::Codec;
@@ -306,6 +305,7 @@ mod tests {
     use crate::block::FrameKind;
     use crate::block::FramePlace;
     use crate::block::RestartPolicy;
+    use crate::memory::SharedBytes;
 
     struct Memory(Vec<u8>);
 
@@ -346,8 +346,8 @@ mod tests {
         builder.finish(&mut payload);
         let place = FramePlace { file: Path::new("frame"), file_tag: 7, offset: 40 };
         let sum = frame::seal(&payload, codec, FrameKind::Entries, place, &mut bytes).unwrap();
-        let opened =
-            frame::open(Arc::from(bytes.as_slice()), FrameKind::Entries, place, sum as u32);
+        let data = SharedBytes::from(bytes.as_slice());
+        let opened = frame::open(data, FrameKind::Entries, place, sum as u32);
         let frame::Payload { data, range } = opened.unwrap();
         (Block::parse(data, range, place).unwrap(), Memory(bytes))
     }

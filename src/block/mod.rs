@@ -9,7 +9,6 @@
 //! Knows bytes, files and offsets for the sake of error messages; must not know what a structure
 //! stores in which block, nor caches.
 
-mod buffer;
 mod builder;
 mod cursor;
 pub mod frame;

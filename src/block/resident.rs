@@ -7,14 +7,12 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::mem;
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::base::EntryRef;
 use crate::base::Error;
 use crate::base::Result;
 use crate::base::SeqNo;
 use crate::base::Slice;
-use crate::block::buffer;
 use crate::block::builder::common_prefix_len;
 use crate::block::frame::FramePlace;
 use crate::block::layout::EntrySpan;
@@ -24,11 +22,12 @@ use crate::block::search::Bound;
 use crate::block::search::Fingerprints;
 use crate::block::search::KeyMatch;
 use crate::block::search::Reach;
+use crate::memory::SharedBytes;
 
 /// Sorted entries in memory.
 pub struct Block {
     /// The payload, perhaps the frame around it, and perhaps room behind.
-    data: Arc<[u8]>,
+    data: SharedBytes,
     layout: Layout,
     /// Where lies what all keys have in common at their start.
     common: Range<usize>,
@@ -40,7 +39,7 @@ impl Block {
     ///
     /// # Errors
     /// [`Error::Corruption`] at `place` when the bytes are not a payload.
-    pub fn parse(data: Arc<[u8]>, payload: Range<usize>, place: FramePlace<'_>) -> Result<Block> {
+    pub fn parse(data: SharedBytes, payload: Range<usize>, place: FramePlace<'_>) -> Result<Block> {
         let layout = Layout::parse(&data, payload).and_then(|layout| {
             layout.check_entries(&data)?;
             Ok(layout)
@@ -50,13 +49,13 @@ impl Block {
     }
 
     /// Takes a payload of `len` bytes that the builder has just made.
-    pub(super) fn from_encoded(data: Arc<[u8]>, len: usize) -> Block {
+    pub(super) fn from_encoded(data: SharedBytes, len: usize) -> Block {
         let layout = Layout::parse(&data, 0..len).expect("the builder made it");
         debug_assert_eq!(layout.check_entries(&data), Ok(()));
         Block::with_layout(data, layout)
     }
 
-    fn with_layout(data: Arc<[u8]>, layout: Layout) -> Block {
+    fn with_layout(data: SharedBytes, layout: Layout) -> Block {
         let fingerprints = Fingerprints::default();
         let mut block = Block { data, layout, common: 0..0, fingerprints };
         block.common = block.find_common();
@@ -107,7 +106,7 @@ impl Block {
         let last = self.layout.entry_count.checked_sub(1)?;
         if self.layout.is_whole() {
             let entry = self.layout.whole(&self.data, last);
-            return Some(Slice::shared(&self.data, entry.key_start, entry.key_len()));
+            return Some(Slice::shared(&self.data, entry.key_start..entry.value_start));
         }
         let mut key = Vec::new();
         let group = self.layout.restart_count - 1;
@@ -160,7 +159,7 @@ impl Block {
     pub fn share(&self, bytes: &[u8]) -> Slice {
         let start = bytes.as_ptr().addr().wrapping_sub(self.data.as_ptr().addr());
         match start.checked_add(bytes.len()) {
-            Some(end) if end <= self.data.len() => Slice::shared(&self.data, start, bytes.len()),
+            Some(end) if end <= self.data.len() => Slice::shared(&self.data, start..end),
             _ => Slice::from(bytes),
         }
     }
@@ -182,7 +181,7 @@ impl Block {
     }
 
     #[inline]
-    pub(super) fn data(&self) -> &Arc<[u8]> {
+    pub(super) fn data(&self) -> &[u8] {
         &self.data
     }
 
@@ -328,12 +327,6 @@ impl Block {
                 None::<()>
             });
         }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        buffer::give_back(mem::take(&mut self.data));
     }
 }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 
+use crate::memory::Heap;
+
 /// The cache keeps at least the limit over this, however much the other parts take.
 const CACHE_FLOOR_FRACTION: usize = 16;
 /// What is kept beside the indexes, and they, may take the limit over this.
@@ -31,6 +33,8 @@ pub enum Part {
 pub struct MemoryBudget {
     limit: usize,
     used: [PaddedUsage; PART_COUNT],
+    /// Where the bytes of cached values live.
+    heap: Arc<Heap>,
 }
 
 /// On a line of its own: parts are counted by different threads.
@@ -42,7 +46,7 @@ impl MemoryBudget {
     /// A budget of `limit` bytes, all of it free.
     #[must_use]
     pub fn new(limit: usize) -> Arc<MemoryBudget> {
-        Arc::new(MemoryBudget { limit, used: Default::default() })
+        Arc::new(MemoryBudget { limit, used: Default::default(), heap: Heap::new() })
     }
 
     /// Counts `bytes` as used by `part` until the charge is dropped. Never refused: the budget
@@ -66,6 +70,13 @@ impl MemoryBudget {
         parts.iter().map(|&part| self.usage(part)).sum()
     }
 
+    /// Where the bytes of cached values live. What it has and nobody uses counts, too.
+    #[inline]
+    #[must_use]
+    pub fn heap(&self) -> &Arc<Heap> {
+        &self.heap
+    }
+
     /// The limit in bytes.
     #[cfg(test)]
     pub fn limit(&self) -> usize {
@@ -83,7 +94,7 @@ impl MemoryBudget {
     #[must_use]
     pub fn cache_target(&self) -> usize {
         let others = [Part::Memtable, Part::Index, Part::Transaction].map(|part| self.usage(part));
-        cache_target(self.limit, others.iter().sum())
+        cache_target(self.limit, others.iter().sum::<usize>() + self.heap.unused())
     }
 
     fn usage_of(&self, part: Part) -> &AtomicUsize {

@@ -109,6 +109,9 @@ pub struct Stats {
     pub memory_memtable: u64,
     /// Memory of cached blocks.
     pub memory_cache: u64,
+    /// Memory kept for blocks to come, and what is left over between blocks: counted, in use by
+    /// nobody.
+    pub memory_unused: u64,
     /// Memory of indexes, about.
     pub memory_index: u64,
     /// Memory of what open transactions have read and written, about.
@@ -149,6 +152,13 @@ impl Stats {
         ratio(self.wal_bytes_written + structures, self.data_bytes_written)
     }
 
+    /// Memory of all parts, what is unused between blocks included.
+    #[must_use]
+    pub fn memory_used(&self) -> u64 {
+        let counted = self.memory_memtable + self.memory_cache + self.memory_index;
+        counted + self.memory_transaction + self.memory_unused
+    }
+
     /// Bytes of keyspace files for each byte of current runs. Overwritten entries that were not
     /// consolidated yet count as current.
     #[must_use]
@@ -162,7 +172,7 @@ impl Stats {
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         let mut out = String::new();
-        let per_database: [(&str, &str, f64); 19] = [
+        let per_database: [(&str, &str, f64); 20] = [
             ("commits_total", "counter", self.commits as f64),
             ("wal_bytes_written_total", "counter", self.wal_bytes_written as f64),
             ("wal_bytes", "gauge", self.wal_bytes_on_disk as f64),
@@ -171,6 +181,7 @@ impl Stats {
             ("memory_budget_bytes", "gauge", self.memory_budget as f64),
             ("memory_memtable_bytes", "gauge", self.memory_memtable as f64),
             ("memory_cache_bytes", "gauge", self.memory_cache as f64),
+            ("memory_unused_bytes", "gauge", self.memory_unused as f64),
             ("memory_index_bytes", "gauge", self.memory_index as f64),
             ("memory_transaction_bytes", "gauge", self.memory_transaction as f64),
             ("stalls_total", "counter", self.stalls as f64),
@@ -245,6 +256,7 @@ impl Core {
             memory_budget: self.sizes.budget,
             memory_memtable: self.budget.usage(Part::Memtable) as u64,
             memory_cache: self.budget.usage(Part::Cache) as u64,
+            memory_unused: self.budget.heap().unused() as u64,
             memory_index: self.budget.usage(Part::Index) as u64,
             stalls: self.stalls.stops.load(Ordering::Relaxed),
             stall_time: nanos(&self.stalls.stop_nanos),

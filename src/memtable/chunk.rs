@@ -14,15 +14,15 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::huge_page::HugePage;
 use crate::cache::{Charge, MemoryBudget, Part};
+use crate::memory::{Paging, REGION_SIZE, Region};
 
 /// Chunks start at multiples of this.
 pub(super) const LINE_SIZE: usize = 64;
 /// The first chunk, and the step in which chunks grow.
 pub(super) const CHUNK_SIZE_MIN: usize = 4 << 10;
-/// Size and alignment of a huge page of most machines.
-pub(super) const HUGE_PAGE_SIZE: usize = 2 << 20;
+/// Size and alignment of a huge page.
+pub(super) const HUGE_PAGE_SIZE: usize = REGION_SIZE;
 /// A chunk is at most this fraction of what is allocated already, so that little is unused.
 const GROWTH_DIVISOR: usize = 8;
 /// Pages that are made ready while a memtable grows, so that its writer does not wait for the
@@ -40,7 +40,7 @@ pub(super) struct Chunk {
 /// Whose memory it is.
 enum Memory {
     /// Gone when the chunk is dropped.
-    Huge(Option<HugePage>, Arc<SpareChunks>),
+    Huge(Option<Region>, Arc<SpareChunks>),
     Allocated,
 }
 
@@ -65,7 +65,7 @@ impl Chunk {
     pub(super) fn allocate(size: usize, spares: &Arc<SpareChunks>) -> Chunk {
         assert!(size > 0, "an empty chunk is of no use");
         if size == HUGE_PAGE_SIZE
-            && let Some(page) = spares.take().or_else(HugePage::map)
+            && let Some(page) = spares.take().or_else(|| Region::map(Paging::Huge))
         {
             let start = page.start();
             return Chunk { start, size, memory: Memory::Huge(Some(page), Arc::clone(spares)) };
@@ -120,7 +120,7 @@ pub(crate) struct SpareChunks {
 }
 
 struct Kept {
-    pages: Vec<HugePage>,
+    pages: Vec<Region>,
     charge: Charge,
 }
 
@@ -169,7 +169,7 @@ impl SpareChunks {
         if self.wanted.fetch_update(order, order, |wanted| wanted.checked_sub(1)).is_err() {
             return false;
         }
-        let Some(mut page) = HugePage::map() else { return false };
+        let Some(mut page) = Region::map(Paging::Huge) else { return false };
         page.touch();
         self.keep(Some(page));
         true
@@ -177,7 +177,7 @@ impl SpareChunks {
 
     /// Takes a page that is kept. A writer that empties the store will need more before it gets
     /// any back.
-    fn take(&self) -> Option<HugePage> {
+    fn take(&self) -> Option<Region> {
         let mut kept = self.lock();
         let page = kept.pages.pop();
         self.note_size(&mut kept);
@@ -189,7 +189,7 @@ impl SpareChunks {
         page
     }
 
-    fn keep(&self, page: Option<HugePage>) {
+    fn keep(&self, page: Option<Region>) {
         let mut kept = self.lock();
         if kept.pages.len() < self.count_max {
             kept.pages.extend(page);
@@ -209,101 +209,6 @@ impl SpareChunks {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         // Nothing panics half-way.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Huge pages straight from the system. An allocator gives back memory that it has cut into small
-/// pages before; then the advice comes too late.
-#[cfg(all(target_os = "linux", not(miri)))]
-mod huge_page {
-    use std::ptr::{self, NonNull};
-
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-
-    use super::HUGE_PAGE_SIZE;
-
-    /// What the system gives out if it has no huge pages; or less than that.
-    const SMALL_PAGE_SIZE: usize = 4 << 10;
-
-    /// A piece of memory of that size and alignment, with anything in it.
-    pub(super) struct HugePage {
-        start: NonNull<u8>,
-    }
-
-    // SAFETY: the memory is owned; nothing about it is bound to a thread.
-    unsafe impl Send for HugePage {}
-
-    impl HugePage {
-        /// A new one, if the system has room.
-        pub(super) fn map() -> Option<HugePage> {
-            // Twice the size holds an aligned piece of the size wherever it begins.
-            let size = 2 * HUGE_PAGE_SIZE;
-            let protection = ProtFlags::READ | ProtFlags::WRITE;
-            let flags = MapFlags::PRIVATE;
-            // SAFETY: a new mapping, at an address of the system's choice.
-            let all = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, flags) };
-            let all = all.ok()?;
-            let before = all.cast::<u8>().align_offset(HUGE_PAGE_SIZE);
-            let start = all.wrapping_byte_add(before);
-            let end = start.wrapping_byte_add(HUGE_PAGE_SIZE);
-            for (piece, len) in [(all, before), (end, HUGE_PAGE_SIZE - before)] {
-                if len > 0 {
-                    // SAFETY: a part of the mapping that nobody uses. A refusal wastes addresses
-                    // only.
-                    let _ = unsafe { munmap(piece, len) };
-                }
-            }
-            // Without huge pages everything works, only slower, so a refusal is ignored.
-            // SAFETY: the advice keeps the contents.
-            let _ = unsafe { madvise(start, HUGE_PAGE_SIZE, Advice::LinuxHugepage) };
-            Some(HugePage { start: NonNull::new(start.cast())? })
-        }
-
-        /// Has the system clear it, now instead of at the first write.
-        pub(super) fn touch(&mut self) {
-            for offset in (0..HUGE_PAGE_SIZE).step_by(SMALL_PAGE_SIZE) {
-                // SAFETY: within the page.
-                let byte = unsafe { self.start.add(offset) };
-                // SAFETY: the memory is owned, and anything may be in it.
-                unsafe { byte.write_volatile(0) };
-            }
-        }
-
-        /// The first byte.
-        pub(super) fn start(&self) -> NonNull<u8> {
-            self.start
-        }
-    }
-
-    impl Drop for HugePage {
-        fn drop(&mut self) {
-            // SAFETY: the whole mapping, whose one owner this is; who was given it has lost it
-            // (C1). It can only fail on addresses that are none.
-            let _ = unsafe { munmap(self.start.as_ptr().cast(), HUGE_PAGE_SIZE) };
-        }
-    }
-}
-
-/// Elsewhere the allocator does.
-#[cfg(not(all(target_os = "linux", not(miri))))]
-mod huge_page {
-    use std::ptr::NonNull;
-
-    /// There is none.
-    pub(super) enum HugePage {}
-
-    impl HugePage {
-        pub(super) fn map() -> Option<HugePage> {
-            None
-        }
-
-        pub(super) fn touch(&mut self) {
-            match *self {}
-        }
-
-        pub(super) fn start(&self) -> NonNull<u8> {
-            match *self {}
-        }
     }
 }
 

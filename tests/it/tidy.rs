@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Top-level modules of the library, lowest layer first. A module may use only modules before it.
 const LAYERS: &[&[&str]] = &[
+    &["memory"],
     &["base"],
     &["storage"],
     &["cache"],

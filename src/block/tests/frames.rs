@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::ptr;
 
 use super::Numbers;
 use crate::base::Codec;
@@ -12,6 +12,7 @@ use crate::block::FrameKind;
 use crate::block::FramePlace;
 use crate::block::frame;
 use crate::block::frame::Payload;
+use crate::memory::{Heap, SharedBytes};
 use crate::storage::StorageFile;
 
 const CODECS: [Codec; 2] = [Codec::None, Codec::Lz4];
@@ -27,7 +28,7 @@ fn seal(payload: &[u8], codec: Codec) -> (Vec<u8>, u32) {
 }
 
 fn open(bytes: &[u8], expected: u32) -> Result<Payload> {
-    frame::open(Arc::from(bytes), FrameKind::Entries, place_at(512), expected)
+    frame::open(SharedBytes::from(bytes), FrameKind::Entries, place_at(512), expected)
 }
 
 /// Gives a tampered frame the checksum that it should have; returns what the pointer would carry.
@@ -62,7 +63,7 @@ fn frames_are_appended_one_after_the_other() {
         frame::seal(&text(100 + index), Codec::Lz4, FrameKind::Other, place, &mut out).unwrap()
     });
     let second = 16 + u64::from(u32::from_le_bytes(out[8..12].try_into().unwrap()));
-    let bytes: Arc<[u8]> = Arc::from(&out[second as usize..]);
+    let bytes = SharedBytes::from(&out[second as usize..]);
     let opened = frame::open(bytes, FrameKind::Other, place_at(second), sums[1] as u32).unwrap();
     assert_eq!(opened.bytes(), text(101));
 }
@@ -72,10 +73,9 @@ fn a_payload_that_does_not_compress_is_stored_as_it_is_and_not_copied_when_opene
     let payload = Numbers(5).bytes(4000);
     let (sealed, expected) = seal(&payload, Codec::Lz4);
     assert_eq!(sealed.len(), frame::HEADER_LEN + payload.len());
-    let bytes: Arc<[u8]> = Arc::from(sealed);
-    let opened =
-        frame::open(Arc::clone(&bytes), FrameKind::Entries, place_at(512), expected).unwrap();
-    assert!(Arc::ptr_eq(&bytes, &opened.data) && opened.range.start == frame::HEADER_LEN);
+    let bytes = SharedBytes::from(sealed.as_slice());
+    let opened = frame::open(bytes.clone(), FrameKind::Entries, place_at(512), expected).unwrap();
+    assert!(ptr::eq(&*bytes, &*opened.data) && opened.range.start == frame::HEADER_LEN);
     assert!(seal(&text(4000), Codec::Lz4).0.len() < 400);
 }
 
@@ -99,9 +99,9 @@ fn every_truncation_and_every_flipped_bit_is_refused() {
 #[test]
 fn a_frame_is_refused_at_another_place_or_as_another_kind() {
     let (sealed, expected) = seal(&text(300), Codec::None);
-    let bytes: Arc<[u8]> = Arc::from(sealed);
+    let bytes = SharedBytes::from(sealed.as_slice());
     let refused = |kind, place, expected| {
-        let error = frame::open(Arc::clone(&bytes), kind, place, expected).unwrap_err();
+        let error = frame::open(bytes.clone(), kind, place, expected).unwrap_err();
         assert!(error.is_corruption() && error.to_string().contains("000007"), "{error}");
     };
     refused(FrameKind::Entries, place_at(1024), expected);
@@ -171,7 +171,8 @@ impl StorageFile for FixedFile {
 fn frames_are_read_from_files_and_a_file_that_ends_within_one_is_damaged() {
     let (sealed, expected) = seal(&text(300), Codec::None);
     let file = FixedFile([vec![0xEE; 512], sealed.clone()].concat());
-    let read = |len| frame::read(&file, len, FrameKind::Entries, place_at(512), expected);
+    let (kind, heap) = (FrameKind::Entries, Heap::new());
+    let read = |len| frame::read(&file, len, kind, place_at(512), expected, &heap);
     assert_eq!(read(sealed.len()).unwrap().bytes(), text(300));
     for len in [0, 15, sealed.len() - 1, sealed.len() + 1, 2 << 20, usize::MAX] {
         let error = read(len).unwrap_err();

@@ -21,6 +21,7 @@ use crate::block::FramePlace;
 use crate::block::Reach;
 use crate::block::RestartPolicy;
 use crate::block::layout::KEY_LEN_MAX;
+use crate::memory::{Heap, SharedBytes};
 
 const POLICIES: [RestartPolicy; 6] = [
     RestartPolicy::Whole,
@@ -36,7 +37,7 @@ fn place() -> FramePlace<'static> {
 }
 
 fn parse(payload: &[u8]) -> Result<Block> {
-    Block::parse(Arc::from(payload), 0..payload.len(), place())
+    Block::parse(SharedBytes::from(payload), 0..payload.len(), place())
 }
 
 fn encode(builder: &mut BlockBuilder, model: &Model) -> Vec<u8> {
@@ -193,7 +194,7 @@ fn a_key_that_is_too_long_is_refused_and_changes_nothing() {
     builder.add(entry(b"a")).unwrap();
     assert!(builder.add(entry(&long)).is_err());
     builder.add(entry(b"b")).unwrap();
-    let block = builder.finish_block();
+    let block = builder.finish_block(&Heap::new());
     assert_eq!(block.entry_count(), 2);
     assert!(block.get(b"a").is_some() && block.get(b"b").is_some());
 }
@@ -251,8 +252,8 @@ fn values_and_whole_keys_are_shared_and_not_copied() {
     let said = Said { seqno: SeqNo::ZERO, kind: EntryKind::Value, value: vec![9; 100] };
     let model = Model::from([(vec![b'k'; 64], said)]);
     let payload = encode(&mut BlockBuilder::new(RestartPolicy::Whole), &model);
-    let data: Arc<[u8]> = Arc::from(payload.as_slice());
-    let block = Block::parse(Arc::clone(&data), 0..data.len(), place()).unwrap();
+    let data = SharedBytes::from(payload.as_slice());
+    let block = Block::parse(data.clone(), 0..data.len(), place()).unwrap();
     let inside = |bytes: &[u8]| data.as_ptr_range().contains(&bytes.as_ptr());
     let value = block.get(&[b'k'; 64]).unwrap().value;
     assert!(inside(value) && inside(&block.share(value)));

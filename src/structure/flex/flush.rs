@@ -316,7 +316,8 @@ impl<'a> Slicer<'a> {
 
     /// Merges runs, oldest first, below what was gathered. Tombstones stay: the base is older.
     fn merge_into_delta(&mut self, runs: &[super::interval::Run]) -> Result<()> {
-        let mut cursors = vec![BlockCursor::new(Arc::new(self.delta.finish_block()))];
+        let mut cursors =
+            vec![BlockCursor::new(Arc::new(self.delta.finish_block(self.loader.heap())))];
         for run in runs.iter().rev() {
             cursors.push(BlockCursor::new(self.loader.read_run(run)?));
         }

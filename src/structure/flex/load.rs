@@ -12,6 +12,7 @@ use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, hash_key};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::block::{FrameReader, Guide, GuideKind};
 use crate::cache::{Admission, Cache, Part};
+use crate::memory::Heap;
 use crate::merge::MergeCursor;
 use crate::storage::StorageFile;
 use crate::structure::{Found, Want};
@@ -38,6 +39,11 @@ pub(super) struct Loader {
 impl Loader {
     pub(super) fn new(cache: Arc<Cache<Block>>) -> Loader {
         Loader { cache, blocks_read: AtomicU64::new(0), block_bytes_read: AtomicU64::new(0) }
+    }
+
+    /// Where blocks live.
+    pub(super) fn heap(&self) -> &Arc<Heap> {
+        self.cache.budget().heap()
     }
 
     /// Reads and bytes read so far.
@@ -215,7 +221,7 @@ impl Loader {
             }
             merged.next()?;
         }
-        Ok(Arc::new(builder.finish_block()))
+        Ok(Arc::new(builder.finish_block(self.heap())))
     }
 
     fn run_in_passing(&self, run: &Run) -> Result<Arc<Block>> {
@@ -230,8 +236,8 @@ impl Loader {
     pub(super) fn read_run(&self, run: &Run) -> Result<Arc<Block>> {
         let file = run.segment.file()?;
         let place = place_of(run);
-        let payload =
-            frame::read(&*file, run.len as usize, FrameKind::Entries, place, run.checksum)?;
+        let (len, kind) = (run.len as usize, FrameKind::Entries);
+        let payload = frame::read(&*file, len, kind, place, run.checksum, self.heap())?;
         self.count_read(run.len as usize);
         let frame::Payload { data, range } = payload;
         Ok(Arc::new(Block::parse(data, range, place)?))

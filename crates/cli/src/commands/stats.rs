@@ -46,7 +46,7 @@ pub fn run(globals: &Globals, args: &StatsArgs) -> Outcome {
 }
 
 fn database_table(stats: &Stats) -> Table {
-    let used = stats.memory_memtable + stats.memory_cache + stats.memory_index;
+    let used = stats.memory_used();
     let mut table = Table::bare();
     table.row(["state", stats.read_only.as_deref().unwrap_or("writable")]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
@@ -58,6 +58,8 @@ fn database_table(stats: &Stats) -> Table {
     row("  memtables", bytes_text(stats.memory_memtable));
     row("  cache", bytes_text(stats.memory_cache));
     row("  indexes", bytes_text(stats.memory_index));
+    row("  transactions", bytes_text(stats.memory_transaction));
+    row("  unused", bytes_text(stats.memory_unused));
     row("commit log", log_text(stats));
     row("commits", count_text(stats.commits));
     row("slowdowns", events_text(stats.slowdowns, stats.slowdown_time));
@@ -141,6 +143,8 @@ fn stats_json(stats: &Stats) -> Value {
             "memtable_bytes": stats.memory_memtable,
             "cache_bytes": stats.memory_cache,
             "index_bytes": stats.memory_index,
+            "transaction_bytes": stats.memory_transaction,
+            "unused_bytes": stats.memory_unused,
         },
         "wal": {
             "files": stats.wal_files,

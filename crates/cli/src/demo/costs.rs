@@ -92,7 +92,7 @@ pub fn show(demo: &Demo, session: &Session, path: &Path, screen: &mut Screen) ->
     let used = &session.at_work;
     let text = format!(
         "{} of a budget of {}: memtables {}, cache {}, indexes {}",
-        bytes_text(used.memory_memtable + used.memory_cache + used.memory_index),
+        bytes_text(used.memory_used()),
         bytes_text(used.memory_budget),
         bytes_text(used.memory_memtable),
         bytes_text(used.memory_cache),

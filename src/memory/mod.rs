@@ -1,0 +1,15 @@
+//! Memory: pages from the system, and a heap for the bytes of blocks.
+//!
+//! Cached blocks come and go by the hundred megabyte while memtables grow and shrink beside them.
+//! An allocator keeps what they leave, in pieces, for whoever comes next: half as much again as the
+//! cache holds. The [`Heap`] has memory of its own for them, knows how much of it is unused, and
+//! gives that back to the system by the page.
+
+mod bytes;
+mod heap;
+mod pages;
+mod region;
+
+pub use bytes::SharedBytes;
+pub use heap::Heap;
+pub(crate) use pages::{Paging, REGION_SIZE, Region};
