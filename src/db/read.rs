@@ -2,16 +2,21 @@
 
 use crate::base::{EntryKind, EntryRef, RangeTombstones, Result, SeqNo, Slice};
 use crate::db::iter::Entry;
-use crate::db::state::KeyspaceState;
+use crate::db::state::{KeyspaceState, Table};
 use crate::structure::{Found, Want};
 
 impl KeyspaceState {
     /// The newest entry of `key` up to the stamp `at`; may be a tombstone.
     #[inline]
     fn find(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {
-        let deleted = self.deleted_with_range(key, at);
+        // The newest deletion of a range with the key in it, in the memtables so far.
+        let mut deleted: Option<SeqNo> = None;
         for table in self.tables() {
+            if table.memtable.deletes_ranges() {
+                deleted = deleted.max(deleted_with_range(table, key, at));
+            }
             if let Some(EntryRef { seqno, kind, value, .. }) = table.memtable.get(key, at) {
+                // What older memtables delete is older than this entry.
                 if deleted.is_some_and(|deleted| deleted > seqno) {
                     return Ok(None);
                 }
@@ -23,14 +28,6 @@ impl KeyspaceState {
             return Ok(None);
         }
         self.version.find(key, want)
-    }
-
-    /// The newest commit up to the stamp `at` that deleted a range with `key` in it and is not in
-    /// the structure yet.
-    #[inline]
-    fn deleted_with_range(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
-        let ranges = self.tables().filter_map(|table| table.memtable.ranges());
-        ranges.filter_map(|ranges| Some(ranges.covering(key, at)?.seqno)).max()
     }
 
     /// The ranges that are deleted as of the stamp `at` and still in the structure, or in older
@@ -81,4 +78,10 @@ impl KeyspaceState {
         }
         Ok(values)
     }
+}
+
+/// The newest commit up to the stamp `at` that deleted a range with `key` in it in this memtable.
+#[cold]
+fn deleted_with_range(table: &Table, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+    Some(table.memtable.ranges()?.covering(key, at)?.seqno)
 }

@@ -154,8 +154,17 @@ impl Memtable {
     }
 
     /// The newest version of `key` with a seqno of at most `at`; it may be a tombstone.
+    #[inline]
     pub(crate) fn get(&self, key: &[u8], at: SeqNo) -> Option<EntryRef<'_>> {
-        if !self.has_entries.load(Ordering::Acquire) || self.filters.rule_out(|| hash_key(key)) {
+        if !self.has_entries.load(Ordering::Acquire) {
+            return None; // Often so after a flush, and no call.
+        }
+        self.look_up(key, at)
+    }
+
+    #[inline]
+    fn look_up(&self, key: &[u8], at: SeqNo) -> Option<EntryRef<'_>> {
+        if self.filters.rule_out(|| hash_key(key)) {
             return None;
         }
         let pin = self.readers.pin();
@@ -164,20 +173,31 @@ impl Memtable {
         tree::find(&self.entries, &landing, key, at)
     }
 
+    /// Whether ranges were deleted.
+    #[inline]
+    pub(crate) fn deletes_ranges(&self) -> bool {
+        self.has_ranges.load(Ordering::Acquire)
+    }
+
     /// The ranges that were deleted; `None` in most memtables. They say nothing about entries with
     /// the same or a later stamp.
     #[inline]
     pub(crate) fn ranges(&self) -> Option<Arc<RangeTombstones>> {
-        if !self.has_ranges.load(Ordering::Acquire) {
-            return None;
-        }
+        if self.deletes_ranges() { self.ranges_in_use() } else { None }
+    }
+
+    #[cold]
+    fn ranges_in_use(&self) -> Option<Arc<RangeTombstones>> {
         self.ranges.load_full()
     }
 
     /// Number of deleted ranges.
     #[inline]
     pub(crate) fn range_count(&self) -> usize {
-        self.ranges().map_or(0, |ranges| ranges.fragment_count())
+        if !self.deletes_ranges() {
+            return 0; // And no call, for each commit asks.
+        }
+        self.ranges_in_use().map_or(0, |ranges| ranges.fragment_count())
     }
 
     /// Bytes of memory taken for entries, nodes, filter and deleted ranges.
@@ -200,7 +220,7 @@ impl Memtable {
 
     /// Whether nothing was inserted, and no range deleted.
     pub(crate) fn is_empty(&self) -> bool {
-        self.entry_count() == 0 && !self.has_ranges.load(Ordering::Acquire)
+        self.entry_count() == 0 && !self.deletes_ranges()
     }
 
     /// The smallest and the largest seqno; none while it is empty.
