@@ -16,18 +16,14 @@
 //! | 1 | delete | key's length (varint), key |
 //! | 3 | delete range | start's length, end's length + 1 or 0 for no end (varints), start, end |
 
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use std::ops::RangeBounds;
-
-use crate::base::{Error, KeyRange, Result, SeqNo, varint};
+use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, varint};
 use crate::db::{BATCH_SIZE_MAX, KEY_LEN_MAX, Keyspace, VALUE_LEN_MAX};
 
 /// Bits of an operation's first number that are its kind.
 const KIND_BITS: u32 = 2;
-const KIND_PUT: u64 = 0;
-const KIND_DELETE: u64 = 1;
-const KIND_DELETE_RANGE: u64 = 3;
 /// The bounds of a range: a key, or the first one above it.
 const BOUND_LEN_MAX: usize = KEY_LEN_MAX + 1;
 /// Bytes of an operation before its key, at most.
@@ -81,9 +77,19 @@ pub(super) struct Target {
     pub name: Arc<String>,
 }
 
+/// What an operation is encoded as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Put = 0,
+    Delete = 1,
+    DeleteRange = 3,
+}
+
 /// One operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operation<'a> {
+    /// Where it ends among the bytes: rises from one to the next.
+    pub offset: usize,
     pub keyspace: u32,
     pub write: Write<'a>,
 }
@@ -106,12 +112,24 @@ pub(super) enum Write<'a> {
 }
 
 impl<'a> Write<'a> {
-    /// Key and value, or the two bounds.
-    fn fields(self) -> (&'a [u8], &'a [u8]) {
+    /// Its kind, and key and value or the two bounds. No end is as an empty one, which none has.
+    fn fields(self) -> (Kind, &'a [u8], &'a [u8]) {
         match self {
-            Write::Put { key, value } => (key, value),
-            Write::Delete { key } => (key, &[]),
-            Write::DeleteRange { start, end } => (start, end.unwrap_or_default()),
+            Write::Put { key, value } => (Kind::Put, key, value),
+            Write::Delete { key } => (Kind::Delete, key, &[]),
+            Write::DeleteRange { start, end } => {
+                (Kind::DeleteRange, start, end.unwrap_or_default())
+            }
+        }
+    }
+
+    /// The entry that it makes; none if it deletes a range.
+    #[inline]
+    pub(super) fn entry(self) -> Option<(&'a [u8], EntryKind, &'a [u8])> {
+        match self {
+            Write::Put { key, value } => Some((key, EntryKind::Value, value)),
+            Write::Delete { key } => Some((key, EntryKind::Tombstone, &[])),
+            Write::DeleteRange { .. } => None,
         }
     }
 }
@@ -126,12 +144,12 @@ impl WriteBatch {
     /// Sets `key` to `value`. Limits are checked when the batch is committed, before anything
     /// changes.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.push(keyspace, Write::Put { key: key.as_ref(), value: value.as_ref() });
+        self.push(keyspace, Kind::Put, key.as_ref(), value.as_ref());
     }
 
     /// Deletes `key`.
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) {
-        self.push(keyspace, Write::Delete { key: key.as_ref() });
+        self.push(keyspace, Kind::Delete, key.as_ref(), &[]);
     }
 
     /// Deletes all keys in `range`: those that were there before, and those that this batch has
@@ -152,7 +170,8 @@ impl WriteBatch {
     pub(super) fn delete_key_range(&mut self, keyspace: &Keyspace, range: &KeyRange) {
         let (start, end) = range.half_open();
         if end.as_ref().is_none_or(|end| *end > start) {
-            self.push(keyspace, Write::DeleteRange { start: &start, end: end.as_deref() });
+            self.range_count += 1;
+            self.push(keyspace, Kind::DeleteRange, &start, &end.unwrap_or_default());
         }
     }
 
@@ -206,14 +225,12 @@ impl WriteBatch {
         self.more_keyspaces.truncate(mark.keyspace_count.saturating_sub(1));
     }
 
-    fn push(&mut self, keyspace: &Keyspace, write: Write<'_>) {
-        let (key, value) = write.fields();
+    fn push(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
         self.count += 1;
-        if let Some(refusal) = self.refusal(write) {
+        if let Some(refusal) = self.refusal_of(kind, key, value) {
             self.refused.get_or_insert(refusal);
             return; // Nothing of such a batch is ever committed.
         }
-        self.range_count += u64::from(matches!(write, Write::DeleteRange { .. }));
         self.data_bytes += (key.len() + value.len()) as u64;
         let id = keyspace.id();
         let is_known =
@@ -227,17 +244,13 @@ impl WriteBatch {
         }
         let out = &mut self.operations;
         out.reserve(OPERATION_HEAD_MAX + key.len() + value.len());
-        let (kind, second_len) = match write {
-            Write::Put { value, .. } => (KIND_PUT, Some(value.len() as u64)),
-            Write::Delete { .. } => (KIND_DELETE, None),
-            Write::DeleteRange { end, .. } => {
-                (KIND_DELETE_RANGE, Some(end.map_or(0, |end| end.len() as u64 + 1)))
-            }
-        };
-        varint::put(out, u64::from(id) << KIND_BITS | kind);
+        varint::put(out, u64::from(id) << KIND_BITS | kind as u64);
         varint::put(out, key.len() as u64);
-        if let Some(len) = second_len {
-            varint::put(out, len);
+        match kind {
+            Kind::Put => varint::put(out, value.len() as u64),
+            Kind::Delete => {}
+            Kind::DeleteRange if value.is_empty() => varint::put(out, 0),
+            Kind::DeleteRange => varint::put(out, value.len() as u64 + 1),
         }
         out.extend_from_slice(key);
         out.extend_from_slice(value);
@@ -245,23 +258,42 @@ impl WriteBatch {
 
     /// Why this cannot be added, if so.
     pub(super) fn refusal(&self, write: Write<'_>) -> Option<String> {
-        let (key, value) = write.fields();
-        let (key_len, value_len) = (key.len(), value.len());
-        let longest_key = match write {
-            Write::Put { .. } | Write::Delete { .. } => key_len,
+        let (kind, key, value) = write.fields();
+        self.refusal_of(kind, key, value)
+    }
+
+    #[inline]
+    fn refusal_of(&self, kind: Kind, key: &[u8], value: &[u8]) -> Option<String> {
+        let is_within_limits = key.len() <= KEY_LEN_MAX
+            && value.len() <= VALUE_LEN_MAX
+            && self.size_with(key, value) <= BATCH_SIZE_MAX;
+        if is_within_limits && kind != Kind::DeleteRange {
+            return None;
+        }
+        self.limit_exceeded(kind, key, value)
+    }
+
+    /// Bytes with one more operation, at most.
+    fn size_with(&self, key: &[u8], value: &[u8]) -> usize {
+        self.operations.len() + key.len() + value.len() + OPERATION_HEAD_MAX
+    }
+
+    #[cold]
+    fn limit_exceeded(&self, kind: Kind, key: &[u8], value: &[u8]) -> Option<String> {
+        let longest_key = match kind {
+            Kind::Put | Kind::Delete => key.len(),
             // One byte more is the first key above.
-            Write::DeleteRange { .. } => key_len.max(value_len).saturating_sub(1),
+            Kind::DeleteRange => key.len().max(value.len()).saturating_sub(1),
         };
         if longest_key > KEY_LEN_MAX {
             let len = longest_key;
             return Some(format!("a key of {len} bytes: at most {KEY_LEN_MAX} are allowed"));
         }
-        if value_len > VALUE_LEN_MAX {
-            return Some(format!(
-                "a value of {value_len} bytes: at most {VALUE_LEN_MAX} are allowed"
-            ));
+        if value.len() > VALUE_LEN_MAX {
+            let len = value.len();
+            return Some(format!("a value of {len} bytes: at most {VALUE_LEN_MAX} are allowed"));
         }
-        let size = self.operations.len() + key_len + value_len + OPERATION_HEAD_MAX;
+        let size = self.size_with(key, value);
         (size > BATCH_SIZE_MAX)
             .then(|| format!("a batch of {size} bytes: at most {BATCH_SIZE_MAX} are allowed"))
     }
@@ -308,13 +340,47 @@ impl WriteBatch {
     }
 
     /// The operations in order.
-    pub(super) fn operations(&self) -> impl Iterator<Item = Operation<'_>> {
-        let mut decoder = Operations { bytes: &self.operations, position: 0 };
-        std::iter::from_fn(move || decoder.next().map(|next| next.expect("the batch encoded it")))
+    pub(super) fn operations(&self) -> OwnOperations<'_> {
+        OwnOperations(Operations { bytes: &self.operations, position: 0 })
     }
 }
 
-/// Decodes operations. An item is `None` where the bytes are not an operation.
+/// The operations of a batch.
+#[derive(Debug)]
+pub(super) struct OwnOperations<'a>(Operations<'a>);
+
+/// Why decoding cannot fail.
+const BATCH_ENCODED_IT: &str = "the batch encoded it";
+
+impl<'a> OwnOperations<'a> {
+    /// The keyspace of the next one.
+    #[inline]
+    pub(super) fn next_keyspace(&self) -> Option<u32> {
+        let Operations { bytes, mut position } = self.0;
+        if position == bytes.len() {
+            return None;
+        }
+        let packed = varint::take(bytes, &mut position).expect(BATCH_ENCODED_IT);
+        Some((packed >> KIND_BITS) as u32)
+    }
+
+    /// The next one, if it is on this keyspace.
+    #[inline]
+    pub(super) fn next_on(&mut self, keyspace: u32) -> Option<Operation<'a>> {
+        if self.next_keyspace() == Some(keyspace) { self.next() } else { None }
+    }
+}
+
+impl<'a> Iterator for OwnOperations<'a> {
+    type Item = Operation<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Operation<'a>> {
+        self.0.next().map(|next| next.expect(BATCH_ENCODED_IT))
+    }
+}
+
+/// Decodes operations of any origin. An item is `None` where the bytes are not an operation.
 #[derive(Debug)]
 pub(super) struct Operations<'a> {
     bytes: &'a [u8],
@@ -341,19 +407,19 @@ impl<'a> Operations<'a> {
         let packed = varint::take(self.bytes, &mut self.position)?;
         let keyspace = u32::try_from(packed >> KIND_BITS).ok()?;
         let write = match packed & ((1 << KIND_BITS) - 1) {
-            KIND_PUT => {
+            kind if kind == Kind::Put as u64 => {
                 let key_len = self.take_len(KEY_LEN_MAX)?;
                 let value_len = self.take_len(VALUE_LEN_MAX)?;
                 Write::Put { key: self.take(key_len)?, value: self.take(value_len)? }
             }
-            KIND_DELETE => {
+            kind if kind == Kind::Delete as u64 => {
                 let key_len = self.take_len(KEY_LEN_MAX)?;
                 Write::Delete { key: self.take(key_len)? }
             }
-            KIND_DELETE_RANGE => self.decode_range()?,
+            kind if kind == Kind::DeleteRange as u64 => self.decode_range()?,
             _ => return None,
         };
-        Some(Operation { keyspace, write })
+        Some(Operation { offset: self.position, keyspace, write })
     }
 
     fn decode_range(&mut self) -> Option<Write<'a>> {

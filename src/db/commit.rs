@@ -489,46 +489,52 @@ impl Core {
     /// Inserts a commit into the memtables of the keyspaces that still exist.
     fn insert(&self, pending: &Pending, state: &State) {
         let place = (pending.start.as_u64(), pending.end.as_u64());
-        let deleted = match pending.batch.deletes_ranges() {
-            true => LaterDeletions::of(pending.batch.operations()),
-            false => LaterDeletions::default(),
-        };
-        let mut operations = pending.batch.operations().enumerate().peekable();
-        while let Some((_, first)) = operations.peek() {
-            let id = first.keyspace;
-            let of_keyspace =
-                std::iter::from_fn(|| operations.next_if(|(_, next)| next.keyspace == id));
-            match state.find(id) {
-                Some(keyspace) => {
-                    insert_commit(&keyspace.active, pending.seqno, place, &deleted, of_keyspace);
+        let batch = &pending.batch;
+        let deleted = batch.deletes_ranges().then(|| LaterDeletions::of(batch.operations()));
+        let mut operations = batch.operations();
+        while let Some(id) = operations.next_keyspace() {
+            let of_keyspace = std::iter::from_fn(|| operations.next_on(id));
+            match (state.find(id), &deleted) {
+                (Some(keyspace), None) => {
+                    let entries = of_keyspace.map_while(|operation| operation.write.entry());
+                    insert_entries(&keyspace.active, pending.seqno, place, entries);
                 }
-                None => of_keyspace.for_each(drop), // dropped after the commit was accepted
+                (Some(keyspace), Some(deleted)) => {
+                    insert_commit(&keyspace.active, pending.seqno, place, deleted, of_keyspace);
+                }
+                (None, _) => of_keyspace.for_each(drop), // dropped after the commit was accepted
             }
         }
     }
 }
 
-/// Inserts one commit's operations on one keyspace, each with its number in the commit. In a
-/// memtable, an entry of the commit that deletes a range stays: those are left out that the commit
-/// has written before the deletion.
+/// Inserts one commit's entries for one keyspace.
+fn insert_entries<'a>(
+    table: &Table,
+    seqno: SeqNo,
+    place: (u64, u64),
+    entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
+) {
+    table.memtable.writer().insert_batch(seqno, entries);
+    table.note_commit(place.0, place.1);
+}
+
+/// Inserts one commit's operations on one keyspace, of a commit that deletes ranges. In a memtable,
+/// an entry of the commit that deletes a range stays: those are left out that the commit has
+/// written before the deletion.
 pub(super) fn insert_commit<'a>(
     table: &Table,
     seqno: SeqNo,
     place: (u64, u64),
     deleted: &LaterDeletions,
-    operations: impl IntoIterator<Item = (usize, Operation<'a>)>,
+    operations: impl IntoIterator<Item = Operation<'a>>,
 ) {
     let mut ranges = Vec::new();
-    let entries = operations.into_iter().filter_map(|(number, Operation { keyspace, write })| {
-        let (key, kind, value) = match write {
-            Write::Put { key, value } => (key, EntryKind::Value, value),
-            Write::Delete { key } => (key, EntryKind::Tombstone, &[][..]),
-            Write::DeleteRange { start, end } => {
-                ranges.push((start, end));
-                return None;
-            }
-        };
-        (!deleted.reach(keyspace, key, number)).then_some((key, kind, value))
+    let entries = operations.into_iter().filter_map(|operation| {
+        if let Write::DeleteRange { start, end } = operation.write {
+            ranges.push((start, end));
+        }
+        operation.write.entry().filter(|(key, ..)| !deleted.reach(key, &operation))
     });
     let mut writer = table.memtable.writer();
     writer.insert_batch(seqno, entries);
@@ -539,27 +545,28 @@ pub(super) fn insert_commit<'a>(
     table.note_commit(place.0, place.1);
 }
 
-/// The ranges that a commit deletes, each with the number of its operation.
+/// The ranges that a commit deletes, each with the offset of its operation.
 #[derive(Debug, Default)]
 pub(super) struct LaterDeletions(BTreeMap<u32, RangeTombstones>);
 
 impl LaterDeletions {
     /// Those among `operations`, in their order. Most commits have none.
+    #[cold]
     pub(super) fn of<'a>(operations: impl Iterator<Item = Operation<'a>>) -> LaterDeletions {
         let mut found = LaterDeletions::default();
-        for (number, Operation { keyspace, write }) in operations.enumerate() {
+        for Operation { offset, keyspace, write } in operations {
             if let Write::DeleteRange { start, end } = write {
                 let of_keyspace = found.0.entry(keyspace).or_default();
-                of_keyspace.add(start, end, SeqNo::from_u64(number as u64));
+                of_keyspace.add(start, end, SeqNo::from_u64(offset as u64));
             }
         }
         found
     }
 
-    /// Whether the key is deleted by an operation behind that with this number.
-    fn reach(&self, keyspace: u32, key: &[u8], number: usize) -> bool {
-        let Some(of_keyspace) = self.0.get(&keyspace) else { return false };
+    /// Whether the key is deleted by an operation behind this one.
+    fn reach(&self, key: &[u8], operation: &Operation<'_>) -> bool {
+        let Some(of_keyspace) = self.0.get(&operation.keyspace) else { return false };
         let last = of_keyspace.covering(key, SeqNo::MAX);
-        last.is_some_and(|range| range.seqno.as_u64() > number as u64)
+        last.is_some_and(|range| range.seqno.as_u64() > operation.offset as u64)
     }
 }

@@ -62,7 +62,7 @@ impl<'a> Replayer<'a> {
             return Err(refuse("operations are missing"));
         }
         let deleted = LaterDeletions::of(operations.iter().copied());
-        for (number, operation) in operations.into_iter().enumerate() {
+        for operation in operations {
             let Some(keyspace) = self.keyspaces.get_mut(&operation.keyspace) else {
                 if operation.keyspace < self.next_id {
                     continue; // It was dropped since.
@@ -73,7 +73,7 @@ impl<'a> Replayer<'a> {
                 continue;
             }
             let place = (record.lsn.as_u64(), record.end.as_u64());
-            insert_commit(&keyspace.state.active, seqno, place, &deleted, [(number, operation)]);
+            insert_commit(&keyspace.state.active, seqno, place, &deleted, [operation]);
         }
         self.newest = seqno;
         self.seal_full();

@@ -35,7 +35,7 @@ impl Premise<'_> {
         &self,
         mut operations: impl Iterator<Item = Operation<'k>>,
     ) -> Verdict {
-        let touches = |Operation { keyspace, write }| match write {
+        let touches = |Operation { keyspace, write, .. }| match write {
             Write::Put { key, .. } | Write::Delete { key } => self.reads.covers(keyspace, key),
             Write::DeleteRange { start, end } => self.reads.overlaps(keyspace, start, end),
         };

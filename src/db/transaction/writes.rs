@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, Slice};
-use crate::db::batch::{BatchMark, Operation, Write, WriteBatch};
+use crate::db::batch::{BatchMark, Write, WriteBatch};
 use crate::db::keyspace::Keyspace;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
 
@@ -98,7 +98,7 @@ impl Writes {
             Some(value) => self.batch.put(keyspace, key, value),
             None => self.batch.delete(keyspace, key),
         }
-        self.apply(Operation { keyspace: keyspace.id(), write }, spares);
+        self.apply(keyspace.id(), write, spares);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl Writes {
             return Err(Error::invalid(refusal));
         }
         self.batch.delete_key_range(keyspace, range);
-        self.apply(Operation { keyspace: keyspace.id(), write }, spares);
+        self.apply(keyspace.id(), write, spares);
         Ok(())
     }
 
@@ -133,7 +133,7 @@ impl Writes {
         self.memtables.clear();
         let batch = std::mem::take(&mut self.batch);
         for operation in batch.operations() {
-            self.apply(operation, spares);
+            self.apply(operation.keyspace, operation.write, spares);
         }
         self.batch = batch;
     }
@@ -143,8 +143,7 @@ impl Writes {
     }
 
     /// Puts an operation into the memtable of its keyspace.
-    fn apply(&mut self, operation: Operation<'_>, spares: &Arc<SpareChunks>) {
-        let Operation { keyspace, write } = operation;
+    fn apply(&mut self, keyspace: u32, write: Write<'_>, spares: &Arc<SpareChunks>) {
         let known = self.memtables.iter().position(|(id, _)| *id == keyspace);
         let index = known.unwrap_or_else(|| {
             let filtering = Filtering::Bloom;
