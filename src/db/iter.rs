@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::{EntryRef, Error, KeyRange, RangeTombstones, Result, SeqNo, Slice};
+use crate::base::{EntryRef, Error, KeyRange, Result, SeqNo, Slice};
 use crate::db::state::KeyspaceState;
 use crate::db::walk::{Shown, Walk};
 use crate::memtable::{Memtable, MemtableCursor};
@@ -74,17 +74,14 @@ impl Cursor {
         let tables = tables.map(|table| MemtableCursor::new(Arc::clone(&table.memtable), at));
         let first = own.iter().map(|own| MemtableCursor::new(Arc::clone(own), SeqNo::MAX));
         let tables = first.chain(tables).collect();
-        let mut deleted = keyspace.deleted_ranges(at);
-        if let Some(ranges) = own.as_ref().and_then(|own| own.ranges()) {
-            deleted.add_newest_of(&ranges, SeqNo::MAX);
-        }
+        let deleted = keyspace.deleted_ranges(at, own.as_deref());
         let walk = Walk::new(range, tables, Some(keyspace.version.cursor()), deleted);
         Cursor { walk, refusal: None, keyspace: Some(keyspace), at, own }
     }
 
     /// A cursor whose first move fails with `error`.
     pub(super) fn refusing(error: Error) -> Cursor {
-        let walk = Walk::new(KeyRange::all(), Vec::new(), None, RangeTombstones::default());
+        let walk = Walk::new(KeyRange::all(), Vec::new(), None, None);
         Cursor { walk, refusal: Some(error), keyspace: None, at: SeqNo::ZERO, own: None }
     }
 

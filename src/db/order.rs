@@ -18,7 +18,7 @@ use crate::structure::Want;
 /// changes up to it.
 struct Changes {
     sums: Vec<(Vec<u8>, i64)>,
-    deleted: RangeTombstones,
+    deleted: Arc<RangeTombstones>,
 }
 
 impl KeyspaceState {
@@ -128,7 +128,7 @@ impl KeyspaceState {
     /// What memtables change from `start` to in front of `end`. Costs a lookup in the structure for
     /// each key that they hold there.
     fn changes_between(&self, start: &[u8], end: Option<&[u8]>, at: SeqNo) -> Result<Changes> {
-        let deleted = self.deleted_ranges(at);
+        let deleted = self.deleted_ranges(at, None).unwrap_or_default();
         let tables = self.tables().filter(|table| !table.memtable.is_empty());
         let cursors = tables.map(|table| MemtableCursor::new(Arc::clone(&table.memtable), at));
         let mut merged = MergeCursor::new(cursors.collect());

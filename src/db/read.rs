@@ -1,8 +1,11 @@
 //! Reading one key: memtables, newest first, then the version.
 
+use std::sync::Arc;
+
 use crate::base::{EntryKind, EntryRef, RangeTombstones, Result, SeqNo, Slice};
 use crate::db::iter::Entry;
 use crate::db::state::{KeyspaceState, Table};
+use crate::memtable::Memtable;
 use crate::structure::{Found, Want};
 
 impl KeyspaceState {
@@ -30,14 +33,16 @@ impl KeyspaceState {
         self.version.find(key, want)
     }
 
-    /// The ranges that are deleted as of the stamp `at` and still in the structure, or in older
-    /// memtables.
-    pub(super) fn deleted_ranges(&self, at: SeqNo) -> RangeTombstones {
-        let mut flat = RangeTombstones::default();
-        for ranges in self.tables().filter_map(|table| table.memtable.ranges()) {
-            flat.add_newest_of(&ranges, at);
-        }
-        flat
+    /// The ranges that are deleted as of the stamp `at`, or in the memtable `own`, and still in the
+    /// structure or in older memtables.
+    pub(super) fn deleted_ranges(
+        &self,
+        at: SeqNo,
+        own: Option<&Memtable>,
+    ) -> Option<Arc<RangeTombstones>> {
+        let own = own.and_then(Memtable::ranges).map(|ranges| (ranges, SeqNo::MAX));
+        let of_tables = self.tables().filter_map(|table| Some((table.memtable.ranges()?, at)));
+        RangeTombstones::together(own.into_iter().chain(of_tables).collect())
     }
 
     fn find_live(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {

@@ -21,6 +21,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use crate::base::{
     Cursor as _, DeletedRange, EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo,
@@ -87,7 +88,7 @@ impl Walk {
         range: KeyRange,
         tables: Vec<MemtableCursor>,
         structure: Option<Box<dyn StructureCursor>>,
-        deleted: RangeTombstones,
+        deleted: Option<Arc<RangeTombstones>>,
     ) -> Walk {
         Walk {
             range,
@@ -230,7 +231,7 @@ impl Walk {
                 self.lose_place();
                 if self.sides.is_off_block() {
                     self.sides.move_structure(|structure| structure.next())?;
-                } else if self.sides.deleted.is_empty() && self.show_first(ahead)? {
+                } else if self.sides.deleted.is_none() && self.show_first(ahead)? {
                     return Ok(());
                 }
                 self.sides.leave_deleted_forward()?;
@@ -264,7 +265,7 @@ impl Walk {
                 self.lose_place();
                 if self.sides.is_off_block() {
                     self.sides.move_structure(|structure| structure.prev())?;
-                } else if self.sides.deleted.is_empty() && self.show_last(behind)? {
+                } else if self.sides.deleted.is_none() && self.show_last(behind)? {
                     return Ok(());
                 }
                 self.sides.leave_deleted_backward()?;
@@ -371,8 +372,8 @@ struct Sides {
     structure: Option<Box<dyn StructureCursor>>,
     /// The block that `structure` is in, taken from it; `None` off either end.
     block: Option<BlockCursor>,
-    /// Ranges that are deleted and still in the structure, or in older memtables.
-    deleted: RangeTombstones,
+    /// Ranges that are deleted and still in the structure, or in older memtables; most often none.
+    deleted: Option<Arc<RangeTombstones>>,
 }
 
 impl Sides {
@@ -416,13 +417,13 @@ impl Sides {
     /// Moves the block's side on until it is in no deleted range (K5).
     #[inline]
     fn leave_deleted_forward(&mut self) -> Result<()> {
-        if self.deleted.is_empty() { Ok(()) } else { self.skip_deleted_forward() }
+        if self.deleted.is_none() { Ok(()) } else { self.skip_deleted_forward() }
     }
 
     /// Moves the block's side back until it is in no deleted range (K5).
     #[inline]
     fn leave_deleted_backward(&mut self) -> Result<()> {
-        if self.deleted.is_empty() { Ok(()) } else { self.skip_deleted_backward() }
+        if self.deleted.is_none() { Ok(()) } else { self.skip_deleted_backward() }
     }
 
     #[cold]
@@ -458,7 +459,7 @@ impl Sides {
     }
 
     fn deleted_at_block(&self) -> Option<DeletedRange<'_>> {
-        self.deleted.covering(self.block_key()?, SeqNo::MAX)
+        self.deleted.as_ref()?.covering(self.block_key()?, SeqNo::MAX)
     }
 
     /// Moves the block's side one entry on.
@@ -542,14 +543,14 @@ impl Sides {
     fn is_hidden(&self, shown: Shown) -> bool {
         match shown {
             Shown::Block => self.block.as_ref().is_some_and(BlockCursor::is_tombstone),
-            Shown::Table | Shown::TableOverBlock if self.deleted.is_empty() => {
-                self.tables.is_tombstone()
-            }
-            Shown::Table | Shown::TableOverBlock => self.tables.entry().is_some_and(|entry| {
-                let deleted = self.deleted.covering(entry.key, SeqNo::MAX);
-                entry.kind == EntryKind::Tombstone
-                    || deleted.is_some_and(|range| range.seqno > entry.seqno) // K5
-            }),
+            Shown::Table | Shown::TableOverBlock => match &self.deleted {
+                None => self.tables.is_tombstone(),
+                Some(deleted) => self.tables.entry().is_some_and(|entry| {
+                    let deletion = deleted.covering(entry.key, SeqNo::MAX);
+                    entry.kind == EntryKind::Tombstone
+                        || deletion.is_some_and(|range| range.seqno > entry.seqno) // K5
+                }),
+            },
             Shown::Start | Shown::End | Shown::Lost => false,
         }
     }
@@ -558,10 +559,8 @@ impl Sides {
     #[inline]
     fn reach_forward(&self, end: Option<&[u8]>) -> Reach {
         let reach = self.reach(end, BlockCursor::reach_below);
-        if self.deleted.is_empty() {
-            return reach;
-        }
-        let next = self.block_key().and_then(|key| self.deleted.first_from(key));
+        let Some(deleted) = &self.deleted else { return reach };
+        let next = self.block_key().and_then(|key| deleted.first_from(key));
         next.map_or(reach, |range| {
             self.reach(Some(range.start), BlockCursor::reach_below).min(reach)
         })
@@ -571,10 +570,8 @@ impl Sides {
     #[inline]
     fn reach_backward(&self, start: Option<&[u8]>) -> Reach {
         let reach = self.reach(start, BlockCursor::reach_above);
-        if self.deleted.is_empty() {
-            return reach;
-        }
-        let before = self.block_key().and_then(|key| self.deleted.last_before(key));
+        let Some(deleted) = &self.deleted else { return reach };
+        let before = self.block_key().and_then(|key| deleted.last_before(key));
         let end = before.and_then(|range| range.end);
         end.map_or(reach, |end| self.reach(Some(end), BlockCursor::reach_above).min(reach))
     }
