@@ -41,8 +41,8 @@ use crate::db::keyspace::Keyspace;
 use crate::db::options::{Background, Durability};
 use crate::db::snapshot::Snapshot;
 use crate::db::{Db, Handle};
+use reads::Reads;
 use register::{Ended, Registration};
-use walks::Reads;
 use writes::{Mark, Writes, Written};
 
 /// How often [`Db::update`] runs its closure before it gives up.
@@ -96,7 +96,7 @@ struct Open {
     snapshot: Snapshot,
     reads: Reads,
     writes: Writes,
-    /// Memory of reads and writes.
+    /// Memory of the writes.
     charge: Charge,
     savepoints: Vec<(u64, Mark)>,
     savepoint_count: u64,
@@ -127,11 +127,12 @@ impl Transaction {
         // Before the snapshot: what it will need to be checked against is kept from here on.
         let registration = core.transactions.enter(&core.published);
         let snapshot = Snapshot::new(Arc::clone(handle));
+        let charge = || core.budget.charge(Part::Transaction, 0);
         let open = Open {
             snapshot,
-            reads: Reads::default(),
+            reads: Reads::new(charge()),
             writes: Writes::default(),
-            charge: core.budget.charge(Part::Transaction, 0),
+            charge: charge(),
             savepoints: Vec::new(),
             savepoint_count: 0,
             _registration: registration,
@@ -362,7 +363,7 @@ impl Transaction {
         let open = self.open_mut()?;
         open.snapshot.keyspace_state(keyspace)?;
         open.writes.delete_range(keyspace, range, &spares)?;
-        open.charge.resize(open.writes.memory_used() + open.reads.borrow().bytes());
+        open.charge_writes();
         Ok(())
     }
 
@@ -371,7 +372,7 @@ impl Transaction {
         let open = self.open_mut()?;
         open.snapshot.keyspace_state(keyspace)?;
         open.writes.add(keyspace, key, value, &spares)?;
-        open.charge.resize(open.writes.memory_used() + open.reads.borrow().bytes());
+        open.charge_writes();
         Ok(())
     }
 
@@ -382,7 +383,7 @@ impl Transaction {
     pub fn watch(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         let open = self.open()?;
         open.snapshot.keyspace_state(keyspace)?;
-        open.reads.borrow_mut().add_key(keyspace.id(), key.as_ref());
+        open.reads.change(|set| set.add_key(keyspace.id(), key.as_ref()));
         Ok(())
     }
 
@@ -413,7 +414,7 @@ impl Transaction {
         open.savepoints.truncate(index + 1);
         let (_, mark) = &open.savepoints[index];
         open.writes.truncate(mark, &spares);
-        open.charge.resize(open.writes.memory_used() + open.reads.borrow().bytes());
+        open.charge_writes();
         Ok(())
     }
 
@@ -456,8 +457,7 @@ impl Transaction {
             core.check_open()?;
             return Ok(at);
         }
-        let mut reads = open.reads.into_inner();
-        reads.settle();
+        let (reads, _charge) = open.reads.into_set();
         let batch = open.writes.into_batch();
         let premise = (!reads.is_empty()).then_some(Premise { reads: &reads, at });
         let committed = core.commit_on(batch, durability, premise);
@@ -483,9 +483,14 @@ impl Open {
         self.snapshot.keyspace_state(keyspace)?;
         let written = self.writes.find(keyspace.id(), key);
         if written.is_none() {
-            self.reads.borrow_mut().add_key(keyspace.id(), key);
+            self.reads.change(|set| set.add_key(keyspace.id(), key));
         }
         Ok(written)
+    }
+
+    /// Charges what the writes have come to; reads are charged as they are noted.
+    fn charge_writes(&mut self) {
+        self.charge.resize(self.writes.memory_used());
     }
 }
 

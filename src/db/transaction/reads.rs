@@ -6,14 +6,55 @@
 //! - R2  What a walk may still read counts as read until the walk says what it was.
 //! - R3  The set takes no more than [`BYTES_MAX`], and what one range is longer than that.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::base::{KeyRange, successor};
+use crate::cache::Charge;
 
 /// Bytes of keys, and about what each range costs beside them, above which ranges are put together.
 const BYTES_MAX: usize = 16 << 20;
 const RANGE_OVERHEAD: usize = 96;
+
+/// What is charged changes by so many bytes: most reads leave the budget alone.
+const CHARGE_STEP: usize = 4 << 10;
+
+/// What a transaction has read, charged to the memory budget; the transaction and its walks add to
+/// it.
+#[derive(Debug)]
+pub(super) struct Reads(RefCell<ChargedSet>);
+
+#[derive(Debug)]
+struct ChargedSet {
+    set: ReadSet,
+    charge: Charge,
+}
+
+impl Reads {
+    /// Nothing so far.
+    pub(super) fn new(charge: Charge) -> Reads {
+        Reads(RefCell::new(ChargedSet { set: ReadSet::default(), charge }))
+    }
+
+    /// Changes the set, and what is charged for it.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut ReadSet) -> T) -> T {
+        let ChargedSet { set, charge } = &mut *self.0.borrow_mut();
+        let changed = change(set);
+        let bytes = set.bytes().next_multiple_of(CHARGE_STEP);
+        if bytes != charge.bytes() {
+            charge.resize(bytes);
+        }
+        changed
+    }
+
+    /// All of it, now that nobody reads any more, and what is charged for it.
+    pub(super) fn into_set(self) -> (ReadSet, Charge) {
+        let ChargedSet { mut set, charge } = self.0.into_inner();
+        set.settle();
+        (set, charge)
+    }
+}
 
 /// The ranges that were read.
 #[derive(Debug, Default)]
@@ -22,6 +63,8 @@ pub(in crate::db) struct ReadSet {
     /// Walks that are under way, by number (R2).
     walks: BTreeMap<u64, (u32, KeyRange)>,
     walk_count: u64,
+    /// The sum over the keyspaces.
+    bytes: usize,
 }
 
 /// Disjoint ranges from a key (included) to a key (excluded) or the end (R1).
@@ -38,14 +81,13 @@ impl ReadSet {
 
     /// Bytes of memory taken, about.
     pub(super) fn bytes(&self) -> usize {
-        self.keyspaces.values().map(|ranges| ranges.bytes).sum()
+        self.bytes
     }
 
     /// `key` was looked up.
     pub(super) fn add_key(&mut self, keyspace: u32, key: &[u8]) {
-        let ranges = self.keyspaces.entry(keyspace).or_default();
-        if !ranges.contains(key) {
-            ranges.add(key.to_vec(), Some(successor(key)));
+        if !self.covers(keyspace, key) {
+            self.add(keyspace, key.to_vec(), Some(successor(key)));
         }
     }
 
@@ -53,8 +95,15 @@ impl ReadSet {
     pub(super) fn add_range(&mut self, keyspace: u32, range: &KeyRange) {
         let (start, end) = range.half_open();
         if end.as_ref().is_none_or(|end| *end > start) {
-            self.keyspaces.entry(keyspace).or_default().add(start, end);
+            self.add(keyspace, start, end);
         }
+    }
+
+    fn add(&mut self, keyspace: u32, start: Vec<u8>, end: Option<Vec<u8>>) {
+        let ranges = self.keyspaces.entry(keyspace).or_default();
+        self.bytes -= ranges.bytes;
+        ranges.add(start, end);
+        self.bytes += ranges.bytes;
     }
 
     /// A walk through `range` begins (R2); its number.
@@ -70,7 +119,7 @@ impl ReadSet {
     }
 
     /// Counts walks that nobody will end as having read everything they could.
-    pub(super) fn settle(&mut self) {
+    fn settle(&mut self) {
         for (keyspace, range) in std::mem::take(&mut self.walks).into_values() {
             self.add_range(keyspace, &range);
         }

@@ -410,3 +410,34 @@ fn a_range_that_is_deleted_by_another_is_a_conflict_where_it_was_read() {
         }
     }
 }
+
+#[test]
+fn what_it_holds_is_charged_as_it_reads_and_writes() {
+    let (db, k) = open();
+    let charged = || db.core().budget.usage(Part::Transaction);
+    let mut transaction = db.begin_update();
+    for number in 0..1000_u32 {
+        transaction.get(&k, [&number.to_be_bytes()[..], b"-"].concat()).unwrap();
+    }
+    let of_points = charged();
+    assert!(of_points > 1000 * 100, "{of_points}");
+    let mut cursor = transaction.cursor(&k, KeyRange::all()).unwrap();
+    for number in 2000..3000_u32 {
+        cursor.seek_for_prev(number.to_be_bytes()).unwrap();
+        cursor.seek(number.to_be_bytes()).unwrap();
+    }
+    assert!(charged() < of_points, "the walks went over all points and to both ends");
+    drop(cursor);
+    let of_reads = charged();
+    transaction.put(&k, "key", [0; 100_000]).unwrap();
+    let with_write = charged();
+    assert!(with_write > of_reads + 200_000, "as a batch and to be read: {with_write}");
+    let savepoint = transaction.savepoint().unwrap();
+    transaction.put(&k, "other", [0; 100_000]).unwrap();
+    transaction.delete_range(&k, "a".."b").unwrap();
+    assert!(charged() > with_write);
+    transaction.rollback_to(savepoint).unwrap();
+    assert!(charged() <= with_write);
+    transaction.commit().unwrap();
+    assert_eq!(charged(), 0);
+}

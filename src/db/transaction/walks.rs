@@ -3,16 +3,12 @@
 //! While a walk is under way, all of its range counts as read; when it is dropped, only what it
 //! has gone over. A walk that is never dropped costs conflicts, not isolation.
 
-use std::cell::RefCell;
 use std::ops::Bound;
 
-use super::reads::ReadSet;
+use super::reads::Reads;
 use super::writes::told_stamp;
 use crate::base::{KeyRange, Result, SeqNo, Slice};
 use crate::db::iter::{Cursor, Entry, Iter};
-
-/// What a transaction has read; its walks add to it.
-pub(super) type Reads = RefCell<ReadSet>;
 
 /// Where a walk notes what it reads.
 #[derive(Debug)]
@@ -24,18 +20,18 @@ struct Note<'t> {
 
 impl<'t> Note<'t> {
     fn begin(reads: &'t Reads, keyspace: u32, range: KeyRange) -> Note<'t> {
-        let number = reads.borrow_mut().begin_walk(keyspace, range);
+        let number = reads.change(|set| set.begin_walk(keyspace, range));
         Note { reads, keyspace, number }
     }
 
     fn add(&self, range: &KeyRange) {
-        self.reads.borrow_mut().add_range(self.keyspace, range);
+        self.reads.change(|set| set.add_range(self.keyspace, range));
     }
 }
 
 impl Drop for Note<'_> {
     fn drop(&mut self) {
-        self.reads.borrow_mut().end_walk(self.number);
+        self.reads.change(|set| set.end_walk(self.number));
     }
 }
 
