@@ -74,9 +74,7 @@ impl<'t> TransactionCursor<'t> {
     /// # Errors
     /// As [`Cursor::seek_first`].
     pub fn seek_first(&mut self) -> Result<()> {
-        self.begin_at(self.range.start.clone(), Way::On);
-        let moved = self.cursor.seek_first();
-        self.noting_failure(moved)
+        self.begin_at(self.range.start.clone(), Way::On, Cursor::seek_first)
     }
 
     /// Moves to the last entry of the range.
@@ -84,9 +82,7 @@ impl<'t> TransactionCursor<'t> {
     /// # Errors
     /// As [`Cursor::seek_first`].
     pub fn seek_last(&mut self) -> Result<()> {
-        self.begin_at(self.range.end.clone(), Way::Back);
-        let moved = self.cursor.seek_last();
-        self.noting_failure(moved)
+        self.begin_at(self.range.end.clone(), Way::Back, Cursor::seek_last)
     }
 
     /// Moves to the first entry of the range whose key is at least `key`, or behind the last.
@@ -99,9 +95,7 @@ impl<'t> TransactionCursor<'t> {
             true => Bound::Included(key.to_vec()),
             false => self.range.start.clone(),
         };
-        self.begin_at(from, Way::On);
-        let moved = self.cursor.seek(key);
-        self.noting_failure(moved)
+        self.begin_at(from, Way::On, |cursor| cursor.seek(key))
     }
 
     /// Moves to the last entry of the range whose key is at most `key`, or in front of the first.
@@ -114,9 +108,7 @@ impl<'t> TransactionCursor<'t> {
             true => Bound::Included(key.to_vec()),
             false => self.range.end.clone(),
         };
-        self.begin_at(from, Way::Back);
-        let moved = self.cursor.seek_for_prev(key);
-        self.noting_failure(moved)
+        self.begin_at(from, Way::Back, |cursor| cursor.seek_for_prev(key))
     }
 
     /// Moves one entry on; behind the last it stays.
@@ -179,14 +171,21 @@ impl<'t> TransactionCursor<'t> {
         told_stamp(self.cursor.seqno())
     }
 
-    /// What was gone over so far is noted, and a new walk begins at a bound.
-    fn begin_at(&mut self, from: Bound<Vec<u8>>, way: Way) {
+    /// What was gone over so far is noted, and a new walk begins at a bound, by a seek.
+    fn begin_at(
+        &mut self,
+        from: Bound<Vec<u8>>,
+        way: Way,
+        seek: impl FnOnce(&mut Cursor) -> Result<()>,
+    ) -> Result<()> {
         self.note_walk();
         match way {
             Way::On => self.low = Some(from),
             Way::Back => self.high = Some(from),
         }
         self.way = way;
+        let moved = seek(&mut self.cursor);
+        self.noting_failure(moved)
     }
 
     /// Where a walk turns it is farthest.
