@@ -71,13 +71,14 @@ impl KeyspaceState {
     }
 
     /// Keys that part `range` into up to `count` ranges of about as many entries each, ascending.
-    /// By the structure alone: memtables are small against it.
-    pub(super) fn split_keys(&self, range: &KeyRange, count: usize) -> Result<Vec<Vec<u8>>> {
+    /// By the structure alone: memtables are small against it. Entries that are overwritten or
+    /// deleted count until they are consolidated, on both sides of every comparison.
+    pub(super) fn split_keys(&self, range: &KeyRange, count: usize) -> Vec<Vec<u8>> {
         let (start, end) = range.half_open();
-        let first = self.version.count_below(&start)?;
+        let first = self.version.entries_in_front(&start);
         let last = match &end {
-            Some(end) => self.version.count_below(end)?,
-            None => self.version.count()?,
+            Some(end) => self.version.entries_in_front(end),
+            None => self.version.entries_at_most(),
         };
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let entries = u128::from(last.saturating_sub(first));
@@ -89,7 +90,7 @@ impl KeyspaceState {
                 keys.push(key);
             }
         }
-        Ok(keys)
+        keys
     }
 
     /// Number of entries of the structure from `start` to in front of `end` that no deleted range

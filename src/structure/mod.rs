@@ -63,6 +63,9 @@ pub trait Version: Send + Sync + fmt::Debug {
     /// At least [`Version::count`], without reading anything.
     fn entries_at_most(&self) -> u64;
 
+    /// How many of [`Version::entries_at_most`] are in front of the interval that `key` lies in.
+    fn entries_in_front(&self, key: &[u8]) -> u64;
+
     /// A key, not necessarily one that is there, in front of which there are `position` of
     /// [`Version::entries_at_most`] entries or somewhat fewer. Ascends with `position`.
     fn anchor_near(&self, position: u64) -> Slice;

@@ -10,6 +10,7 @@ mod errors;
 mod fuzz_smoke;
 mod holes;
 mod model;
+mod order;
 mod ranges;
 mod regression;
 mod support;

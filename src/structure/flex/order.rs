@@ -35,6 +35,11 @@ impl FlexVersion {
         self.live_before(self.tree.len())
     }
 
+    /// Number of entries in the intervals in front of that of `key`, dead ones counted.
+    pub(super) fn entries_before_interval_of(&self, key: &[u8]) -> u64 {
+        self.tree.find_key(key).map_or(0, |(index, _)| self.tree.prefix_size(index).entries)
+    }
+
     /// The anchor of an interval in front of which there are at most `position` entries, and about
     /// as many, dead ones counted.
     pub(super) fn interval_near(&self, position: u64) -> Slice {

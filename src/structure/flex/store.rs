@@ -660,6 +660,10 @@ impl Version for FlexVersion {
         self.tree.size().entries
     }
 
+    fn entries_in_front(&self, key: &[u8]) -> u64 {
+        self.entries_before_interval_of(key)
+    }
+
     fn anchor_near(&self, position: u64) -> Slice {
         self.interval_near(position)
     }
