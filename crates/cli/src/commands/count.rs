@@ -16,7 +16,7 @@ Examples:
   lithe --db my.lithe count --prefix user:
   lithe --db my.lithe --keyspace users count --from m --format json
 
-This walks over the keys; `lithe stats` shows an estimate at once.";
+Exact, and without walking over the keys: only what was not consolidated yet is read.";
 
 /// Options of `lithe count`.
 #[derive(Args, Debug)]
@@ -35,15 +35,10 @@ pub struct CountArgs {
 pub fn run(globals: &Globals, args: &CountArgs) -> Outcome {
     let range = args.range.key_range()?;
     let (_db, keyspace) = open_keyspace(globals)?;
-    let mut count = 0_u64;
-    if let Some(range) = range {
-        let mut cursor = keyspace.cursor(range);
-        cursor.seek_first()?;
-        while cursor.valid() {
-            count += 1;
-            cursor.next()?;
-        }
-    }
+    let count = match range {
+        Some(range) => keyspace.count((range.start, range.end))?,
+        None => 0,
+    };
     let mut out = stdout();
     match args.format {
         ReportFormat::Table => writeln!(out, "{count}")?,
