@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::base::{Clock, Error, Result, SeqNo};
+use crate::base::{Clock, Entropy, Error, Result, SeqNo};
 use crate::block::Block;
 use crate::cache::{Cache, MemoryBudget};
 use crate::db::background::Workers;
@@ -31,6 +31,7 @@ pub(super) struct Core {
     pub dir: PathBuf,
     pub storage: Arc<dyn Storage>,
     pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
     pub database: u64,
     /// Tells this opening from others, also of the same database.
     pub opening: u64,
@@ -89,6 +90,7 @@ impl Core {
             dir: parts.dir,
             storage: builder.storage,
             clock: builder.clock,
+            entropy: builder.entropy,
             database: parts.database,
             opening: parts.opening,
             sizes: parts.sizes,

@@ -9,6 +9,10 @@ use crate::db::walk::{Shown, Walk};
 use crate::memtable::{Memtable, MemtableCursor};
 
 const NOT_ON_AN_ENTRY: &str = "the cursor is not on an entry";
+/// Fewer entries than these are passed over one by one, more by their number.
+const STEPS_MAX: usize = 1000;
+/// What an entry in a memtable adds to the cost of finding an entry by its number, in steps.
+const STEPS_PER_MEMTABLE_ENTRY: usize = 32;
 
 /// A key with its value and the stamp of the commit that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -269,6 +273,34 @@ impl Iter {
         };
     }
 
+    /// Passes over `count` entries by their number, where that is cheaper than step by step; says
+    /// whether it was.
+    fn jump(&mut self, count: usize) -> Result<bool> {
+        let front = &self.front;
+        let (Some(keyspace), None) = (&front.keyspace, &front.own) else { return Ok(false) };
+        let in_memtables: usize = keyspace.tables().map(|table| table.memtable.entry_count()).sum();
+        if count < STEPS_MAX.saturating_add(in_memtables.saturating_mul(STEPS_PER_MEMTABLE_ENTRY)) {
+            return Ok(false);
+        }
+        let given = match (front.walk.shown(), front.walk.key(), self.front_turn) {
+            (Shown::Start, ..) => keyspace.rank(&front.walk.range().half_open().0, front.at)?,
+            (_, Some(key), Turn::Following) => keyspace.rank(key, front.at)? + 1,
+            (_, Some(key), Turn::Sought) => keyspace.rank(key, front.at)?,
+            _ => return Ok(false), // At the end, or it has lost its place: the next step tells.
+        };
+        match keyspace.select(given.saturating_add(count as u64), front.at)? {
+            Some(entry) => {
+                self.front.seek(&entry.key)?;
+                self.front_turn = Turn::Sought;
+            }
+            None => {
+                self.front.seek_last()?;
+                self.front_turn = Turn::Following;
+            }
+        }
+        Ok(true)
+    }
+
     fn advance(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.front_turn, Turn::Following) {
             Turn::Following => self.front.next(),
@@ -307,6 +339,26 @@ impl Iterator for Iter {
             return None;
         }
         Some(Ok(self.front.take_entry()))
+    }
+
+    /// Also behind [`Iterator::skip`]. Many entries are passed over without being read, in about
+    /// the time of [`Keyspace::select`](crate::db::Keyspace::select).
+    fn nth(&mut self, count: usize) -> Option<Result<Entry>> {
+        if self.is_done {
+            return None;
+        }
+        match self.jump(count) {
+            Ok(true) => self.next(),
+            Ok(false) => {
+                for _ in 0..count {
+                    if let Err(error) = self.next()? {
+                        return Some(Err(error));
+                    }
+                }
+                self.next()
+            }
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 

@@ -258,6 +258,22 @@ impl Keyspace {
         self.read(|state, _| Ok(state.split_keys(&KeyRange::new(&range), count)))
     }
 
+    /// Up to `count` entries with keys in `range`, drawn at random, each with the same chance and
+    /// once, in order. Costs a [`Keyspace::select`] for each.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn sample<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        count: usize,
+    ) -> Result<Vec<Entry>> {
+        self.core().check_open()?;
+        let (state, at) = self.core().published.load();
+        let state = state.find(self.id()).ok_or_else(|| self.not_found())?;
+        state.sample(&KeyRange::new(&range), count, &*self.core().entropy, at)
+    }
+
     /// The entry with the smallest key.
     ///
     /// # Errors

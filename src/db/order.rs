@@ -4,10 +4,12 @@
 //! The structure counts what it has by the sums in its tree. What memtables change about that is
 //! gathered once: each key that they add or take away, in order.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::base::{Cursor as _, EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo};
+use crate::base::{Cursor as _, Entropy, EntryKind, EntryRef, KeyRange, RangeTombstones};
+use crate::base::{Result, SeqNo};
 use crate::db::iter::{Cursor, Entry};
 use crate::db::state::KeyspaceState;
 use crate::memtable::MemtableCursor;
@@ -68,6 +70,21 @@ impl KeyspaceState {
             cursor.next()?;
         }
         Ok(cursor.valid().then(|| cursor.take_entry()))
+    }
+
+    /// Up to `count` different entries of `range`, drawn at random, in order.
+    pub(super) fn sample(
+        self: &Arc<Self>,
+        range: &KeyRange,
+        count: usize,
+        entropy: &dyn Entropy,
+        at: SeqNo,
+    ) -> Result<Vec<Entry>> {
+        let entries = self.count(range, at)?;
+        let first = self.rank(&range.half_open().0, at)?;
+        let ranks = draw(entries, count as u64, entropy);
+        let entries = ranks.into_iter().map(|rank| self.select(first + rank, at));
+        entries.filter_map(Result::transpose).collect()
     }
 
     /// Keys that part `range` into up to `count` ranges of about as many entries each, ascending.
@@ -159,6 +176,19 @@ impl KeyspaceState {
         let found = self.version.find(key, Want::Value)?;
         Ok(found.is_some_and(|found| found.kind != EntryKind::Tombstone))
     }
+}
+
+/// `count` different numbers below `end`, or all of them, each set with the same chance, in order
+/// (R. Floyd: "A sample of brilliance", Communications of the ACM, 1987).
+fn draw(end: u64, count: u64, entropy: &dyn Entropy) -> BTreeSet<u64> {
+    let mut drawn = BTreeSet::new();
+    for last in end.saturating_sub(count)..end {
+        let number = entropy.next_u64() % (last + 1);
+        if !drawn.insert(number) {
+            drawn.insert(last);
+        }
+    }
+    drawn
 }
 
 impl Changes {

@@ -1,4 +1,5 @@
-//! Parts of a range to work on side by side, against all keys in a set.
+//! Parts of a range to work on side by side, entries by number and at random, against all keys in
+//! a set.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -149,4 +150,58 @@ fn few_keys_make_few_parts() {
     assert!(sizes.len() > 10 && sizes.len() <= keys.len(), "{}", sizes.len());
     let backwards = k.split(key(9)..key(3), 4).unwrap();
     assert!(backwards.is_empty(), "an empty range has no parts");
+}
+
+#[test]
+fn entries_are_skipped_by_their_number() {
+    let (db, k) = open();
+    let mut keys = Keys::new();
+    put(&db, &k, &mut keys, |number| number % 3 == 0);
+    db.compact().unwrap();
+    k.delete_range(key(3_000)..key(6_000)).unwrap();
+    keys.retain(|other| !(key(3_000)..key(6_000)).contains(other));
+    k.put(key(6_001), "new").unwrap();
+    keys.insert(key(6_001));
+    let keys: Vec<Vec<u8>> = keys.into_iter().collect();
+    let found = |entry: Option<lithedb::Result<lithedb::Entry>>| {
+        entry.map(|entry| entry.unwrap().key.to_vec())
+    };
+    for skipped in [0, 1, 500, 999, 1000, 2_300, keys.len() - 1, keys.len(), 1 << 40] {
+        assert_eq!(found(k.iter().nth(skipped)), keys.get(skipped).cloned(), "{skipped}");
+        let mut iter = k.iter();
+        let first = found(iter.next());
+        assert_eq!(first.as_ref(), keys.first());
+        assert_eq!(found(iter.nth(skipped)), keys.get(skipped + 1).cloned(), "{skipped} more");
+        assert_eq!(found(iter.next()), keys.get(skipped + 2).cloned(), "and on");
+    }
+    let from = keys.partition_point(|other| *other < key(1_500));
+    let mut within = k.range(key(1_500)..key(9_000));
+    assert_eq!(found(within.nth(1_200)), keys.get(from + 1_200).cloned());
+    assert_eq!(found(within.nth(1 << 20)), None, "behind the range");
+    assert_eq!(found(within.next()), None);
+    let mut sought = k.iter();
+    sought.seek(key(1_500));
+    assert_eq!(found(sought.nth(1_100)), keys.get(from + 1_100).cloned());
+    let mut both = k.iter();
+    assert_eq!(found(both.next_back()).as_ref(), keys.last());
+    assert_eq!(found(both.nth(keys.len() - 2)).as_ref(), keys.get(keys.len() - 2));
+    assert_eq!(found(both.next()), None, "the ends have met");
+}
+
+#[test]
+fn a_sample_is_of_the_range_in_order_and_without_repetition() {
+    let (db, k) = open();
+    let mut keys = Keys::new();
+    put(&db, &k, &mut keys, |number| number % 3 == 0);
+    db.compact().unwrap();
+    let range = key(1_000)..key(4_000);
+    let within: Vec<&Vec<u8>> = keys.range(range.clone()).collect();
+    let sample = k.sample(range.clone(), 100).unwrap();
+    assert_eq!(sample.len(), 100);
+    assert!(sample.windows(2).all(|pair| pair[0].key < pair[1].key));
+    assert!(sample.iter().all(|entry| within.contains(&&entry.key.to_vec())));
+    let all = k.sample(range, 1 << 20).unwrap();
+    assert!(all.iter().map(|entry| &*entry.key).eq(within.iter().map(|key| key.as_slice())));
+    assert!(k.sample(key(9)..key(3), 5).unwrap().is_empty());
+    assert!(k.sample::<&[u8]>(.., 0).unwrap().is_empty());
 }

@@ -40,7 +40,7 @@ Data goes to standard output, everything else to standard error.
 
 Exit codes:
   0    done
-  1    the key or the keyspace was not found
+  1    the key or the keyspace was not found; databases differ
   2    wrong usage: arguments, or input that cannot be loaded
   3    input or output failed, the disk is full, or the database is locked
   4    bytes on disk are damaged
@@ -122,12 +122,20 @@ pub enum Command {
     Tx(commands::tx::TxArgs),
     /// Print keys and values in order
     Scan(commands::scan::ScanArgs),
-    /// Count keys, exactly, by walking over them
+    /// Count keys, exactly
     Count(commands::count::CountArgs),
+    /// Print how many keys are below a key
+    Rank(commands::rank::RankArgs),
+    /// Print the entry with so many keys below it
+    Select(commands::rank::SelectArgs),
+    /// Print what another database has differently
+    Diff(commands::diff::DiffArgs),
     /// List, create, drop and rename keyspaces
     Keyspaces(commands::keyspaces::KeyspacesArgs),
     /// Show sizes, amplifications, memory and work done
     Stats(commands::stats::StatsArgs),
+    /// Consolidate, and give back what overwritten and deleted entries take
+    Compact(commands::compact::CompactArgs),
     /// Verify every checksum and every structure of the database
     Check(commands::check::CheckArgs),
     /// Measure the store with standard workloads

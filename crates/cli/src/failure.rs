@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | the key or the keyspace was not found |
+//! | 1 | the key or the keyspace was not found; databases differ |
 //! | 2 | wrong usage: arguments, or input that cannot be loaded |
 //! | 3 | input or output failed, the disk is full, or the database is locked |
 //! | 4 | bytes on disk are damaged |
@@ -42,6 +42,13 @@ pub enum Failure {
     Damaged {
         /// How many.
         problem_count: usize,
+    },
+    /// Two databases differ; how is on standard output already.
+    Differs {
+        /// In so many keys.
+        count: u64,
+        /// Whether these are all.
+        is_all: bool,
     },
     /// The user pressed Ctrl-C; the command has closed the database.
     Interrupted,
@@ -86,7 +93,7 @@ impl Failure {
     /// The exit code of the program.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::NotFound { .. } => 1,
+            Failure::NotFound { .. } | Failure::Differs { .. } => 1,
             Failure::Usage { .. } => 2,
             Failure::Store(error) => store_exit_code(error),
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
@@ -109,6 +116,9 @@ impl Failure {
             Failure::Output(error) => Some(format!("could not write standard output: {error}")),
             Failure::Damaged { problem_count: 1 } => Some("1 problem found".to_owned()),
             Failure::Damaged { problem_count } => Some(format!("{problem_count} problems found")),
+            Failure::Differs { is_all: false, .. } => Some("they differ".to_owned()),
+            Failure::Differs { count: 1, .. } => Some("they differ in 1 key".to_owned()),
+            Failure::Differs { count, .. } => Some(format!("they differ in {count} keys")),
             Failure::Interrupted => Some("interrupted".to_owned()),
             Failure::Other(error) => Some(error.to_string()),
         }
@@ -173,6 +183,7 @@ mod tests {
             (Error::DiskFull { path: path.into() }.into(), 3),
             (Error::io("read", path, io::ErrorKind::NotFound.into()).into(), 3),
             (Error::corruption(path, 16, "bad checksum").into(), 4),
+            (Failure::Differs { count: 2, is_all: true }, 1),
             (Failure::Damaged { problem_count: 2 }, 4),
             (Failure::Interrupted, 130),
         ];

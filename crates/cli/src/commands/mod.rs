@@ -1,13 +1,16 @@
 //! The commands that are one step each; a file per command, with its options.
 
 pub mod check;
+pub mod compact;
 pub mod completions;
 pub mod count;
 pub mod delete;
+pub mod diff;
 pub mod get;
 pub mod keyspaces;
 pub mod put;
 mod range;
+pub mod rank;
 pub mod scan;
 pub mod stats;
 pub mod tx;

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod comparing;
 mod damage;
 mod loading;
 mod reading;
