@@ -12,7 +12,7 @@ use crate::memory::Heap;
 /// The cache keeps at least the limit over this, however much the other parts take.
 const CACHE_FLOOR_FRACTION: usize = 16;
 /// What is kept beside the indexes, and they, may take the limit over this.
-const INDEX_FRACTION: usize = 4;
+const INDEX_FRACTION: usize = 2;
 const PART_COUNT: usize = 4;
 
 /// What memory is used for.
@@ -84,7 +84,7 @@ impl MemoryBudget {
     }
 
     /// Whether `bytes` more that save reads may be kept beside the indexes. They are not evicted,
-    /// so their room is bounded: a quarter of the limit, with the indexes.
+    /// so their room is bounded: half of the limit, with the indexes.
     #[must_use]
     pub fn admits_beside_index(&self, bytes: usize) -> bool {
         self.usage(Part::Index) + bytes <= self.limit / INDEX_FRACTION
