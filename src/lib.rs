@@ -17,14 +17,16 @@ mod memtable;
 mod merge;
 pub mod storage;
 mod structure;
+mod value_log;
 mod wal;
 
 pub use base::{Codec, Error, KeyRange, Result, SeqNo, Slice};
 pub use db::{
     BATCH_SIZE_MAX, Background, Builder, CheckReport, Cursor, Db, Durability, Entry, Iter,
-    KEY_LEN_MAX, Keyspace, KeyspaceInfo, KeyspaceStats, OpenExisting, RecoveryReport, Savepoint,
-    Snapshot, Stats, Swap, Transaction, TransactionCursor, TransactionIter, UPDATE_TRY_COUNT,
-    VALUE_LEN_MAX, WriteBatch,
+    KEY_LEN_MAX, Keys, Keyspace, KeyspaceInfo, KeyspaceStats, OpenExisting, RecoveryReport,
+    Savepoint, Snapshot, Stats, Swap, Transaction, TransactionCursor, TransactionIter,
+    UPDATE_TRY_COUNT, VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader, ValueWriter,
+    WriteBatch,
 };
 pub use manifest::{KeyspaceOptions, Structure};
 pub use structure::flex::tree as flex_tree;

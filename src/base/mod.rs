@@ -11,6 +11,7 @@ mod prefetch;
 mod range_tombstones;
 mod seqno;
 mod slice;
+mod value_pointer;
 pub mod varint;
 
 pub use bounds::{KeyRange, prefix_successor, successor};
@@ -24,3 +25,4 @@ pub(crate) use prefetch::prefetch;
 pub use range_tombstones::{Coverage, DeletedRange, RangeTombstones};
 pub use seqno::{SeqNo, StampClock};
 pub use slice::Slice;
+pub use value_pointer::{ValueHash, ValuePointer};

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::Error;
 use crate::base::Result;
@@ -42,6 +43,8 @@ pub struct BlockBuilder {
     /// Where each starts.
     starts: Vec<u32>,
     seqnos: Vec<SeqNo>,
+    /// The kinds of entries there are, a bit for each.
+    kinds: u8,
     stamps: StampRange,
     /// Bytes that each key has in common with the one before it; kept unless the policy is
     /// `Whole`.
@@ -73,6 +76,7 @@ impl BlockBuilder {
             entries: Vec::new(),
             starts: Vec::new(),
             seqnos: Vec::new(),
+            kinds: 0,
             stamps: StampRange::EMPTY,
             shared: Vec::new(),
             shareable: 0,
@@ -107,6 +111,7 @@ impl BlockBuilder {
         if self.policy != RestartPolicy::Whole {
             self.note_shared(entry.key);
         }
+        self.kinds |= 1 << entry.kind as u8;
         self.starts.push(start as u32);
         self.seqnos.push(entry.seqno);
         self.stamps.extend(entry.seqno);
@@ -137,6 +142,18 @@ impl BlockBuilder {
     #[must_use]
     pub fn last_key(&self) -> &[u8] {
         &self.entries[self.last_key_start..self.last_key_start + self.last_key_len]
+    }
+
+    /// What the entries hold that are pointers.
+    pub fn pointers(&self) -> impl Iterator<Item = &[u8]> {
+        let has_any = self.kinds & 1 << EntryKind::Pointer as u8 != 0;
+        let count = if has_any { self.starts.len() } else { 0 };
+        (0..count).filter_map(|index| {
+            let end = self.starts.get(index + 1).map_or(self.entries.len(), |end| *end as usize);
+            let entry = layout::whole_entry(&self.entries, self.starts[index] as usize, end);
+            let entry = entry.filter(|entry| entry.kind == EntryKind::Pointer)?;
+            Some(&self.entries[entry.value_start..entry.value_end])
+        })
     }
 
     /// Bytes that the payload would have now: exact for the whole form, within a few bytes an
@@ -179,6 +196,7 @@ impl BlockBuilder {
         self.entries.clear();
         self.starts.clear();
         self.seqnos.clear();
+        self.kinds = 0;
         self.stamps = StampRange::EMPTY;
         self.shared.clear();
         self.shareable = 0;

@@ -284,6 +284,13 @@ impl BlockCursor {
         self.block.reach_above(key)
     }
 
+    /// What the entry at the position is, and its value or pointer.
+    #[inline]
+    #[must_use]
+    pub fn kind_and_value(&self) -> Option<(EntryKind, &[u8])> {
+        Some((self.kind, self.value()?))
+    }
+
     /// How the key at the position compares with `key`; behind the last entry is above all.
     #[inline]
     fn compare_with(&self, key: &[u8]) -> Ordering {

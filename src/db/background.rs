@@ -82,7 +82,7 @@ impl Workers {
         *lock(&self.calls)
     }
 
-    fn wait_for_call(&self, seen: u64, longest: Duration) {
+    pub(super) fn wait_for_call(&self, seen: u64, longest: Duration) {
         let guard = lock(&self.calls);
         let waited =
             self.called.wait_timeout_while(guard, longest, |calls: &mut u64| *calls == seen);
@@ -109,6 +109,7 @@ fn work(core: &Arc<Core>, role: Role) {
         }
         match caught(core, || core.step_in_background()) {
             Ok(true) => {}
+            Ok(false) if role == Role::AllWork && core.clean_at_a_pace() => {}
             Ok(false) if role == Role::AllWork && core.has_idle_work() => {
                 let before = core.visible();
                 core.workers.wait_for_call(seen, IDLE_AFTER);
@@ -116,13 +117,15 @@ fn work(core: &Arc<Core>, role: Role) {
             }
             Err(Error::DiskFull { .. }) => core.workers.wait_for_call(seen, RETRY_WAIT),
             // After a failure the database is poisoned, and says so on every write.
-            Ok(false) | Err(_) => core.workers.wait_for_call(seen, IDLE_WAIT),
+            Ok(false) | Err(_) => {
+                core.workers.wait_for_call(seen, core.cleaning.wait_at_most(IDLE_WAIT));
+            }
         }
     }
 }
 
 /// Runs a piece of work; a panic in it poisons the database.
-fn caught(core: &Core, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
+pub(super) fn caught(core: &Core, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     done.unwrap_or_else(|panic| {
         core.set_poison(&format!("a background thread panicked: {}", text(&*panic)));
@@ -144,7 +147,7 @@ impl Core {
 
     /// One piece of background work, be it only consolidation, for the caller's thread.
     pub(super) fn step_or_consolidate(&self) -> Result<bool> {
-        if self.step()? {
+        if self.step()? || self.clean_in_background()? {
             return Ok(true);
         }
         Ok(self.consolidate_in_background()? == Found::Work)
@@ -213,6 +216,7 @@ impl Core {
         for keyspace in &self.published.state().keyspaces {
             keyspace.runtime.store.remove_unreferenced();
         }
+        self.remove_unreferenced_values();
         self.remove_dropped()
     }
 

@@ -14,13 +14,15 @@
 //! |---|---|---|
 //! | 0 | put | key's length, value's length (varints), key, value |
 //! | 1 | delete | key's length (varint), key |
+//! | 2 | put a pointer | key's length (varint), key, pointer to the value |
 //! | 3 | delete range | start's length, end's length + 1 or 0 for no end (varints), start, end |
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, varint};
+use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, ValuePointer, varint};
 use crate::db::{BATCH_SIZE_MAX, KEY_LEN_MAX, Keyspace, VALUE_LEN_MAX};
+use crate::value_log::{NO_FILE, StagedMark, StagedValues, ValueFile, ValueLog};
 
 /// Bits of an operation's first number that are its kind.
 const KIND_BITS: u32 = 2;
@@ -52,12 +54,28 @@ pub struct WriteBatch {
     range_count: u64,
     /// Bytes of keys and values.
     data_bytes: u64,
+    /// Values that go to the value log; none in most batches.
+    separated: Option<Box<Separated>>,
     /// The keyspaces written to, each once: the first, and the others. Most batches write to one.
     first_keyspace: Option<Target>,
     more_keyspaces: Vec<Target>,
     /// The first operation that was over a limit.
     refused: Option<String>,
 }
+
+/// What of a batch goes to the value log.
+#[derive(Clone, Debug, Default)]
+struct Separated {
+    /// Values that were not written yet.
+    staged: StagedValues,
+    /// Where among the operations the pointer to each of these lies.
+    places: Vec<usize>,
+    /// Files of the values that were, held.
+    files: Vec<Arc<ValueFile>>,
+}
+
+/// A value that lies in the value log, and its file, held.
+pub(super) type Placed = (ValuePointer, Arc<ValueFile>);
 
 /// How far a batch had come at some moment.
 #[derive(Clone, Debug)]
@@ -67,6 +85,7 @@ pub(super) struct BatchMark {
     range_count: u64,
     data_bytes: u64,
     keyspace_count: usize,
+    staged: Option<StagedMark>,
 }
 
 /// A keyspace that a batch writes to.
@@ -82,6 +101,7 @@ pub(super) struct Target {
 enum Kind {
     Put = 0,
     Delete = 1,
+    PutPointer = 2,
     DeleteRange = 3,
 }
 
@@ -101,6 +121,11 @@ pub(super) enum Write<'a> {
         key: &'a [u8],
         value: &'a [u8],
     },
+    /// A put whose value is, or will be, in the value log.
+    PutPointer {
+        key: &'a [u8],
+        pointer: &'a [u8],
+    },
     Delete {
         key: &'a [u8],
     },
@@ -116,6 +141,7 @@ impl<'a> Write<'a> {
     fn fields(self) -> (Kind, &'a [u8], &'a [u8]) {
         match self {
             Write::Put { key, value } => (Kind::Put, key, value),
+            Write::PutPointer { key, pointer } => (Kind::PutPointer, key, pointer),
             Write::Delete { key } => (Kind::Delete, key, &[]),
             Write::DeleteRange { start, end } => {
                 (Kind::DeleteRange, start, end.unwrap_or_default())
@@ -128,6 +154,7 @@ impl<'a> Write<'a> {
     pub(super) fn entry(self) -> Option<(&'a [u8], EntryKind, &'a [u8])> {
         match self {
             Write::Put { key, value } => Some((key, EntryKind::Value, value)),
+            Write::PutPointer { key, pointer } => Some((key, EntryKind::Pointer, pointer)),
             Write::Delete { key } => Some((key, EntryKind::Tombstone, &[])),
             Write::DeleteRange { .. } => None,
         }
@@ -144,7 +171,34 @@ impl WriteBatch {
     /// Sets `key` to `value`. Limits are checked when the batch is committed, before anything
     /// changes.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.push(keyspace, Kind::Put, key.as_ref(), value.as_ref());
+        let (key, value) = (key.as_ref(), value.as_ref());
+        if keyspace.separates(value.len()) {
+            return self.put_separated(keyspace, key, value);
+        }
+        self.push(keyspace, Kind::Put, key, value);
+    }
+
+    /// Sets `key` to a value that will be written to the value log with the others of the batch.
+    #[cold]
+    fn put_separated(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) {
+        if self.refusal_of(Kind::Put, key, value).is_some() {
+            return self.push(keyspace, Kind::Put, key, value);
+        }
+        let separated = self.separated.get_or_insert_default();
+        let pointer = separated.staged.push(keyspace.id(), value).encode();
+        self.push(keyspace, Kind::PutPointer, key, &pointer);
+        self.data_bytes += (value.len() - pointer.len()) as u64;
+        let place = self.operations.len() - pointer.len();
+        self.separated.as_mut().expect("it was made above").places.push(place);
+    }
+
+    /// Sets `key` to a value that is in the value log.
+    pub(super) fn put_placed(&mut self, keyspace: &Keyspace, key: &[u8], placed: Placed) {
+        let (pointer, file) = placed;
+        let len = u64::from(pointer.len);
+        self.push(keyspace, Kind::PutPointer, key, &pointer.encode());
+        self.data_bytes += len;
+        self.separated.get_or_insert_default().files.push(file);
     }
 
     /// Deletes `key`.
@@ -190,6 +244,12 @@ impl WriteBatch {
     /// Bytes of keys and values and a few for each operation.
     #[must_use]
     pub fn size(&self) -> usize {
+        let staged = self.separated.as_ref().map_or(0, |separated| separated.staged.size());
+        self.operations.len() + staged
+    }
+
+    /// Bytes of what goes to log and memtables.
+    pub(super) fn log_size(&self) -> usize {
         self.operations.len()
     }
 
@@ -198,6 +258,7 @@ impl WriteBatch {
         self.operations.clear();
         (self.count, self.range_count) = (0, 0);
         self.data_bytes = 0;
+        self.separated = None;
         self.first_keyspace = None;
         self.more_keyspaces.clear();
         self.refused = None;
@@ -211,6 +272,7 @@ impl WriteBatch {
             range_count: self.range_count,
             data_bytes: self.data_bytes,
             keyspace_count: self.targets().count(),
+            staged: self.separated.as_ref().map(|separated| separated.staged.mark()),
         }
     }
 
@@ -219,6 +281,13 @@ impl WriteBatch {
         self.operations.truncate(mark.size);
         (self.count, self.range_count) = (mark.count, mark.range_count);
         self.data_bytes = mark.data_bytes;
+        match (&mut self.separated, mark.staged) {
+            (Some(separated), Some(mark)) => {
+                separated.staged.truncate(mark);
+                separated.places.truncate(separated.staged.count());
+            }
+            _ => self.separated = None,
+        }
         if mark.keyspace_count == 0 {
             self.first_keyspace = None;
         }
@@ -248,7 +317,7 @@ impl WriteBatch {
         varint::put(out, key.len() as u64);
         match kind {
             Kind::Put => varint::put(out, value.len() as u64),
-            Kind::Delete => {}
+            Kind::PutPointer | Kind::Delete => {}
             Kind::DeleteRange if value.is_empty() => varint::put(out, 0),
             Kind::DeleteRange => varint::put(out, value.len() as u64 + 1),
         }
@@ -275,13 +344,13 @@ impl WriteBatch {
 
     /// Bytes with one more operation, at most.
     fn size_with(&self, key: &[u8], value: &[u8]) -> usize {
-        self.operations.len() + key.len() + value.len() + OPERATION_HEAD_MAX
+        self.size() + key.len() + value.len() + OPERATION_HEAD_MAX
     }
 
     #[cold]
     fn limit_exceeded(&self, kind: Kind, key: &[u8], value: &[u8]) -> Option<String> {
         let longest_key = match kind {
-            Kind::Put | Kind::Delete => key.len(),
+            Kind::Put | Kind::PutPointer | Kind::Delete => key.len(),
             // One byte more is the first key above.
             Kind::DeleteRange => key.len().max(value.len()).saturating_sub(1),
         };
@@ -317,9 +386,67 @@ impl WriteBatch {
         self.data_bytes
     }
 
-    /// Whether any operation deletes a range.
-    pub(super) fn deletes_ranges(&self) -> bool {
-        self.range_count > 0
+    /// Whether any value is still to be written to the value log.
+    pub(super) fn has_staged(&self) -> bool {
+        self.separated.as_ref().is_some_and(|separated| separated.staged.count() > 0)
+    }
+
+    /// The puts whose values are still to be written, in order: keyspace, key and what is known of
+    /// the pointer.
+    pub(super) fn staged_puts(&self) -> impl Iterator<Item = (u32, &[u8], ValuePointer)> {
+        self.operations().filter_map(|Operation { keyspace, write, .. }| match write {
+            Write::PutPointer { key, pointer } => {
+                let pointer =
+                    ValuePointer::decode(pointer).filter(|known| known.file == NO_FILE)?;
+                Some((keyspace, key, pointer))
+            }
+            _ => None,
+        })
+    }
+
+    /// The value of a staged put.
+    pub(super) fn staged_value(&self, pointer: &ValuePointer) -> &[u8] {
+        let separated = self.separated.as_ref().expect("a staged put is of this batch");
+        separated.staged.value(pointer)
+    }
+
+    /// Writes the staged values, but for those that are there already: `known` has one for each.
+    pub(super) fn place_values(
+        &mut self,
+        log: &ValueLog,
+        known: Vec<Option<Placed>>,
+    ) -> Result<()> {
+        let Some(separated) = &mut self.separated else { return Ok(()) };
+        let mut staged = std::mem::take(&mut separated.staged);
+        staged.leave_out(|number| known[number].is_some());
+        let appended = match staged.size() {
+            0 => None,
+            _ => Some(log.append(&mut staged)?),
+        };
+        for (number, (place, known)) in separated.places.iter().zip(known).enumerate() {
+            let bytes = &mut self.operations[*place..*place + ValuePointer::SIZE];
+            let staged_as = ValuePointer::decode(bytes).expect("the batch encoded it");
+            let placed = match (known, &appended, staged.start(number)) {
+                (Some((pointer, file)), _, _) => {
+                    separated.files.push(file);
+                    pointer
+                }
+                (None, Some(appended), Some(start)) => {
+                    let (file, offset) = (appended.file.number(), appended.offset + start);
+                    ValuePointer { file, offset, ..staged_as }
+                }
+                _ => unreachable!("what is not known was written"),
+            };
+            bytes.copy_from_slice(&placed.encode());
+        }
+        separated.places.clear();
+        separated.files.extend(appended.map(|appended| appended.file));
+        Ok(())
+    }
+
+    /// Whether it deletes no range, and all its values are in it.
+    pub(super) fn is_plain(&self) -> bool {
+        self.range_count == 0 && self.separated.is_none()
     }
 
     /// The keyspaces written to, each once.
@@ -415,6 +542,11 @@ impl<'a> Operations<'a> {
             kind if kind == Kind::Delete as u64 => {
                 let key_len = self.take_len(KEY_LEN_MAX)?;
                 Write::Delete { key: self.take(key_len)? }
+            }
+            kind if kind == Kind::PutPointer as u64 => {
+                let key_len = self.take_len(KEY_LEN_MAX)?;
+                let (key, pointer) = (self.take(key_len)?, self.take(ValuePointer::SIZE)?);
+                Write::PutPointer { key, pointer }
             }
             kind if kind == Kind::DeleteRange as u64 => self.decode_range()?,
             _ => return None,

@@ -1,9 +1,12 @@
 //! Checking the whole database.
 
-use crate::base::Result;
+use crate::base::{Cursor as _, EntryKind, Result, SeqNo, ValuePointer};
 use crate::db::core::Core;
+use crate::db::state::KeyspaceState;
 use crate::manifest::Manifest;
+use crate::memtable::MemtableCursor;
 use crate::structure::Findings;
+use crate::value_log::Verify;
 use crate::wal::{Lsn, WalOptions, WalPlace, replay};
 
 /// What [`crate::Db::check`] looked at and found.
@@ -22,6 +25,10 @@ pub struct CheckReport {
     pub runs: u64,
     /// Entries in runs, overwritten ones included.
     pub entries: u64,
+    /// Value files.
+    pub value_files: u64,
+    /// Values in value files that entries point to, read and compared with their hashes.
+    pub values: u64,
     /// What is wrong, a sentence each, with file and offset where there is one; empty when all is
     /// well.
     pub problems: Vec<String>,
@@ -37,7 +44,7 @@ impl CheckReport {
 
 impl Core {
     /// Checks the manifest, the log, and every keyspace: index against itself and its durable
-    /// form, checksums, order, anchors, sizes, live bytes.
+    /// form, checksums, order, anchors, sizes, live bytes, and large values against their hashes.
     pub(super) fn check(&self) -> Result<CheckReport> {
         self.check_open()?;
         let mut findings = Findings::default();
@@ -50,16 +57,41 @@ impl Core {
             let data = keyspace.runtime.store.check_index(&mut findings);
             drop(turn);
             data.check_data(&mut findings);
+            self.check_values_of_memtables(keyspace, &mut findings);
         }
+        let value_files = self.values.files().len() as u64;
         Ok(CheckReport {
-            files: findings.files,
+            files: findings.files + value_files,
             bytes: findings.bytes,
             keyspaces: state.keyspaces.len() as u64,
             intervals: findings.intervals,
             runs: findings.runs,
             entries: findings.entries,
+            value_files,
+            values: findings.values,
             problems: findings.problems,
         })
+    }
+
+    /// Reads the values that the newest entries of memtables point to.
+    fn check_values_of_memtables(&self, keyspace: &KeyspaceState, findings: &mut Findings) {
+        for table in keyspace.tables() {
+            let table = std::sync::Arc::clone(&table.memtable);
+            let mut cursor = MemtableCursor::new(table, SeqNo::MAX);
+            let mut moved = cursor.seek_first();
+            while let (Ok(()), Some(entry)) = (&moved, cursor.entry()) {
+                if entry.kind == EntryKind::Pointer
+                    && let Some(pointer) = ValuePointer::decode(entry.value)
+                {
+                    findings.values += 1;
+                    match self.values.verify(&pointer, Verify::Hash) {
+                        Ok(bytes) => findings.bytes += bytes,
+                        Err(error) => findings.note(error.to_string()),
+                    }
+                }
+                moved = cursor.next();
+            }
+        }
     }
 
     fn check_manifest(&self, findings: &mut Findings) {

@@ -18,6 +18,7 @@ use crate::db::group::{Call, Caller, Gathering, GroupPolicy, Role, SyncTurn, WAI
 use crate::db::options::{Background, Durability};
 use crate::db::state::{State, Table};
 use crate::db::transaction::{Premise, Verdict};
+use crate::value_log::ValueLog;
 use crate::wal::{Lsn, Wal};
 
 /// The log and the commits on their way.
@@ -242,7 +243,7 @@ impl Core {
     /// Commits a batch, if the premise holds in front of it.
     pub(super) fn commit_on(
         &self,
-        batch: WriteBatch,
+        mut batch: WriteBatch,
         durability: Durability,
         premise: Option<Premise<'_>>,
     ) -> Result<SeqNo> {
@@ -255,6 +256,9 @@ impl Core {
         self.make_room(&batch)?;
         // Without the lock: what remains to be looked at under it is what comes meanwhile.
         let premise = premise.map(|premise| self.check_premise(premise)).transpose()?;
+        if batch.has_staged() {
+            self.place_values(&mut batch)?;
+        }
         let (seqno, caller) = self.append(batch, durability, premise.as_ref())?;
         if durability == Durability::Sync {
             self.sync_for(&caller)?;
@@ -355,7 +359,7 @@ impl Core {
         if self.log.sync_turn.durable() >= end { Ok(()) } else { self.sync_for(&Caller::new(end)) }
     }
 
-    /// Makes the log durable when a file of it is not: a flush begins with a sync of all that its
+    /// Makes the log durable when a file of it, or of values, is not: a flush begins with a sync of all that its
     /// memtable holds, and a durable commit has to wait for whatever was written before it. Done
     /// bit by bit, neither takes long. Whether it was due.
     pub(super) fn sync_ahead(&self) -> Result<bool> {
@@ -363,7 +367,9 @@ impl Core {
             let log = lock(&self.log.log);
             let target = log.wal.sync_target().target();
             let unsynced = target.bytes_since(log.wal.durable_lsn().min(target));
-            (unsynced >= self.sizes.wal_file).then_some(target)
+            let is_due = unsynced >= self.sizes.wal_file
+                || (unsynced > 0 && self.values.unsynced_bytes() >= self.sizes.value_file);
+            is_due.then_some(target)
         };
         let Some(target) = target else { return Ok(false) };
         self.sync_to(target)?;
@@ -410,7 +416,8 @@ impl Core {
             log.wal.sync_target()
         };
         let began = self.clock.monotonic();
-        let synced = ticket.run().inspect_err(|error| self.set_poison(&error.to_string()))?;
+        let synced = self.values.sync().and_then(|()| ticket.run()); // V2: in this order
+        let synced = synced.inspect_err(|error| self.set_poison(&error.to_string()))?;
         let ended = self.clock.monotonic();
         let served = lead.pass_on(synced, ended.saturating_sub(began), ended);
         self.apply_ready(own);
@@ -490,7 +497,7 @@ impl Core {
     fn insert(&self, pending: &Pending, state: &State) {
         let place = (pending.start.as_u64(), pending.end.as_u64());
         let batch = &pending.batch;
-        let deleted = batch.deletes_ranges().then(|| LaterDeletions::of(batch.operations()));
+        let deleted = (!batch.is_plain()).then(|| LaterDeletions::of(batch.operations()));
         let mut operations = batch.operations();
         while let Some(id) = operations.next_keyspace() {
             let of_keyspace = std::iter::from_fn(|| operations.next_on(id));
@@ -500,7 +507,8 @@ impl Core {
                     insert_entries(&keyspace.active, pending.seqno, place, entries);
                 }
                 (Some(keyspace), Some(deleted)) => {
-                    insert_commit(&keyspace.active, pending.seqno, place, deleted, of_keyspace);
+                    let into = Destination { table: &keyspace.active, values: &self.values };
+                    insert_commit(into, pending.seqno, place, deleted, of_keyspace);
                 }
                 (None, _) => of_keyspace.for_each(drop), // dropped after the commit was accepted
             }
@@ -519,20 +527,31 @@ fn insert_entries<'a>(
     table.note_commit(place.0, place.1);
 }
 
-/// Inserts one commit's operations on one keyspace, of a commit that deletes ranges. In a memtable,
-/// an entry of the commit that deletes a range stays: those are left out that the commit has
-/// written before the deletion.
+/// Where operations on a keyspace go.
+#[derive(Clone, Copy)]
+pub(super) struct Destination<'t> {
+    pub table: &'t Table,
+    /// Holds the files that are pointed into.
+    pub values: &'t ValueLog,
+}
+
+/// Inserts one commit's operations on one keyspace, of a commit that deletes ranges or has values
+/// in the value log. In a memtable, an entry of the commit that deletes a range stays: those are
+/// left out that the commit has written before the deletion.
 pub(super) fn insert_commit<'a>(
-    table: &Table,
+    into: Destination<'_>,
     seqno: SeqNo,
     place: (u64, u64),
     deleted: &LaterDeletions,
     operations: impl IntoIterator<Item = Operation<'a>>,
 ) {
-    let mut ranges = Vec::new();
+    let Destination { table, values } = into;
+    let (mut ranges, mut pointers) = (Vec::new(), Vec::new());
     let entries = operations.into_iter().filter_map(|operation| {
-        if let Write::DeleteRange { start, end } = operation.write {
-            ranges.push((start, end));
+        match operation.write {
+            Write::DeleteRange { start, end } => ranges.push((start, end)),
+            Write::PutPointer { pointer, .. } => pointers.push(pointer),
+            Write::Put { .. } | Write::Delete { .. } => {}
         }
         operation.write.entry().filter(|(key, ..)| !deleted.reach(key, &operation))
     });
@@ -542,6 +561,9 @@ pub(super) fn insert_commit<'a>(
         writer.delete_range(start, end, seqno);
     }
     drop(writer);
+    if !pointers.is_empty() {
+        table.hold_values(values, &pointers);
+    }
     table.note_commit(place.0, place.1);
 }
 

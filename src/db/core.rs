@@ -8,6 +8,7 @@ use crate::base::{Clock, Entropy, Error, Result, SeqNo};
 use crate::block::Block;
 use crate::cache::{Cache, MemoryBudget};
 use crate::db::background::Workers;
+use crate::db::cleaning::Cleaning;
 use crate::db::commit::CommitLog;
 use crate::db::maintain::DroppedRegister;
 use crate::db::options::{Background, Builder, Durability, Sizes};
@@ -20,6 +21,7 @@ use crate::jobs::Pacer;
 use crate::manifest::Manifest;
 use crate::storage::{Storage, StorageLock};
 use crate::structure::flex::{OpenSegments, StorePlace};
+use crate::value_log::ValueLog;
 
 /// Memtables that are kept to check transactions against take up to the memory budget over this.
 const KEPT_FRACTION: u64 = 4;
@@ -42,6 +44,7 @@ pub(super) struct Core {
     pub meter: Arc<MemtableMeter>,
     pub cache: Arc<Cache<Block>>,
     pub open_segments: Arc<OpenSegments>,
+    pub values: Arc<ValueLog>,
     pub recovery: RecoveryReport,
 
     // Each with its own lock inside. Order: a keyspace's turn to flush, the
@@ -54,6 +57,7 @@ pub(super) struct Core {
     pub transactions: Arc<TransactionRegister>,
     pub stalls: StallCounters,
     pub pacer: Pacer,
+    pub cleaning: Cleaning,
     pub dropped: DroppedRegister,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
 
@@ -77,6 +81,7 @@ pub(super) struct Parts {
     pub meter: Arc<MemtableMeter>,
     pub cache: Arc<Cache<Block>>,
     pub open_segments: Arc<OpenSegments>,
+    pub values: Arc<ValueLog>,
     pub recovery: RecoveryReport,
     pub manifest: Manifest,
     pub log: CommitLog,
@@ -100,6 +105,7 @@ impl Core {
             meter: parts.meter,
             cache: parts.cache,
             open_segments: parts.open_segments,
+            values: parts.values,
             recovery: parts.recovery,
             manifest: Mutex::new(parts.manifest),
             log: parts.log,
@@ -109,6 +115,7 @@ impl Core {
             transactions: TransactionRegister::new(parts.sizes.budget / KEPT_FRACTION),
             stalls: StallCounters::default(),
             pacer: Pacer::default(),
+            cleaning: Cleaning::default(),
             dropped: DroppedRegister::default(),
             lock: Mutex::new(Some(parts.lock)),
             poison: OnceLock::new(),
@@ -205,6 +212,7 @@ impl Core {
             keyspace: id,
             cache: Arc::clone(&self.cache),
             open_segments: Arc::clone(&self.open_segments),
+            values: Arc::clone(&self.values),
             options: options.clone(),
         }
     }

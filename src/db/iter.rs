@@ -1,9 +1,10 @@
 //! Walking a keyspace: the cursor that lends what it stands on, and the iterator made of it.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::{EntryRef, Error, KeyRange, Result, SeqNo, Slice};
+use crate::base::{EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice};
 use crate::db::state::KeyspaceState;
 use crate::db::walk::{Shown, Walk};
 use crate::memtable::{Memtable, MemtableCursor};
@@ -28,6 +29,9 @@ pub struct Entry {
 /// Walks the entries of a key range, as of one moment, both ways; lends key and value from where
 /// they lie. Nothing is allocated or counted from entry to entry.
 ///
+/// A value that lies in the value log is read when it is asked for, and not when the cursor comes
+/// to it: a walk over keys reads no values.
+///
 /// A new cursor is in front of the first entry. After a move has failed, [`Cursor::valid`] is
 /// `false` and moving on is an error, until a seek succeeds: no entry is skipped silently.
 ///
@@ -39,7 +43,7 @@ pub struct Entry {
 /// let mut cursor = words.cursor(lithedb::KeyRange::prefix(b"ab"));
 /// cursor.seek_first()?;
 /// while cursor.valid() {
-///     println!("{:?} = {:?}", cursor.key(), cursor.value());
+///     println!("{:?} = {:?}", cursor.key(), cursor.value()?);
 ///     cursor.next()?;
 /// }
 /// # Ok(())
@@ -54,6 +58,8 @@ pub struct Cursor {
     at: SeqNo,
     /// What the transaction that reads has written itself.
     own: Option<Arc<Memtable>>,
+    /// The value at the position, if it was read from the value log.
+    loaded: OnceCell<Slice>,
 }
 
 impl fmt::Debug for Cursor {
@@ -80,16 +86,21 @@ impl Cursor {
         let tables = first.chain(tables).collect();
         let deleted = keyspace.deleted_ranges(at, own.as_deref());
         let walk = Walk::new(range, tables, Some(keyspace.version.cursor()), deleted);
-        Cursor { walk, refusal: None, keyspace: Some(keyspace), at, own }
+        let loaded = OnceCell::new();
+        Cursor { walk, refusal: None, keyspace: Some(keyspace), at, own, loaded }
     }
 
     /// A cursor whose first move fails with `error`.
     pub(super) fn refusing(error: Error) -> Cursor {
         let walk = Walk::new(KeyRange::all(), Vec::new(), None, None);
-        Cursor { walk, refusal: Some(error), keyspace: None, at: SeqNo::ZERO, own: None }
+        let (at, loaded) = (SeqNo::ZERO, OnceCell::new());
+        Cursor { walk, refusal: Some(error), keyspace: None, at, own: None, loaded }
     }
 
-    fn check(&mut self) -> Result<()> {
+    /// Before every move but one within plain values of a block: an entry that holds a pointer is
+    /// none.
+    fn begin_move(&mut self) -> Result<()> {
+        self.loaded.take();
         if self.refusal.is_none() {
             return Ok(());
         }
@@ -107,7 +118,7 @@ impl Cursor {
     /// # Errors
     /// `Io` or `Corruption` when it cannot be read; `KeyspaceNotFound`, `Closed`.
     pub fn seek_first(&mut self) -> Result<()> {
-        self.check()?;
+        self.begin_move()?;
         self.walk.seek_first()
     }
 
@@ -116,7 +127,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_first`].
     pub fn seek_last(&mut self) -> Result<()> {
-        self.check()?;
+        self.begin_move()?;
         self.walk.seek_last()
     }
 
@@ -125,7 +136,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_first`].
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.check()?;
+        self.begin_move()?;
         self.walk.seek(key.as_ref())
     }
 
@@ -134,7 +145,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_first`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.check()?;
+        self.begin_move()?;
         self.walk.seek_for_prev(key.as_ref())
     }
 
@@ -154,7 +165,7 @@ impl Cursor {
     /// Out of line, so that a step within a block is small.
     #[inline(never)]
     fn next_elsewhere(&mut self) -> Result<()> {
-        self.check()?;
+        self.begin_move()?;
         self.walk.next()
     }
 
@@ -173,7 +184,7 @@ impl Cursor {
     /// Out of line, so that a step within a block is small.
     #[inline(never)]
     fn prev_elsewhere(&mut self) -> Result<()> {
-        self.check()?;
+        self.begin_move()?;
         self.walk.prev()
     }
 
@@ -194,14 +205,34 @@ impl Cursor {
         self.walk.key().expect(NOT_ON_AN_ENTRY)
     }
 
-    /// The value at the position.
+    /// The value at the position. One that lies in the value log is read now, and kept until the
+    /// cursor moves.
+    ///
+    /// # Errors
+    /// `Io`, or `Corruption` with file and offset, when it has to be read and cannot be: asking
+    /// again reads again.
     ///
     /// # Panics
     /// When it is not [`Cursor::valid`].
     #[inline]
-    #[must_use]
-    pub fn value(&self) -> &[u8] {
-        self.walk.value().expect(NOT_ON_AN_ENTRY)
+    pub fn value(&self) -> Result<&[u8]> {
+        match self.walk.value().expect(NOT_ON_AN_ENTRY) {
+            (EntryKind::Pointer, pointer) => self.load_value(pointer),
+            (_, value) => Ok(value),
+        }
+    }
+
+    #[cold]
+    fn load_value(&self, pointer: &[u8]) -> Result<&[u8]> {
+        if self.loaded.get().is_none() {
+            let value = self.keyspace().runtime.values.read(pointer)?;
+            return Ok(self.loaded.get_or_init(|| value));
+        }
+        Ok(self.loaded.get().expect("it was just there"))
+    }
+
+    fn keyspace(&self) -> &KeyspaceState {
+        self.keyspace.as_ref().expect("a cursor on an entry has a keyspace")
     }
 
     /// The stamp of the entry at the position.
@@ -215,12 +246,26 @@ impl Cursor {
 
     /// The entry at the position, as slices of its own. Sharing the block that they lie in where
     /// that saves a copy.
-    pub(super) fn take_entry(&self) -> Entry {
-        let EntryRef { key, value, seqno, .. } = self.walk.entry().expect(NOT_ON_AN_ENTRY);
-        match self.walk.shown_block() {
-            Some(block) => Entry { key: block.share(key), value: block.share(value), seqno },
-            None => Entry { key: Slice::from(key), value: Slice::from(value), seqno },
-        }
+    ///
+    /// # Errors
+    /// As [`Cursor::value`].
+    pub(super) fn take_entry(&self) -> Result<Entry> {
+        let EntryRef { key, value, seqno, kind } = self.walk.entry().expect(NOT_ON_AN_ENTRY);
+        let (key, value) = match self.walk.shown_block() {
+            Some(block) => (block.share(key), block.share(value)),
+            None => (Slice::from(key), Slice::from(value)),
+        };
+        let value = match kind {
+            EntryKind::Pointer => self.keyspace().value_of(kind, value)?,
+            _ => value,
+        };
+        Ok(Entry { key, value, seqno })
+    }
+
+    /// The key at the position, as [`Cursor::take_entry`].
+    fn take_key(&self) -> Slice {
+        let key = self.walk.key().expect(NOT_ON_AN_ENTRY);
+        self.walk.shown_block().map_or_else(|| Slice::from(key), |block| block.share(key))
     }
 
     /// Another cursor over the same entries, in front of the first.
@@ -238,9 +283,9 @@ impl Cursor {
 /// Which entry one end of an [`Iter`] gives next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// The one behind the cursor's position.
+    /// The next one from the cursor's position.
     Following,
-    /// The one that the cursor was moved to.
+    /// The one that the cursor is on.
     Sought,
 }
 
@@ -255,12 +300,14 @@ pub struct Iter {
     front_turn: Turn,
     /// Made when entries are first asked for from the back.
     back: Option<Cursor>,
+    back_turn: Turn,
     is_done: bool,
 }
 
 impl Iter {
     pub(super) fn new(front: Cursor) -> Iter {
-        Iter { front, front_turn: Turn::Following, back: None, is_done: false }
+        let turn = Turn::Following;
+        Iter { front, front_turn: turn, back: None, back_turn: turn, is_done: false }
     }
 
     /// Moves the front to the first entry whose key is at least `key`; it may go back, too. The
@@ -301,24 +348,66 @@ impl Iter {
         Ok(true)
     }
 
-    fn advance(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.front_turn, Turn::Following) {
-            Turn::Following => self.front.next(),
-            Turn::Sought => Ok(()),
-        }
+    /// The keys alone: no value is read from the value log.
+    #[must_use]
+    pub fn keys(self) -> Keys {
+        Keys { iter: self }
     }
 
-    /// Whether the ends have met: what one end has given, the other does not give again.
-    fn have_met(&self) -> bool {
+    /// Moves the front on; `None` at the end, and where it meets the back.
+    fn step_front(&mut self) -> Option<Result<()>> {
+        if self.is_done {
+            return None;
+        }
+        let moved = match std::mem::replace(&mut self.front_turn, Turn::Following) {
+            Turn::Following => self.front.next(),
+            Turn::Sought => Ok(()),
+        };
+        if moved.is_ok() && (!self.front.valid() || self.have_met(self.back_turn)) {
+            self.is_done = true;
+            return None;
+        }
+        Some(moved)
+    }
+
+    /// Moves the back on; `None` at the start, and where it meets the front.
+    fn step_back(&mut self) -> Option<Result<()>> {
+        if self.is_done {
+            return None;
+        }
+        let turn = std::mem::replace(&mut self.back_turn, Turn::Following);
+        let moved = match (&mut self.back, turn) {
+            (Some(_), Turn::Sought) => Ok(()),
+            (Some(back), Turn::Following) => back.prev(),
+            (None, _) => {
+                // The front may have a reason to refuse; it is told here.
+                if let Err(error) = self.front.begin_move() {
+                    return Some(Err(error));
+                }
+                let back = self.back.insert(self.front.again());
+                back.seek_last()
+            }
+        };
+        let back = self.back.as_ref().expect("it was made above");
+        if moved.is_ok() && (!back.valid() || self.have_met(self.front_turn)) {
+            self.is_done = true;
+            return None;
+        }
+        Some(moved)
+    }
+
+    /// Whether the ends have met: what one end has given, the other does not give again. One of
+    /// them was just moved; `turn` is that of the other.
+    fn have_met(&self, turn: Turn) -> bool {
         let Some(back) = &self.back else { return false };
         let (front, back) = (&self.front.walk, &back.walk);
         if back.shown() == Shown::Start || front.shown() == Shown::End {
             return true; // one of them has given everything
         }
         let (Some(front), Some(back)) = (front.key(), back.key()) else { return false };
-        match self.front_turn {
+        match turn {
             Turn::Following => front >= back,
-            // What the front was moved to is still to be given by one of the two.
+            // What the other is on is still to be given by one of the two.
             Turn::Sought => front > back,
         }
     }
@@ -328,17 +417,11 @@ impl Iterator for Iter {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Result<Entry>> {
-        if self.is_done {
-            return None;
+        let entry = self.step_front()?.and_then(|()| self.front.take_entry());
+        if entry.is_err() && self.front.valid() {
+            self.front_turn = Turn::Sought; // Its value could not be read: it is not skipped.
         }
-        if let Err(error) = self.advance() {
-            return Some(Err(error));
-        }
-        if !self.front.valid() || self.have_met() {
-            self.is_done = true;
-            return None;
-        }
-        Some(Ok(self.front.take_entry()))
+        Some(entry)
     }
 
     /// Also behind [`Iterator::skip`]. Many entries are passed over without being read, in about
@@ -351,7 +434,7 @@ impl Iterator for Iter {
             Ok(true) => self.next(),
             Ok(false) => {
                 for _ in 0..count {
-                    if let Err(error) = self.next()? {
+                    if let Err(error) = self.step_front()? {
                         return Some(Err(error));
                     }
                 }
@@ -364,28 +447,35 @@ impl Iterator for Iter {
 
 impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Result<Entry>> {
-        if self.is_done {
-            return None;
+        let moved = self.step_back()?;
+        let Some(back) = &self.back else { return moved.err().map(Err) };
+        let entry = moved.and_then(|()| back.take_entry());
+        if entry.is_err() && back.valid() {
+            self.back_turn = Turn::Sought;
         }
-        let moved = match &mut self.back {
-            Some(back) => back.prev(),
-            None => {
-                // The front may have a reason to refuse; it is told here.
-                if let Err(error) = self.front.check() {
-                    return Some(Err(error));
-                }
-                let back = self.back.insert(self.front.again());
-                back.seek_last()
-            }
-        };
-        if let Err(error) = moved {
-            return Some(Err(error));
-        }
-        let back = self.back.as_ref().expect("it was made above");
-        if !back.valid() || self.have_met() {
-            self.is_done = true;
-            return None;
-        }
-        Some(Ok(back.take_entry()))
+        Some(entry)
+    }
+}
+
+/// The keys of an [`Iter`], from either end. Reads no value from the value log.
+#[derive(Debug)]
+pub struct Keys {
+    iter: Iter,
+}
+
+impl Iterator for Keys {
+    type Item = Result<Slice>;
+
+    fn next(&mut self) -> Option<Result<Slice>> {
+        let moved = self.iter.step_front()?;
+        Some(moved.map(|()| self.iter.front.take_key()))
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Result<Slice>> {
+        let moved = self.iter.step_back()?;
+        let Some(back) = &self.iter.back else { return moved.err().map(Err) };
+        Some(moved.map(|()| back.take_key()))
     }
 }

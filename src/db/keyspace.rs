@@ -8,7 +8,7 @@ use crate::base::{Error, KeyRange, Result, SeqNo, Slice};
 use crate::db::Handle;
 use crate::db::batch::WriteBatch;
 use crate::db::core::Core;
-use crate::db::iter::{Cursor, Entry, Iter};
+use crate::db::iter::{Cursor, Entry, Iter, Keys};
 use crate::db::options::Durability;
 use crate::db::state::{KeyspaceState, Runtime};
 use crate::manifest::KeyspaceOptions;
@@ -63,6 +63,13 @@ impl Keyspace {
 
     pub(super) fn handle(&self) -> &Arc<Handle> {
         &self.handle
+    }
+
+    /// Whether a value of so many bytes goes to the value log.
+    #[inline]
+    pub(super) fn separates(&self, value_len: usize) -> bool {
+        let from = self.runtime.options.value_separation;
+        from.is_some_and(|from| value_len >= from as usize)
     }
 
     fn core(&self) -> &Core {
@@ -165,7 +172,7 @@ impl Keyspace {
         self.delete_prefix(b"")
     }
 
-    /// The value of `key`. At most one interval is read from disk.
+    /// The value of `key`. At most one interval is read from disk, and one large value.
     ///
     /// # Errors
     /// `Io`, or `Corruption` with file and offset, when what should hold the key cannot be read;
@@ -308,6 +315,12 @@ impl Keyspace {
         Iter::new(self.cursor(KeyRange::prefix(prefix.as_ref())))
     }
 
+    /// The keys in `range`, as of now: no value is read from the value log.
+    #[must_use]
+    pub fn keys<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Keys {
+        self.range(range).keys()
+    }
+
     /// A cursor over the entries with keys in `range`, as of now: the fastest way to walk. Errors,
     /// also that the keyspace is gone, are told when it moves.
     #[must_use]
@@ -322,7 +335,10 @@ impl Keyspace {
         }
     }
 
-    fn read<T>(&self, read: impl FnOnce(&KeyspaceState, SeqNo) -> Result<T>) -> Result<T> {
+    pub(super) fn read<T>(
+        &self,
+        read: impl FnOnce(&KeyspaceState, SeqNo) -> Result<T>,
+    ) -> Result<T> {
         self.core().check_open()?;
         self.core().published.with(|state, at| match state.find(self.id()) {
             Some(keyspace) => read(keyspace, at),

@@ -14,7 +14,8 @@ use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
 use crate::memtable::MemtableCursor;
 use crate::storage::EntryType;
 use crate::structure::flex::{Consolidation, FlexStore, RoundProgress};
-use crate::structure::{FlushOrder, FlushProgress};
+use crate::structure::{FlushOrder, FlushProgress, Version};
+use crate::value_log::ValueLog;
 use crate::wal::Lsn;
 
 /// A flush makes its work durable about this many times.
@@ -51,7 +52,7 @@ impl Core {
 
     /// Flushes a slice of a keyspace's oldest sealed memtable. The caller has the keyspace's turn
     /// to flush. Whether there was one.
-    fn flush_oldest(&self, id: u32) -> Result<bool> {
+    pub(super) fn flush_oldest(&self, id: u32) -> Result<bool> {
         self.check_open()?; // Under the turn, which closing waits for.
         let state = self.published.state();
         let Some(keyspace) = state.find(id) else { return Ok(false) };
@@ -94,6 +95,8 @@ impl Core {
         let (runtime, progress) = (Arc::clone(&keyspace.runtime), outcome.progress);
         drop((cursor, outcome, state));
         runtime.store.remove_unreferenced();
+        self.cleaning.note_garbage();
+        self.remove_unreferenced_values();
         if progress == FlushProgress::Complete {
             self.advance_log(AdvanceLog::WhenWorthwhile)?;
         }
@@ -136,6 +139,13 @@ impl Core {
         self.check_open()?; // Under the turn, which closing waits for.
         let consolidated = runtime.store.consolidate(CONSOLIDATION_SLICE_BYTES)?;
         let Consolidation::Slice { version, .. } = &consolidated else { return Ok(consolidated) };
+        self.publish_version(runtime, version);
+        Ok(consolidated)
+    }
+
+    /// Makes a version of a keyspace the one that new reads see, and gives back what only the one
+    /// before needed.
+    pub(super) fn publish_version(&self, runtime: &Arc<Runtime>, version: &Arc<dyn Version>) {
         self.published.replace(|state| {
             let Some(keyspace) = state.find(runtime.id) else { return state.clone() };
             let mut next = KeyspaceState::clone(keyspace);
@@ -144,7 +154,8 @@ impl Core {
         });
         self.cache.trim();
         runtime.store.remove_unreferenced();
-        Ok(consolidated)
+        self.cleaning.note_garbage();
+        self.remove_unreferenced_values();
     }
 
     /// Flushes everything, and consolidates what is worth it, once round each keyspace. Writers go
@@ -159,7 +170,7 @@ impl Core {
         Ok(())
     }
 
-    fn compact_slice(&self, runtime: &Arc<Runtime>) -> Result<RoundProgress> {
+    pub(super) fn compact_slice(&self, runtime: &Arc<Runtime>) -> Result<RoundProgress> {
         self.check_writable()?;
         let _turn = crate::db::core::lock(&runtime.flushing);
         if self.flush_oldest(runtime.id).inspect_err(|error| self.note_failure(error))? {
@@ -237,7 +248,7 @@ impl Core {
 
     /// The keyspaces that there are. Long work holds these and not the state, which would keep the
     /// files that the work makes unnecessary.
-    fn runtimes(&self) -> Vec<Arc<Runtime>> {
+    pub(super) fn runtimes(&self) -> Vec<Arc<Runtime>> {
         let state = self.published.state();
         state.keyspaces.iter().map(|keyspace| Arc::clone(&keyspace.runtime)).collect()
     }
@@ -275,7 +286,7 @@ impl Core {
         self.storage.sync_dir(&parent).map_err(|error| Error::io("sync", &parent, error))?;
         let store = FlexStore::open(&place, None)?;
         self.apply_edit(&mut manifest, &Edit::CreateKeyspace(record.clone()))?;
-        let runtime = runtime_of(&record, store, self.sizes.memtable);
+        let runtime = runtime_of(&record, store, &self.values, self.sizes.memtable);
         self.published.replace(|state| {
             let active = Table::new(&self.meter, runtime.memtable_size);
             let version = runtime.store.version();
@@ -351,6 +362,7 @@ impl Core {
         if !self.set_closed() {
             return Ok(self.stats()); // Another thread was faster.
         }
+        self.cleaning.give_up();
         self.log.wake_waiting();
         self.workers.join();
         self.log.wait_for_writers();
@@ -372,6 +384,8 @@ impl Core {
             keyspace.runtime.store.settle()?;
             keyspace.runtime.store.remove_unreferenced();
         }
+        self.values.remove_unreferenced(|| true);
+        self.values.sync()?; // V2: before the log
         let end = self.log.sync_for_close()?;
         let last_seqno = self.log.last_stamp();
         self.lock_manifest().close(end, last_seqno)
@@ -425,6 +439,7 @@ pub(super) fn clear_directory(
 pub(super) fn runtime_of(
     record: &KeyspaceRecord,
     store: FlexStore,
+    values: &Arc<ValueLog>,
     default_memtable_size: u64,
 ) -> Arc<Runtime> {
     Arc::new(Runtime {
@@ -433,6 +448,7 @@ pub(super) fn runtime_of(
         options: record.options.clone(),
         memtable_size: record.options.memtable_size.unwrap_or(default_memtable_size),
         store,
+        values: Arc::clone(values),
         dropped: AtomicBool::new(false),
         flushing: Mutex::new(()),
         gets: StripedCounters::default(),

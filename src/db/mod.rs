@@ -19,6 +19,7 @@ mod atomic;
 mod background;
 mod batch;
 mod check;
+mod cleaning;
 mod commit;
 mod core;
 mod group;
@@ -35,6 +36,8 @@ mod snapshot;
 mod state;
 mod stats;
 mod transaction;
+mod vacuum;
+mod values;
 mod walk;
 
 use std::path::Path;
@@ -43,15 +46,17 @@ use std::sync::Arc;
 pub use atomic::Swap;
 pub use batch::WriteBatch;
 pub use check::CheckReport;
-pub use iter::{Cursor, Entry, Iter};
+pub use iter::{Cursor, Entry, Iter, Keys};
 pub use keyspace::{Keyspace, KeyspaceInfo};
 pub use open::RecoveryReport;
 pub use options::{Background, Builder, Durability, OpenExisting};
 pub use snapshot::Snapshot;
-pub use stats::{KeyspaceStats, Stats};
+pub use stats::{KeyspaceStats, Stats, ValueFileStats};
 pub use transaction::{
     Savepoint, Transaction, TransactionCursor, TransactionIter, UPDATE_TRY_COUNT,
 };
+pub use vacuum::VacuumReport;
+pub use values::{ValueReader, ValueWriter};
 
 use self::core::Core;
 use crate::base::{Error, Result, SeqNo};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{Error, Result, SeqNo, StampClock};
+use crate::base::{Error, Result, SeqNo, StampClock, ValuePointer};
 use crate::block::Block;
 use crate::cache::{Cache, MemoryBudget};
 use crate::db::background::Workers;
@@ -17,7 +17,8 @@ use crate::db::state::{KeyspaceState, MemtableMeter, Published, State, Table};
 use crate::manifest::{Edit, Manifest};
 use crate::storage::{Storage, StorageLock};
 use crate::structure::flex::{FlexStore, OpenSegments, StorePlace};
-use crate::wal::{Lsn, Wal, WalOptions, WalPlace, replay};
+use crate::value_log::ValueLog;
+use crate::wal::{Lsn, Replay, Wal, WalOptions, WalPlace, replay_up_to};
 
 /// What opening a database found and did.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +43,8 @@ pub struct RecoveryReport {
 
 /// Where the log is, in the database's directory.
 pub(super) const LOG_DIR: &str = "wal";
+/// Where value files are, in the database's directory.
+const VALUES_DIR: &str = "values";
 /// Log files that are kept to be overwritten.
 const SPARE_LOG_FILES: usize = 2;
 
@@ -63,11 +66,11 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
             Manifest::create(storage, dir, &*builder.entropy, builder.clock.wall_millis())?
         }
     };
-    let mut opening = Opening::new(&builder, dir, sizes, manifest);
+    let mut opening = Opening::new(&builder, dir, sizes, manifest)?;
     opening.report.created = !is_there;
     opening.remove_dropped()?;
     let Recovered { state, stamps, visible, log } = opening.recover()?;
-    let Opening { manifest, budget, meter, cache, open_segments, mut report, .. } = opening;
+    let Opening { manifest, budget, meter, cache, open_segments, values, mut report, .. } = opening;
     report.duration = builder.clock.monotonic().saturating_sub(since);
     let published = Published::new(state, visible);
     let released = Lsn::from_u64(manifest.state().log_start());
@@ -80,6 +83,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
         meter,
         cache,
         open_segments,
+        values,
         recovery: report,
         manifest,
         log: CommitLog::new(log, stamps, released, builder.background),
@@ -100,6 +104,15 @@ struct Recovered {
     /// The newest commit that is there.
     visible: SeqNo,
     log: Wal,
+}
+
+/// What was read back from the log.
+struct Replayed {
+    state: State,
+    /// The newest commit.
+    newest: SeqNo,
+    /// Values that are there, and may be so in the operating system's memory only.
+    doubtful: Vec<ValuePointer>,
 }
 
 /// Sees to it that a database can be created in `dir`.
@@ -166,16 +179,24 @@ struct Opening<'a> {
     meter: Arc<MemtableMeter>,
     cache: Arc<Cache<Block>>,
     open_segments: Arc<OpenSegments>,
+    values: Arc<ValueLog>,
     report: RecoveryReport,
 }
 
 impl<'a> Opening<'a> {
-    fn new(builder: &'a Builder, dir: &'a Path, sizes: Sizes, manifest: Manifest) -> Opening<'a> {
+    fn new(
+        builder: &'a Builder,
+        dir: &'a Path,
+        sizes: Sizes,
+        manifest: Manifest,
+    ) -> Result<Opening<'a>> {
         let budget = MemoryBudget::new(usize::try_from(sizes.budget).unwrap_or(usize::MAX));
         let cache = Arc::new(Cache::new(Arc::clone(&budget)));
         let meter = MemtableMeter::new(Arc::clone(&budget), sizes.memtable);
         let report = RecoveryReport::default();
-        Opening {
+        let (storage, database) = (Arc::clone(&builder.storage), manifest.state().database());
+        let values = ValueLog::open(storage, dir.join(VALUES_DIR), database, sizes.value_file)?;
+        Ok(Opening {
             builder,
             dir,
             sizes,
@@ -184,8 +205,9 @@ impl<'a> Opening<'a> {
             meter,
             cache,
             open_segments: Arc::default(),
+            values: Arc::new(values),
             report,
-        }
+        })
     }
 
     /// Removes what is left of keyspaces that were dropped.
@@ -209,13 +231,11 @@ impl<'a> Opening<'a> {
         let given = created.max().unwrap_or(SeqNo::ZERO).max(self.manifest.state().last_seqno());
         let place = self.wal_place();
         if self.manifest.state().last_seqno() == SeqNo::ZERO {
+            self.values.finish_opening()?;
             return self.begin_log(state, place);
         }
         let required = Lsn::from_u64(self.manifest.state().log_start());
-        let next_id = self.manifest.state().next_keyspace_id();
-        let state_of_stores = state.clone();
-        let mut replayer = Replayer::new(state, &self.meter, next_id, &place.dir);
-        let log = replay(&place, required, &mut |record| replayer.take(&record))?;
+        let (replayed, log) = self.replay(&state, &place, required)?;
         let found = log.recovered();
         if let Some(clean_end) = self.manifest.state().clean_log_end()
             && found.end.as_u64() < clean_end
@@ -224,18 +244,61 @@ impl<'a> Opening<'a> {
             let what = format!("the log ends at {}, it was closed at {clean_end}", found.end);
             return Err(Error::corruption(&file, offset, what));
         }
-        self.check_structures(&state_of_stores, found.end, &place.dir)?;
+        self.check_structures(&state, found.end, &place.dir)?;
+        drop(state);
+        self.values.check_held()?;
         self.report.wal_records = found.record_count;
         self.report.wal_bytes = found.end.bytes_since(required);
         self.report.wal_bytes_cut = found.truncated_bytes;
         self.report.clean = self.manifest.state().clean_log_end().is_some();
+        self.values.make_durable(&replayed.doubtful)?; // V2: before the log that points there
         let wal = Wal::resume(place, &log)?;
-        let (state, newest_replayed) = replayer.finish();
-        let mut visible = in_stores.max(newest_replayed);
+        self.report.orphans_removed += self.values.finish_opening()?.files;
+        let Replayed { state, newest, .. } = replayed;
+        let mut visible = in_stores.max(newest);
         if self.report.clean {
             visible = visible.max(given); // No commit was lost.
         }
         Ok(Recovered { state, stamps: StampClock::after(visible.max(given)), visible, log: wal })
+    }
+
+    /// Reads the log from `required` on into memtables. A record that may never have been durable,
+    /// and points to a value that is not there, is taken for a torn one: the log ends in front.
+    fn replay(
+        &self,
+        stores: &State,
+        place: &WalPlace,
+        required: Lsn,
+    ) -> Result<(Replayed, Replay)> {
+        let catalog = self.manifest.state();
+        let flushed = stores.keyspaces.iter().map(|keyspace| keyspace.runtime.store.log_end());
+        // D5, and what closing says.
+        let proven = flushed.chain(catalog.clean_log_end()).max().unwrap_or(0);
+        let mut limit = Lsn::MAX;
+        loop {
+            let state = self.with_fresh_memtables(stores);
+            let next_id = catalog.next_keyspace_id();
+            let mut replayer = Replayer::new(state, &self.meter, &self.values, next_id, &place.dir);
+            let log = replay_up_to(place, required, limit, &mut |record| replayer.take(&record))?;
+            let durable_up_to = log.durable_up_to().max(required).max(Lsn::from_u64(proven));
+            match replayer.first_without_value(durable_up_to)? {
+                Some(lsn) => limit = lsn,
+                None => {
+                    let doubtful = replayer.doubtful();
+                    let (state, newest) = replayer.finish();
+                    return Ok((Replayed { state, newest, doubtful }, log));
+                }
+            }
+        }
+    }
+
+    fn with_fresh_memtables(&self, stores: &State) -> State {
+        stores.keyspaces.iter().fold(State::default(), |state, keyspace| {
+            let runtime = Arc::clone(&keyspace.runtime);
+            let active = Table::new(&self.meter, runtime.memtable_size);
+            let version = Arc::clone(&keyspace.version);
+            state.with(KeyspaceState { runtime, active, sealed: Vec::new(), version })
+        })
     }
 
     /// D5: a structure that is ahead of the log says that a durable part of the log is lost.
@@ -277,10 +340,11 @@ impl<'a> Opening<'a> {
                 keyspace: record.id,
                 cache: Arc::clone(&self.cache),
                 open_segments: Arc::clone(&self.open_segments),
+                values: Arc::clone(&self.values),
                 options: record.options.clone(),
             };
             let store = FlexStore::open(&place, record.journal)?;
-            let runtime = runtime_of(record, store, self.sizes.memtable);
+            let runtime = runtime_of(record, store, &self.values, self.sizes.memtable);
             let active = Table::new(&self.meter, runtime.memtable_size);
             let version = runtime.store.version();
             state = state.with(KeyspaceState { runtime, active, sealed: Vec::new(), version });

@@ -62,6 +62,7 @@ pub struct Builder {
     pub(super) memory_budget: Option<u64>,
     pub(super) memtable_size: Option<u64>,
     pub(super) wal_file_size: Option<u64>,
+    pub(super) value_file_size: Option<u64>,
     pub(super) durability: Durability,
     pub(super) background: Background,
     pub(super) existing: OpenExisting,
@@ -76,6 +77,7 @@ impl Default for Builder {
             memory_budget: None,
             memtable_size: None,
             wal_file_size: None,
+            value_file_size: None,
             durability: Durability::default(),
             background: Background::default(),
             existing: OpenExisting::default(),
@@ -98,6 +100,10 @@ const MEMTABLE_SIZE_MAX: u64 = 1 << 30;
 const WAL_FILE_SIZE_DEFAULT: u64 = 8 << 20;
 const WAL_FILE_SIZE_MIN: u64 = 16 << 10;
 const WAL_FILE_SIZE_MAX: u64 = 4 << 30;
+const VALUE_FILE_SIZE_DEFAULT: u64 = 64 << 20;
+/// The small end is for tests.
+const VALUE_FILE_SIZE_MIN: u64 = 4 << 10;
+const VALUE_FILE_SIZE_MAX: u64 = 4 << 30;
 
 impl Builder {
     /// Where files are. Default: the operating system.
@@ -145,6 +151,15 @@ impl Builder {
         self
     }
 
+    /// Bytes after which a value file is not appended to any more: 4 KiB to 4 GiB. Default 64 MiB.
+    /// Room is given back by whole files: smaller ones move less to give room back, and are more
+    /// files.
+    #[must_use]
+    pub fn value_file_size(mut self, bytes: u64) -> Builder {
+        self.value_file_size = Some(bytes);
+        self
+    }
+
     /// Durability of commits that do not say. Default: [`Durability::Sync`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Builder {
@@ -188,7 +203,9 @@ impl Builder {
         check_range("memtable_size", memtable, MEMTABLE_SIZE_MIN, MEMTABLE_SIZE_MAX)?;
         let wal_file = self.wal_file_size.unwrap_or(WAL_FILE_SIZE_DEFAULT);
         check_range("wal_file_size", wal_file, WAL_FILE_SIZE_MIN, WAL_FILE_SIZE_MAX)?;
-        Ok(Sizes { budget, memtable, wal_file })
+        let value_file = self.value_file_size.unwrap_or(VALUE_FILE_SIZE_DEFAULT);
+        check_range("value_file_size", value_file, VALUE_FILE_SIZE_MIN, VALUE_FILE_SIZE_MAX)?;
+        Ok(Sizes { budget, memtable, wal_file, value_file })
     }
 }
 
@@ -198,6 +215,7 @@ pub(super) struct Sizes {
     pub budget: u64,
     pub memtable: u64,
     pub wal_file: u64,
+    pub value_file: u64,
 }
 
 fn check_range(option: &str, value: u64, min: u64, max: u64) -> Result<()> {
@@ -252,6 +270,7 @@ mod tests {
             Builder::default().memory_budget(1),
             Builder::default().memtable_size(1),
             Builder::default().wal_file_size(1),
+            Builder::default().value_file_size(1),
         ] {
             assert!(matches!(builder.sizes(), Err(Error::InvalidArgument { .. })));
         }

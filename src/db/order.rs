@@ -69,7 +69,7 @@ impl KeyspaceState {
             }
             cursor.next()?;
         }
-        Ok(cursor.valid().then(|| cursor.take_entry()))
+        cursor.valid().then(|| cursor.take_entry()).transpose()
     }
 
     /// Up to `count` different entries of `range`, drawn at random, in order.

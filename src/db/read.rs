@@ -2,11 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::base::{EntryKind, EntryRef, RangeTombstones, Result, SeqNo, Slice};
+use crate::base::{EntryKind, EntryRef, RangeTombstones, Result, SeqNo, Slice, ValuePointer};
 use crate::db::iter::Entry;
 use crate::db::state::{KeyspaceState, Table};
 use crate::memtable::Memtable;
 use crate::structure::{Found, Want};
+use crate::value_log::ValueReader;
+
+/// A value as it was found.
+#[derive(Debug)]
+pub(super) enum OpenValue {
+    Whole(Slice),
+    InLog(ValueReader),
+}
 
 impl KeyspaceState {
     /// The newest entry of `key` up to the stamp `at`; may be a tombstone.
@@ -40,6 +48,10 @@ impl KeyspaceState {
         at: SeqNo,
         own: Option<&Memtable>,
     ) -> Option<Arc<RangeTombstones>> {
+        let has_own = own.is_some_and(Memtable::deletes_ranges);
+        if !has_own && !self.tables().any(|table| table.memtable.deletes_ranges()) {
+            return None;
+        }
         let own = own.and_then(Memtable::ranges).map(|ranges| (ranges, SeqNo::MAX));
         let of_tables = self.tables().filter_map(|table| Some((table.memtable.ranges()?, at)));
         RangeTombstones::together(own.into_iter().chain(of_tables).collect())
@@ -52,16 +64,50 @@ impl KeyspaceState {
     }
 
     pub(super) fn get(&self, key: &[u8], at: SeqNo) -> Result<Option<Slice>> {
-        Ok(self.find_live(key, at, Want::Value)?.map(|found| found.value))
+        match self.find_live(key, at, Want::Value)? {
+            Some(found) if found.kind == EntryKind::Pointer => self.read_value(&found).map(Some),
+            found => Ok(found.map(|found| found.value)),
+        }
+    }
+
+    /// Out of line, so that looking up other values stays small.
+    #[cold]
+    fn read_value(&self, found: &Found) -> Result<Slice> {
+        self.runtime.values.read(&found.value)
+    }
+
+    /// The value of an entry that holds `bytes`.
+    #[inline]
+    pub(super) fn value_of(&self, kind: EntryKind, bytes: Slice) -> Result<Slice> {
+        if kind == EntryKind::Pointer {
+            return self.runtime.values.read(&bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// The pointer that the newest entry of `key` holds, if it is one, and can be read.
+    pub(super) fn pointer(&self, key: &[u8], at: SeqNo) -> Option<ValuePointer> {
+        let found = self.find(key, at, Want::Value).ok()??;
+        let pointer = (found.kind == EntryKind::Pointer).then_some(found.value)?;
+        ValuePointer::decode(&pointer)
+    }
+
+    /// The value of `key`, to be read in parts if it lies in the value log.
+    pub(super) fn open_value(&self, key: &[u8], at: SeqNo) -> Result<Option<OpenValue>> {
+        let Some(found) = self.find_live(key, at, Want::Value)? else { return Ok(None) };
+        if found.kind != EntryKind::Pointer {
+            return Ok(Some(OpenValue::Whole(found.value)));
+        }
+        let values = &self.runtime.values;
+        let pointer = values.decode(&found.value)?;
+        Ok(Some(OpenValue::InLog(ValueReader::open(values, &pointer)?)))
     }
 
     pub(super) fn get_entry(&self, key: &[u8], at: SeqNo) -> Result<Option<Entry>> {
-        let found = self.find_live(key, at, Want::Stamp)?;
-        Ok(found.map(|found| Entry {
-            key: Slice::from(key),
-            value: found.value,
-            seqno: found.seqno.expect("the stamp was asked for"),
-        }))
+        let Some(found) = self.find_live(key, at, Want::Stamp)? else { return Ok(None) };
+        let value = self.value_of(found.kind, found.value)?;
+        let seqno = found.seqno.expect("the stamp was asked for");
+        Ok(Some(Entry { key: Slice::from(key), value, seqno }))
     }
 
     pub(super) fn contains(&self, key: &[u8], at: SeqNo) -> Result<bool> {

@@ -1,19 +1,24 @@
 //! Replaying the log: commits that are not in their structures yet go to memtables again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{Error, Result, SeqNo};
-use crate::db::batch::decode_record;
-use crate::db::commit::{LaterDeletions, insert_commit};
+use crate::base::{Error, Result, SeqNo, ValuePointer};
+use crate::db::batch::{Operation, Write, decode_record};
+use crate::db::commit::{Destination, LaterDeletions, insert_commit};
 use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
-use crate::wal::RecordRef;
+use crate::value_log::{ValueLog, Verify};
+use crate::wal::{Lsn, RecordRef};
 
 /// Takes the log's records in order.
 pub(super) struct Replayer<'a> {
     keyspaces: HashMap<u32, Replayed>,
     meter: &'a Arc<MemtableMeter>,
+    values: &'a ValueLog,
+    /// Pointers that were inserted, with their records' positions: of records that are not known to
+    /// have been durable.
+    doubtful: VecDeque<(Lsn, ValuePointer)>,
     /// No keyspace has this id or a larger one.
     next_id: u32,
     newest: SeqNo,
@@ -31,6 +36,7 @@ impl<'a> Replayer<'a> {
     pub(super) fn new(
         state: State,
         meter: &'a Arc<MemtableMeter>,
+        values: &'a ValueLog,
         next_id: u32,
         dir: &Path,
     ) -> Replayer<'a> {
@@ -39,8 +45,15 @@ impl<'a> Replayer<'a> {
             let state = KeyspaceState::clone(&keyspace);
             (state.runtime.id, Replayed { state, flushed })
         });
-        let keyspaces = keyspaces.collect();
-        Replayer { keyspaces, meter, next_id, newest: SeqNo::ZERO, dir: dir.to_owned() }
+        Replayer {
+            keyspaces: keyspaces.collect(),
+            meter,
+            values,
+            doubtful: VecDeque::new(),
+            next_id,
+            newest: SeqNo::ZERO,
+            dir: dir.to_owned(),
+        }
     }
 
     /// Takes one record. A record that is in place and yet not a commit was never written by the
@@ -61,6 +74,8 @@ impl<'a> Replayer<'a> {
         if operations.len() as u64 != count {
             return Err(refuse("operations are missing"));
         }
+        let is_durable = |(lsn, _): &mut (Lsn, ValuePointer)| *lsn < record.durable_up_to;
+        while self.doubtful.pop_front_if(is_durable).is_some() {}
         let deleted = LaterDeletions::of(operations.iter().copied());
         for operation in operations {
             let Some(keyspace) = self.keyspaces.get_mut(&operation.keyspace) else {
@@ -72,8 +87,13 @@ impl<'a> Replayer<'a> {
             if record.lsn.as_u64() < keyspace.flushed {
                 continue;
             }
+            if let Operation { write: Write::PutPointer { pointer, .. }, .. } = operation {
+                let pointer = ValuePointer::decode(pointer);
+                self.doubtful.extend(pointer.map(|pointer| (lsn, pointer)));
+            }
             let place = (record.lsn.as_u64(), record.end.as_u64());
-            insert_commit(&keyspace.state.active, seqno, place, &deleted, [operation]);
+            let into = Destination { table: &keyspace.state.active, values: self.values };
+            insert_commit(into, seqno, place, &deleted, [operation]);
         }
         self.newest = seqno;
         self.seal_full();
@@ -88,6 +108,29 @@ impl<'a> Replayer<'a> {
                 keyspace.sealed.insert(0, std::mem::replace(&mut keyspace.active, fresh));
             }
         }
+    }
+
+    /// Looks at the values of records from `durable_up_to` on, which may not have reached the disk
+    /// although the records did (V2). The first record that points to a value that is not there;
+    /// it, and all behind it, were never durable.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn first_without_value(&mut self, durable_up_to: Lsn) -> Result<Option<Lsn>> {
+        self.doubtful.retain(|(lsn, _)| *lsn >= durable_up_to);
+        for (lsn, pointer) in &self.doubtful {
+            match self.values.verify(pointer, Verify::Checksums) {
+                Ok(_) => {}
+                Err(error) if error.is_corruption() => return Ok(Some(*lsn)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The pointers of records that are not known to have been durable.
+    pub(super) fn doubtful(&self) -> Vec<ValuePointer> {
+        self.doubtful.iter().map(|(_, pointer)| *pointer).collect()
     }
 
     /// The state with everything replayed, and the newest stamp in the log.

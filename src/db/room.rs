@@ -70,7 +70,7 @@ impl Core {
 
     /// Back-pressure, before anything changes.
     pub(super) fn make_room(&self, batch: &WriteBatch) -> Result<()> {
-        self.make_room_in(&batch.targets().map(|target| target.id), batch.size() as u64)
+        self.make_room_in(&batch.targets().map(|target| target.id), batch.log_size() as u64)
     }
 
     /// Back-pressure for `bytes` in these keyspaces.

@@ -12,6 +12,7 @@ use crate::db::core::lock;
 use crate::db::iter::{Cursor, Entry, Iter};
 use crate::db::keyspace::Keyspace;
 use crate::db::state::{KeyspaceState, State};
+use crate::db::values::ValueReader;
 
 /// One moment of all keyspaces. Cheap to clone. While it is held, memtables and files that only it
 /// needs are kept (see [`crate::Stats`]); it slows nobody down.
@@ -83,6 +84,20 @@ impl Snapshot {
     /// As [`Keyspace::get`]; `KeyspaceNotFound` when the keyspace was not there at that moment.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.keyspace_state(keyspace)?.get(key.as_ref(), self.moment.at)
+    }
+
+    /// The value of `key`, to be read in parts; see [`Keyspace::get_reader`]. It outlives the
+    /// snapshot.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_reader(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<ValueReader>> {
+        let value = self.keyspace_state(keyspace)?.open_value(key.as_ref(), self.moment.at)?;
+        Ok(value.map(ValueReader::new))
     }
 
     /// Key, value and stamp of `key`.

@@ -1,17 +1,19 @@
 //! What a moment of the database is made of: memtables and versions, published together.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::base::{SeqNo, StripedCounters};
+use crate::base::{SeqNo, StripedCounters, ValuePointer};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::jobs::FlushRate;
 use crate::manifest::KeyspaceOptions;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
 use crate::structure::Version;
 use crate::structure::flex::FlexStore;
+use crate::value_log::{ValueFile, ValueLog, record_len};
 
 /// No commit has gone to the memtable yet.
 const NO_LOG_START: u64 = u64::MAX;
@@ -51,6 +53,8 @@ pub(super) struct Table {
     /// Where the last commit in it ends in the log.
     log_end: AtomicU64,
     charge: Mutex<Charge>,
+    /// Value files that its entries point into, each with the bytes of the records there.
+    values: Mutex<BTreeMap<u64, (Arc<ValueFile>, u64)>>,
     meter: Arc<MemtableMeter>,
     /// Bytes counted as pinned: from when it was flushed until the last reader lets go.
     pinned: AtomicU64,
@@ -76,6 +80,7 @@ impl Table {
             log_start: AtomicU64::new(NO_LOG_START),
             log_end: AtomicU64::new(0),
             charge,
+            values: Mutex::default(),
             meter: Arc::clone(meter),
             pinned: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
@@ -120,6 +125,23 @@ impl Table {
         }
     }
 
+    /// Holds the files that these pointers, which were inserted and not published yet, lead to.
+    pub(super) fn hold_values(&self, log: &ValueLog, pointers: &[&[u8]]) {
+        let mut held = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        for pointer in pointers.iter().filter_map(|bytes| ValuePointer::decode(bytes)) {
+            let file = held.entry(pointer.file).or_insert_with(|| (log.hold(pointer.file), 0));
+            file.1 += record_len(u64::from(pointer.len));
+        }
+    }
+
+    /// Adds the bytes that its entries point to, by value file.
+    pub(super) fn add_value_bytes(&self, sums: &mut BTreeMap<u64, u64>) {
+        let held = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        for (number, (_, bytes)) in &*held {
+            *sums.entry(*number).or_default() += bytes;
+        }
+    }
+
     /// Its newest commit.
     pub(super) fn newest(&self) -> SeqNo {
         self.memtable.seqno_range().map_or(SeqNo::ZERO, |(_, newest)| newest)
@@ -144,6 +166,8 @@ pub(super) struct Runtime {
     pub name: ArcSwap<String>,
     pub options: KeyspaceOptions,
     pub store: FlexStore,
+    /// Where its large values are.
+    pub values: Arc<ValueLog>,
     /// Bytes at which a memtable is sealed.
     pub memtable_size: u64,
     pub dropped: AtomicBool,

@@ -85,12 +85,31 @@ pub struct KeyspaceStats {
     pub cache_misses: u64,
 }
 
+/// Figures of a value file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ValueFileStats {
+    /// Its number.
+    pub number: u64,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Bytes of values that entries point to, overwritten entries that were not consolidated yet
+    /// included. The others are garbage, or only snapshots need them.
+    pub bytes_live: u64,
+}
+
 /// Figures of a database.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Its keyspaces, by number.
     pub keyspaces: Vec<KeyspaceStats>,
+    /// Value files, by number, those that only snapshots need included.
+    pub value_files: Vec<ValueFileStats>,
+    /// Bytes written to value files since opening, cleaning included.
+    pub value_bytes_written: u64,
+    /// Syncs of value files since opening.
+    pub value_syncs: u64,
     /// Commits since opening.
     pub commits: u64,
     /// Bytes of keys and values committed since opening.
@@ -141,15 +160,16 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Bytes written to log, segments and indexes for each byte of key and value committed, since
-    /// opening. What is still in memtables has only been written to the log.
+    /// Bytes written to log, segments, indexes and value files for each byte of key and value
+    /// committed, since opening. What is still in memtables has only been written to the log.
     #[must_use]
     pub fn write_amplification(&self) -> f64 {
         let keyspaces = self.keyspaces.iter();
         let structures: u64 = keyspaces
             .map(|keyspace| keyspace.structure_bytes_since_open + keyspace.index_bytes_written)
             .sum();
-        ratio(self.wal_bytes_written + structures, self.data_bytes_written)
+        let written = self.wal_bytes_written + structures + self.value_bytes_written;
+        ratio(written, self.data_bytes_written)
     }
 
     /// Memory of all parts, what is unused between blocks included.
@@ -159,22 +179,39 @@ impl Stats {
         counted + self.memory_transaction + self.memory_unused
     }
 
-    /// Bytes of keyspace files for each byte of current runs. Overwritten entries that were not
-    /// consolidated yet count as current.
+    /// Bytes of keyspace and value files for each byte of current runs and live values. Overwritten
+    /// entries that were not consolidated yet count as current.
     #[must_use]
     pub fn space_amplification(&self) -> f64 {
-        let on_disk = self.keyspaces.iter().map(|keyspace| keyspace.bytes_on_disk).sum();
-        let live = self.keyspaces.iter().map(|keyspace| keyspace.bytes_live).sum();
-        ratio(on_disk, live)
+        let on_disk: u64 = self.keyspaces.iter().map(|keyspace| keyspace.bytes_on_disk).sum();
+        let live: u64 = self.keyspaces.iter().map(|keyspace| keyspace.bytes_live).sum();
+        ratio(on_disk + self.value_bytes(), live + self.value_bytes_live())
+    }
+
+    /// Bytes of all value files.
+    #[must_use]
+    pub fn value_bytes(&self) -> u64 {
+        self.value_files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Bytes in value files that entries point to.
+    #[must_use]
+    pub fn value_bytes_live(&self) -> u64 {
+        self.value_files.iter().map(|file| file.bytes_live).sum()
     }
 
     /// The figures in the text format of Prometheus.
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         let mut out = String::new();
-        let per_database: [(&str, &str, f64); 20] = [
+        let per_database: [(&str, &str, f64); 25] = [
             ("commits_total", "counter", self.commits as f64),
             ("wal_bytes_written_total", "counter", self.wal_bytes_written as f64),
+            ("value_files", "gauge", self.value_files.len() as f64),
+            ("value_bytes", "gauge", self.value_bytes() as f64),
+            ("value_live_bytes", "gauge", self.value_bytes_live() as f64),
+            ("value_bytes_written_total", "counter", self.value_bytes_written as f64),
+            ("value_syncs_total", "counter", self.value_syncs as f64),
             ("wal_bytes", "gauge", self.wal_bytes_on_disk as f64),
             ("wal_files", "gauge", self.wal_files as f64),
             ("wal_syncs_total", "counter", self.wal_syncs as f64),
@@ -247,6 +284,9 @@ impl Core {
         let nanos = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
         Stats {
             keyspaces: state.keyspaces.iter().map(|state| self.keyspace_stats(state)).collect(),
+            value_files: self.value_file_stats(),
+            value_bytes_written: self.values.bytes_written(),
+            value_syncs: self.values.sync_count(),
             commits: self.log.commit_count(),
             data_bytes_written: self.log.data_bytes(),
             wal_bytes_written: wal.bytes_appended,
@@ -271,6 +311,16 @@ impl Core {
             transaction_bytes_kept: transactions.kept_bytes,
             read_only: self.poison().cloned(),
         }
+    }
+
+    fn value_file_stats(&self) -> Vec<ValueFileStats> {
+        let live = self.value_bytes();
+        let stats_of = |file: &crate::value_log::ValueFile| {
+            let (number, bytes) = (file.number(), file.size());
+            let live = live.get(&number).copied().unwrap_or(0);
+            ValueFileStats { number, bytes, bytes_live: live.min(bytes) }
+        };
+        self.values.files().iter().map(|file| stats_of(file)).collect()
     }
 
     fn keyspace_stats(&self, keyspace: &KeyspaceState) -> KeyspaceStats {

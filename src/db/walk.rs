@@ -122,17 +122,19 @@ impl Walk {
         self.sides.tables.key().filter(|_| self.shown.is_entry())
     }
 
+    /// What the entry holds, and whether that is the value itself or a pointer to it.
     #[inline]
-    pub(super) fn value(&self) -> Option<&[u8]> {
+    pub(super) fn value(&self) -> Option<(EntryKind, &[u8])> {
         match self.shown {
-            Shown::Block => self.sides.block.as_ref()?.value(),
+            Shown::Block => self.sides.block.as_ref()?.kind_and_value(),
             _ => self.table_value(),
         }
     }
 
     #[inline(never)]
-    fn table_value(&self) -> Option<&[u8]> {
-        self.sides.tables.value().filter(|_| self.shown.is_entry())
+    fn table_value(&self) -> Option<(EntryKind, &[u8])> {
+        let entry = self.sides.tables.entry().filter(|_| self.shown.is_entry())?;
+        Some((entry.kind, entry.value))
     }
 
     #[inline]
@@ -559,27 +561,37 @@ impl Sides {
     #[inline]
     fn reach_forward(&self, end: Option<&[u8]>) -> Reach {
         let reach = self.reach(end, BlockCursor::reach_below);
-        let Some(deleted) = &self.deleted else { return reach };
-        let next = self.block_key().and_then(|key| deleted.first_from(key));
-        next.map_or(reach, |range| {
-            self.reach(Some(range.start), BlockCursor::reach_below).min(reach)
-        })
+        if self.deleted.is_none() { reach } else { reach.min(self.reach_to_next_deleted()) }
     }
 
     /// How far the block may be walked back (K3) to `start`.
     #[inline]
     fn reach_backward(&self, start: Option<&[u8]>) -> Reach {
         let reach = self.reach(start, BlockCursor::reach_above);
-        let Some(deleted) = &self.deleted else { return reach };
-        let before = self.block_key().and_then(|key| deleted.last_before(key));
-        let end = before.and_then(|range| range.end);
-        end.map_or(reach, |end| self.reach(Some(end), BlockCursor::reach_above).min(reach))
+        if self.deleted.is_none() { reach } else { reach.min(self.reach_to_deleted_before()) }
+    }
+
+    #[cold]
+    fn reach_to_next_deleted(&self) -> Reach {
+        let next = self.block_key().zip(self.deleted.as_ref());
+        let next = next.and_then(|(key, deleted)| deleted.first_from(key));
+        let limit = self.block.as_ref().zip(next);
+        limit.map_or(Reach::EVERYTHING, |(block, range)| block.reach_below(range.start))
+    }
+
+    #[cold]
+    fn reach_to_deleted_before(&self) -> Reach {
+        let before = self.block_key().zip(self.deleted.as_ref());
+        let before = before.and_then(|(key, deleted)| deleted.last_before(key)?.end);
+        let limit = self.block.as_ref().zip(before);
+        limit.map_or(Reach::EVERYTHING, |(block, end)| block.reach_above(end))
     }
 
     fn block_key(&self) -> Option<&[u8]> {
         self.block.as_ref().and_then(BlockCursor::key)
     }
 
+    /// How far the block may be walked (K3), given how `limit` cuts it.
     #[inline]
     fn reach(&self, end: Option<&[u8]>, limit: impl Fn(&BlockCursor, &[u8]) -> Reach) -> Reach {
         let Some(block) = &self.block else { return Reach::NOTHING };

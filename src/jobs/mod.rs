@@ -1,8 +1,10 @@
 //! Jobs: when background work is due and when writers have to wait. Pure functions of plain
 //! structs; the database runs what they decide.
 
+mod cleaning;
 mod pacer;
 mod pressure;
 
+pub use cleaning::{Aim, ValueFileFigures, files_to_clean};
 pub use pacer::{FlushRate, Pacer};
 pub use pressure::{Pressure, SealReason, Stall, seal_due, stall};

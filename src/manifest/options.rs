@@ -16,6 +16,11 @@ const CONSOLIDATION_PACE_RANGE: RangeInclusive<f32> = 0.05..=8.0;
 /// Consolidation paces are stored in this fraction of one.
 const PACE_UNIT: f32 = 1000.0;
 const DELTA_FAN_IN_RANGE: RangeInclusive<u8> = 2..=64;
+const VALUE_SEPARATION_RANGE: RangeInclusive<u32> = 64..=1 << 30;
+/// `docs/decisions/0023-value-log.md` has what was measured.
+const VALUE_SEPARATION_DEFAULT: u32 = 4 << 10;
+/// How it is stored that no value is separated.
+const NEVER_SEPARATED: u64 = 0;
 const MEMTABLE_SIZE_RANGE: RangeInclusive<u64> = 4 << 10..=64 << 30;
 
 /// The storage structure of a keyspace.
@@ -65,6 +70,8 @@ pub struct KeyspaceOptions {
     pub delta_fan_in: u8,
     /// See [`KeyspaceOptions::memtable_size`].
     pub memtable_size: Option<u64>,
+    /// See [`KeyspaceOptions::value_separation`].
+    pub value_separation: Option<u32>,
 }
 
 impl Default for KeyspaceOptions {
@@ -85,6 +92,7 @@ impl KeyspaceOptions {
             consolidation_pace: 0.5,
             delta_fan_in: 8,
             memtable_size: None,
+            value_separation: Some(VALUE_SEPARATION_DEFAULT),
         }
     }
 
@@ -130,6 +138,16 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Values of so many bytes or more go to the value log, 64 bytes to 1 GiB, default 4 KiB;
+    /// `None`: none does. There they are written once, and not again with every flush and
+    /// consolidation; a read costs one read of a file more, and a walk that wants values one for
+    /// each. Values that exist stay where they are.
+    #[must_use]
+    pub const fn value_separation(mut self, bytes: Option<u32>) -> KeyspaceOptions {
+        self.value_separation = bytes;
+        self
+    }
+
     /// Bytes at which a memtable is sealed, 4 KiB to 64 GiB. By default the memory budget decides.
     #[must_use]
     pub const fn memtable_size(mut self, bytes: u64) -> KeyspaceOptions {
@@ -153,6 +171,9 @@ impl KeyspaceOptions {
                 DELTA_FAN_IN_RANGE.end()
             )));
         }
+        if let Some(bytes) = self.value_separation {
+            check_range("value_separation", bytes, &VALUE_SEPARATION_RANGE)?;
+        }
         match self.memtable_size {
             Some(size) => check_range("memtable_size", size, &MEMTABLE_SIZE_RANGE),
             None => Ok(()),
@@ -168,6 +189,7 @@ impl KeyspaceOptions {
             ("segment_size", u64::from(self.segment_size)),
             ("consolidation_pace", pace),
             ("delta_fan_in", u64::from(self.delta_fan_in)),
+            ("value_separation", self.value_separation.map_or(NEVER_SEPARATED, u64::from)),
         ];
         options.extend(self.memtable_size.map(|size| ("memtable_size", size)));
         out.push(self.structure.to_u8());
@@ -209,6 +231,10 @@ impl KeyspaceOptions {
                 pace.map(|pace| self.consolidation_pace = pace)
             }
             "delta_fan_in" => u8::try_from(value).ok().map(|value| self.delta_fan_in = value),
+            "value_separation" => {
+                let bytes = narrow();
+                bytes.map(|bytes| self.value_separation = (bytes > 0).then_some(bytes))
+            }
             "memtable_size" => {
                 self.memtable_size = Some(value);
                 Some(())
@@ -254,6 +280,7 @@ mod tests {
             (flex().consolidation_pace(8.1), "consolidation_pace is 8.1: allowed are 0.05 to 8"),
             (flex().delta_fan_in(1), "delta_fan_in is 1: allowed are 2 to 64, or 0 for never"),
             (flex().memtable_size(1), "memtable_size is 1: allowed are 4096 to 68719476736"),
+            (flex().value_separation(Some(63)), "value_separation is 63: allowed are 64 to 10737"),
         ];
         for (options, message) in wrong {
             let error = options.validate().unwrap_err().to_string();
@@ -278,7 +305,9 @@ mod tests {
                 .segment_size(64 << 10)
                 .consolidation_pace(0.123)
                 .delta_fan_in(0)
-                .memtable_size(64 << 30),
+                .memtable_size(64 << 30)
+                .value_separation(Some(64)),
+            KeyspaceOptions::flex().value_separation(None),
             KeyspaceOptions::flex().consolidation_pace(8.0).delta_fan_in(64),
         ];
         for options in all {

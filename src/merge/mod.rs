@@ -159,6 +159,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         Ok(())
     }
 
+    #[inline]
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.lose_place();
         self.sources.iter_mut().try_for_each(|source| source.seek(key))?;

@@ -126,6 +126,8 @@ pub struct Findings {
     pub runs: u64,
     /// Entries, overwritten ones included.
     pub entries: u64,
+    /// Values in value files.
+    pub values: u64,
     /// What is wrong, a sentence each.
     pub problems: Vec<String>,
 }

@@ -54,11 +54,11 @@ mod zeros;
 
 pub use directory::{WalOptions, WalPlace};
 pub use lsn::Lsn;
-pub use replay::{RecordRef, replay};
+pub use replay::{RecordRef, Replay, replay, replay_up_to};
 pub use writer::{Wal, WalStats};
 
 #[cfg(test)]
-use replay::{Recovered, Replay};
+use replay::Recovered;
 #[cfg(test)]
 use writer::Appended;
 

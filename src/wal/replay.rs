@@ -19,6 +19,8 @@ pub struct RecordRef<'a> {
     pub lsn: Lsn,
     /// Where the next record starts.
     pub end: Lsn,
+    /// The log is known to have been durable up to here, by this record and those before it.
+    pub durable_up_to: Lsn,
     pub payload: &'a [u8],
 }
 
@@ -57,6 +59,11 @@ impl Replay {
     pub fn recovered(&self) -> &Recovered {
         &self.recovered
     }
+
+    /// The log is known to be durable up to here, and no further.
+    pub fn durable_up_to(&self) -> Lsn {
+        self.durable_up_to
+    }
 }
 
 /// The first place where no valid record is, while the log is read.
@@ -71,6 +78,8 @@ struct Progress {
     lsn: Lsn,
     durable_up_to: Lsn,
     record_count: u64,
+    /// Where it ends at the latest.
+    limit: Lsn,
 }
 
 /// Reads the log from `required_from` on and hands each record to `visitor`, in order.
@@ -86,6 +95,20 @@ pub fn replay(
     required_from: Lsn,
     visitor: &mut dyn FnMut(RecordRef<'_>) -> Result<()>,
 ) -> Result<Replay> {
+    replay_up_to(place, required_from, Lsn::MAX, visitor)
+}
+
+/// As [`replay`], but as if there were no valid record at `limit`: for one that leads to something
+/// that is not there.
+///
+/// # Errors
+/// As [`replay`]; so also when the log is known to have been durable past `limit`.
+pub fn replay_up_to(
+    place: &WalPlace,
+    required_from: Lsn,
+    limit: Lsn,
+    visitor: &mut dyn FnMut(RecordRef<'_>) -> Result<()>,
+) -> Result<Replay> {
     place.validate()?;
     let mut files = BTreeMap::new();
     for number in place.numbers()? {
@@ -95,7 +118,8 @@ pub fn replay(
     let mut chain = chain_of(place, &mut files, required_from)?;
     refuse_wrong_sizes(&files, &chain)?;
 
-    let mut progress = Progress { lsn: required_from, durable_up_to: Lsn::ZERO, record_count: 0 };
+    let (lsn, durable_up_to) = (required_from, Lsn::ZERO);
+    let mut progress = Progress { lsn, durable_up_to, record_count: 0, limit };
     for header in &chain {
         progress.durable_up_to = progress.durable_up_to.max(header.durable_up_to);
     }
@@ -170,7 +194,11 @@ fn read_chain(
         let limit = chain.get(index + 1).map_or(Lsn::MAX, |next| next.start);
         while progress.lsn < limit {
             let offset = header.offset_of(progress.lsn);
-            let Some(record) = file.record_at(header.start, offset)? else {
+            let record = match progress.lsn < progress.limit {
+                true => file.record_at(header.start, offset)?,
+                false => None,
+            };
+            let Some(record) = record else {
                 return Ok(Stop { chain_index: index, offset, lsn: progress.lsn });
             };
             if record.end() > limit {
@@ -197,7 +225,8 @@ fn visit(
         RecordKind::Commit => {
             progress.record_count += 1;
             let payload = file.payload(record, offset)?;
-            visitor(RecordRef { lsn: record.lsn, end: record.end(), payload })
+            let (end, durable_up_to) = (record.end(), progress.durable_up_to);
+            visitor(RecordRef { lsn: record.lsn, end, durable_up_to, payload })
         }
     }
 }

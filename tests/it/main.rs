@@ -15,6 +15,8 @@ mod ranges;
 mod regression;
 mod support;
 mod tidy;
+mod value_timings;
+mod values;
 mod walks;
 
 use lithe_sim::allocation::WatchedAllocator;

@@ -96,7 +96,7 @@ fn wander(random: &mut Random, cursor: &mut Cursor, rows: &[(Vec<u8>, Vec<u8>)],
             }
             move_count += 1;
             let expected = usize::try_from(place).ok().and_then(|place| rows.get(place));
-            let shown = cursor.valid().then(|| (cursor.key(), cursor.value()));
+            let shown = cursor.valid().then(|| (cursor.key(), cursor.value().unwrap()));
             let expected = expected.map(|(key, value)| (key.as_slice(), value.as_slice()));
             assert_eq!(shown, expected, "after {move_count} moves, at {place} of {len}");
         }

@@ -268,7 +268,7 @@ fn next(store: &Store) -> Result<u64> {
     counted(&mut || {
         let mut count = 0;
         while cursor.valid() {
-            black_box((cursor.key(), cursor.value()));
+            black_box((cursor.key(), cursor.value()?));
             cursor.next()?;
             count += 1;
         }
@@ -283,7 +283,7 @@ fn prev(store: &Store) -> Result<u64> {
     counted(&mut || {
         let mut count = 0;
         while cursor.valid() {
-            black_box((cursor.key(), cursor.value()));
+            black_box((cursor.key(), cursor.value()?));
             cursor.prev()?;
             count += 1;
         }
@@ -298,7 +298,7 @@ fn seek(store: &Store) -> Result<u64> {
     counted(&mut || {
         for key in &keys {
             cursor.seek(key)?;
-            black_box(cursor.value());
+            black_box(cursor.value()?);
         }
         Ok(keys.len() as u64)
     })
@@ -314,7 +314,7 @@ fn short_scan(store: &Store) -> Result<u64> {
             cursor.seek(key)?;
             for _ in 0..SCAN_LEN {
                 if cursor.valid() {
-                    black_box((cursor.key(), cursor.value()));
+                    black_box((cursor.key(), cursor.value()?));
                     cursor.next()?;
                 }
             }

@@ -52,7 +52,7 @@ impl View for LitheView<'_> {
             Walk::Forward => {
                 cursor.seek_first()?;
                 while cursor.valid() {
-                    visit(cursor.key(), cursor.value());
+                    visit(cursor.key(), cursor.value()?);
                     count += 1;
                     cursor.next()?;
                 }
@@ -60,7 +60,7 @@ impl View for LitheView<'_> {
             Walk::Reverse => {
                 cursor.seek_last()?;
                 while cursor.valid() {
-                    visit(cursor.key(), cursor.value());
+                    visit(cursor.key(), cursor.value()?);
                     count += 1;
                     cursor.prev()?;
                 }
@@ -68,7 +68,7 @@ impl View for LitheView<'_> {
             Walk::From { key, limit } => {
                 cursor.seek(key)?;
                 while cursor.valid() && count < limit {
-                    visit(cursor.key(), cursor.value());
+                    visit(cursor.key(), cursor.value()?);
                     count += 1;
                     cursor.next()?;
                 }

@@ -136,6 +136,8 @@ pub enum Command {
     Stats(commands::stats::StatsArgs),
     /// Consolidate, and give back what overwritten and deleted entries take
     Compact(commands::compact::CompactArgs),
+    /// Give back all room that is not needed
+    Vacuum(commands::vacuum::VacuumArgs),
     /// Verify every checksum and every structure of the database
     Check(commands::check::CheckArgs),
     /// Measure the store with standard workloads

@@ -10,6 +10,8 @@ use crate::finding::{Fault, Finding};
 const STORIES_PER_FAULT_MAX: usize = 5;
 /// What runs count so that a campaign shows that segments had holes.
 pub const HOLES: &str = "holes made in segments";
+/// The same for value files.
+pub const VALUE_BYTES: &str = "bytes written to value files";
 
 /// Counts and findings. Shared by all threads of a campaign.
 #[derive(Debug, Default)]

@@ -22,6 +22,8 @@ pub type Slot = u8;
 pub enum Op {
     /// Sets a key.
     Put(Slot, Key, Value, Durability),
+    /// Sets a key to a value that is written in pieces of so many bytes.
+    Stream(Slot, Key, Value, u16, Durability),
     /// Deletes a key.
     Delete(Slot, Key, Durability),
     /// Commits several changes at once; `None` deletes.
@@ -34,6 +36,8 @@ pub enum Op {
     Flush,
     /// Does this many pieces of background work.
     Step(u8),
+    /// Gives back all room that is not needed; ends after so many slices.
+    Vacuum(u8),
     /// Creates a keyspace with this name and these options.
     Create(u8, u8),
     /// Drops a keyspace.
@@ -70,6 +74,8 @@ pub enum Farewell {
 pub enum Reading {
     /// `get`, `get_entry` and `contains`.
     Point(Slot, Key),
+    /// A value from some offsets on, each in thousandths of its length.
+    Parts(Slot, Key, Vec<u16>),
     /// `multi_get`.
     Several(Slot, Vec<Key>),
     /// `first` and `last`.
@@ -181,7 +187,7 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
     }
     let slot = random.below(8) as Slot;
     let key = Key::choose(random, mix.key_count);
-    match random.below(208) {
+    match random.below(214) {
         0..80 => Op::Put(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
         80..105 => Op::Delete(slot, key, draw_durability(random)),
         105..150 => draw_batch(random, mix),
@@ -192,7 +198,13 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
         192 => Op::Drop(slot),
         193..195 => Op::Rename(slot, random.below(NAMES.len() as u64) as u8),
         195..198 => Op::Clock(random.below(4000) as i16 - 1000),
-        200.. => draw_range_deletion(random, mix),
+        200..208 => draw_range_deletion(random, mix),
+        208..212 => {
+            let value = Value::choose(random, mix.sizes);
+            let piece = 1 + random.below(2000) as u16;
+            Op::Stream(slot, key, value, piece, draw_durability(random))
+        }
+        212.. => Op::Vacuum(if random.chance(700) { u8::MAX } else { random.below(4) as u8 }),
         _ if mix.purpose == Purpose::Comparing => Op::Reopen(draw_farewell(random)),
         _ => Op::Step(16),
     }
@@ -247,7 +259,11 @@ fn draw_reading(random: &mut Random, mix: Mix) -> Reading {
     let slot = random.below(8) as Slot;
     let count = mix.key_count;
     match random.below(100) {
-        0..40 => Reading::Point(slot, Key::choose(random, count)),
+        0..34 => Reading::Point(slot, Key::choose(random, count)),
+        34..40 => {
+            let key = Key::choose(random, count);
+            Reading::Parts(slot, key, (0..3).map(|_| random.below(1100) as u16).collect())
+        }
         40..50 => {
             let len = random.below(12);
             Reading::Several(slot, (0..len).map(|_| Key::choose(random, count)).collect())

@@ -3,6 +3,8 @@
 //! Owns the handles and tells the [`Timeline`] what is issued and acknowledged. Must not know
 //! storage, crashes or faults, nor judge errors: it reports them.
 
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lithedb::storage::{SimStorage, Storage};
@@ -125,6 +127,17 @@ impl Session {
                 };
                 self.commit([change], *durability, |_| keyspace.put_with(key, value, *durability))
             }
+            Op::Stream(slot, key, value, piece, durability) => {
+                let Some(keyspace) = self.keyspace(*slot) else { return Ok(()) };
+                let (key, value) = (key.bytes(), value.bytes());
+                let change = Change {
+                    keyspace: keyspace.id(),
+                    key: key.clone(),
+                    value: Some(value.clone()),
+                };
+                let pieces = value.chunks(usize::from(*piece));
+                self.commit([change], *durability, |_| stream(&keyspace, &key, pieces, *durability))
+            }
             Op::Delete(slot, key, durability) => {
                 let Some(keyspace) = self.keyspace(*slot) else { return Ok(()) };
                 let key = key.bytes();
@@ -142,6 +155,15 @@ impl Session {
             }
             Op::Flush => {
                 self.db.flush()?;
+                self.timeline().mark_durable();
+                Ok(())
+            }
+            Op::Vacuum(slice_count) => {
+                let mut left = *slice_count;
+                self.db.vacuum_while(|_| {
+                    left = left.saturating_sub(1);
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })?;
                 self.timeline().mark_durable();
                 Ok(())
             }
@@ -377,6 +399,24 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// Writes a value in pieces.
+fn stream<'v>(
+    keyspace: &Keyspace,
+    key: &[u8],
+    mut pieces: impl Iterator<Item = &'v [u8]>,
+    durability: Durability,
+) -> Result<SeqNo, Error> {
+    let mut writer = keyspace.put_writer(key)?;
+    pieces.try_for_each(|piece| writer.write_all(piece)).map_err(from_io)?;
+    writer.commit_with(durability)
+}
+
+/// The store's error behind one of a stream.
+fn from_io(error: io::Error) -> Error {
+    let wrapped = error.downcast::<Error>();
+    wrapped.unwrap_or_else(|source| Error::Io { action: "write", path: "a value".into(), source })
 }
 
 fn expect_rising(before: SeqNo, seqno: SeqNo) -> Verdict {

@@ -29,6 +29,8 @@ pub struct Setup {
     pub memtable_size: u64,
     /// Size of a log file.
     pub wal_file_size: u64,
+    /// When value files are not appended to any more.
+    pub value_file_size: u64,
     /// Who runs the background work.
     pub background: Background,
     /// For the keyspaces, in turn.
@@ -40,12 +42,14 @@ impl Setup {
     #[must_use]
     pub fn tiny(seed: u64) -> Setup {
         let flex = KeyspaceOptions::flex().interval_size(512).segment_size(4096);
+        let flex = flex.value_separation(Some(600));
         Setup {
             seed,
             path: DB_PATH.into(),
             memory_budget: 256 << 10,
             memtable_size: 4 << 10,
             wal_file_size: 16 << 10,
+            value_file_size: 4 << 10,
             background: Background::Stepped,
             keyspaces: vec![flex],
         }
@@ -63,6 +67,11 @@ impl Setup {
         setup.memtable_size = random.pick(&[4 << 10, 4 << 10, 6 << 10, 16 << 10]);
         setup.wal_file_size = random.pick(&[16 << 10, 16 << 10, 20 << 10, 64 << 10]);
         setup.keyspaces = (0..3).map(|_| draw_keyspace(&mut random)).collect();
+        setup.value_file_size = random.pick(&[4 << 10, 4 << 10, 10 << 10, 64 << 10]);
+        for options in &mut setup.keyspaces {
+            let from = random.pick(&[None, None, Some(64), Some(200), Some(600)]);
+            *options = options.clone().value_separation(from);
+        }
         setup
     }
 
@@ -83,6 +92,7 @@ impl Setup {
             .memory_budget(self.memory_budget)
             .memtable_size(self.memtable_size)
             .wal_file_size(self.wal_file_size)
+            .value_file_size(self.value_file_size)
     }
 
     /// Opens the database for the `nth` time.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::db::{Builder, WriteBatch};
+use crate::manifest::KeyspaceOptions;
 use crate::storage::MemoryStorage;
 
 fn builder() -> Builder {
@@ -167,7 +168,10 @@ fn a_cursor_that_turns_has_read_from_its_lowest_to_its_highest_place() {
         assert_eq!(cursor.key(), b"d");
         cursor.next().unwrap();
         cursor.next().unwrap();
-        assert_eq!((cursor.key(), cursor.value(), cursor.valid()), (&b"h"[..], &b""[..], true));
+        assert_eq!(
+            (cursor.key(), cursor.value().unwrap(), cursor.valid()),
+            (&b"h"[..], &b""[..], true)
+        );
         drop(cursor);
         transaction.put(&k, "own", "").unwrap();
         k.put(key, "new").unwrap();
@@ -200,7 +204,9 @@ fn commits_are_known_after_their_memtables_were_flushed() {
 fn one_that_needs_more_memtables_than_are_kept_conflicts() {
     let budget = 8 << 20;
     let db = builder().memory_budget(budget).open("/db").unwrap();
-    let (k, other) = (db.keyspace_or_create("k").unwrap(), db.keyspace_or_create("o").unwrap());
+    // What is in value files is not in memtables.
+    let k = db.create_keyspace("k", KeyspaceOptions::flex().value_separation(None)).unwrap();
+    let other = db.keyspace_or_create("o").unwrap();
     let (mut reader, mut of_other) = (db.begin_update(), db.begin_update());
     reader.get(&k, "a").unwrap();
     of_other.get(&other, "a").unwrap();

@@ -155,10 +155,12 @@ impl<'t> TransactionCursor<'t> {
 
     /// The value at the position.
     ///
+    /// # Errors
+    /// As [`Cursor::value`].
+    ///
     /// # Panics
     /// When it is not [`TransactionCursor::valid`].
-    #[must_use]
-    pub fn value(&self) -> &[u8] {
+    pub fn value(&self) -> Result<&[u8]> {
         self.cursor.value()
     }
 

@@ -1,9 +1,10 @@
 //! What a transaction will write: a batch, and for each keyspace a memtable of the same, which its
-//! reads look into.
+//! reads look into. Large values lie in that memtable as well: nothing of a transaction is on disk
+//! before it is committed.
 
 use std::sync::Arc;
 
-use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, Slice};
+use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, Slice, ValuePointer};
 use crate::db::batch::{BatchMark, Write, WriteBatch};
 use crate::db::keyspace::Keyspace;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
@@ -133,7 +134,13 @@ impl Writes {
         self.memtables.clear();
         let batch = std::mem::take(&mut self.batch);
         for operation in batch.operations() {
-            self.apply(operation.keyspace, operation.write, spares);
+            let write = match operation.write {
+                Write::PutPointer { key, pointer } => {
+                    Write::Put { key, value: staged_value(&batch, pointer) }
+                }
+                other => other,
+            };
+            self.apply(operation.keyspace, write, spares);
         }
         self.batch = batch;
     }
@@ -158,10 +165,16 @@ impl Writes {
             Write::Put { key, value } => {
                 writer.insert_batch(seqno, [(key, EntryKind::Value, value)]);
             }
+            Write::PutPointer { .. } => unreachable!("a transaction knows its values"),
             Write::Delete { key } => {
                 writer.insert_batch(seqno, [(key, EntryKind::Tombstone, &[][..])]);
             }
             Write::DeleteRange { start, end } => writer.delete_range(start, end, seqno),
         }
     }
+}
+
+fn staged_value<'b>(batch: &'b WriteBatch, pointer: &[u8]) -> &'b [u8] {
+    let pointer = ValuePointer::decode(pointer).expect("the batch encoded it");
+    batch.staged_value(&pointer)
 }

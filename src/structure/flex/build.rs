@@ -1,12 +1,14 @@
 //! Writing runs: blocks of entries into frames, frames into the open segments.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::interval::separator;
-use super::record::RunRecord;
+use super::record::{RunRecord, ValueShare};
 use super::segment::{SegmentPlace, SegmentWriter};
-use crate::base::{Codec, EntryRef, Result, Slice};
+use crate::base::{Codec, EntryRef, Result, Slice, ValuePointer};
 use crate::block::{BlockBuilder, FrameKind, FramePlace, RestartPolicy, frame};
+use crate::value_log::record_len;
 
 /// Which of the open segments a run goes to. Runs that die together lie together: deltas die when
 /// their interval is consolidated, bases when the sweep comes round again.
@@ -90,6 +92,7 @@ impl RunWriter {
         level: u8,
     ) -> Result<RunRecord> {
         let entry_count = u32::try_from(builder.entry_count()).expect("a payload is below 4 GiB");
+        let values = shares_of(builder);
         self.payload.clear();
         builder.finish(&mut self.payload);
         self.make_room(stream)?;
@@ -113,6 +116,7 @@ impl RunWriter {
             checksum: sum as u32,
             entry_count,
             level,
+            values,
         })
     }
 
@@ -173,6 +177,16 @@ impl RunWriter {
         self.base = None;
         unlisted
     }
+}
+
+/// What the entries point to in each value file.
+fn shares_of(builder: &BlockBuilder) -> Vec<ValueShare> {
+    let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
+    // One that is none is left to those who read it.
+    for pointer in builder.pointers().filter_map(ValuePointer::decode) {
+        *bytes.entry(pointer.file).or_default() += record_len(u64::from(pointer.len));
+    }
+    bytes.into_iter().map(|(file, bytes)| ValueShare { file, bytes }).collect()
 }
 
 /// Cuts a stream of entries, ascending over any number of neighbouring intervals, into base runs

@@ -8,9 +8,10 @@ use super::index::Index;
 use super::interval::{Interval, Run};
 use super::load::Loader;
 use super::segment::{HEADER_LEN, SegmentPlace};
-use crate::base::{Cursor, EntryKind};
+use crate::base::{Cursor, EntryKind, ValuePointer};
 use crate::block::BlockCursor;
 use crate::structure::Findings;
+use crate::value_log::{ValueLog, Verify, record_len};
 
 /// Checks the sizes in the tree, X1 for anchors, live bytes per segment, overlapping runs, and that
 /// the durable index says the same.
@@ -21,15 +22,30 @@ pub(super) fn check_index(index: &Index, place: &Arc<SegmentPlace>, findings: &m
     }
     check_anchors(index, place, findings);
     check_segments(index, place, findings);
+    check_value_bytes(index, place, findings);
     check_durable_form(index, place, findings);
 }
 
-/// Checks every run: its checksum and order, X1 for its keys, X3.
-pub(super) fn check_data(index: &Index, loader: &Loader, findings: &mut Findings) {
+/// What runs are checked with.
+#[derive(Clone, Copy)]
+struct Readers<'a> {
+    loader: &'a Loader,
+    values: &'a ValueLog,
+}
+
+/// Checks every run: its checksum and order, X1 for its keys, X3; and every value that it points
+/// to.
+pub(super) fn check_data(
+    index: &Index,
+    loader: &Loader,
+    values: &ValueLog,
+    findings: &mut Findings,
+) {
+    let readers = Readers { loader, values };
     for (position, interval) in index.tree.iter().enumerate() {
         let limit = index.tree.get(position + 1).map(|next| &*next.anchor);
         findings.intervals += 1;
-        check_interval(interval, limit, loader, findings);
+        check_interval(interval, limit, readers, findings);
     }
 }
 
@@ -91,6 +107,23 @@ fn check_segments(index: &Index, place: &SegmentPlace, findings: &mut Findings) 
     }
 }
 
+/// X7: the sums by value file.
+fn check_value_bytes(index: &Index, place: &SegmentPlace, findings: &mut Findings) {
+    let keyspace = place.keyspace;
+    let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
+    for run in index.tree.iter().flat_map(|interval| interval.runs()) {
+        for (file, of_run) in run.values() {
+            *bytes.entry(file).or_default() += of_run;
+        }
+    }
+    if bytes != index.value_bytes {
+        let counted = &index.value_bytes;
+        findings.note(format!(
+            "keyspace {keyspace}: bytes in value files {counted:?} are counted, {bytes:?} are there"
+        ));
+    }
+}
+
 /// The index in memory against the one on disk.
 fn check_durable_form(index: &Index, place: &Arc<SegmentPlace>, findings: &mut Findings) {
     let keyspace = place.keyspace;
@@ -133,7 +166,7 @@ enum RunPlace {
 fn check_interval(
     interval: &Interval,
     limit: Option<&[u8]>,
-    loader: &Loader,
+    readers: Readers<'_>,
     findings: &mut Findings,
 ) {
     for (position, run) in interval.runs().enumerate() {
@@ -143,7 +176,7 @@ fn check_interval(
             true => RunPlace::Base,
             false => RunPlace::Delta,
         };
-        if let Err(error) = check_run(interval, limit, run, loader, place, findings) {
+        if let Err(error) = check_run(interval, limit, run, readers, place, findings) {
             findings.note(error.to_string());
         }
     }
@@ -153,12 +186,12 @@ fn check_run(
     interval: &Interval,
     limit: Option<&[u8]>,
     run: &Run,
-    loader: &Loader,
+    readers: Readers<'_>,
     place: RunPlace,
     findings: &mut Findings,
 ) -> crate::base::Result<()> {
     let (path, offset) = (run.segment.path.display(), run.offset);
-    let block = loader.read_run(run)?;
+    let block = readers.loader.read_run(run)?;
     if let Some(what) = block.check_order() {
         findings.note(format!("{path} at offset {offset}: {what}"));
     }
@@ -168,8 +201,19 @@ fn check_run(
     }
     let mut cursor = BlockCursor::new(block);
     cursor.seek_first()?;
+    let mut value_bytes: BTreeMap<u64, u64> = BTreeMap::new();
     while let Some(entry) = cursor.entry() {
         findings.entries += 1;
+        if entry.kind == EntryKind::Pointer {
+            match ValuePointer::decode(entry.value) {
+                Some(pointer) => {
+                    let of_file = value_bytes.entry(pointer.file).or_default();
+                    *of_file += record_len(u64::from(pointer.len));
+                    check_value(&pointer, readers.values, findings);
+                }
+                None => findings.note(format!("{path} at offset {offset}: a malformed pointer")),
+            }
+        }
         let key = entry.key.escape_ascii();
         if entry.key < &*interval.anchor || limit.is_some_and(|limit| entry.key >= limit) {
             findings
@@ -180,5 +224,19 @@ fn check_run(
         }
         cursor.next()?;
     }
+    if !run.values().eq(value_bytes.iter().map(|(file, bytes)| (*file, *bytes))) {
+        findings.note(format!(
+            "{path} at offset {offset}: entries point to {value_bytes:?} bytes of value files, the \
+             index says otherwise"
+        ));
+    }
     Ok(())
+}
+
+fn check_value(pointer: &ValuePointer, values: &ValueLog, findings: &mut Findings) {
+    findings.values += 1;
+    match values.verify(pointer, Verify::Hash) {
+        Ok(bytes) => findings.bytes += bytes,
+        Err(error) => findings.note(error.to_string()),
+    }
 }

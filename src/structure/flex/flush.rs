@@ -13,9 +13,11 @@ use super::record::ChangeRecord;
 use super::sweep::{Candidate, Choice, DELTA_TO_BASE_MAX, MERGE_BYTES_MAX, Sweep, Swept};
 use super::sweep::{choose, deltas_to_merge};
 use super::tree::{FlexTree, Item};
+use crate::base::ValuePointer;
 use crate::base::{Coverage, Cursor, EntryKind, EntryRef, RangeTombstones, Result, SeqNo, Slice};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::merge::MergeCursor;
+use crate::value_log::Mover;
 
 /// A slice that only consolidates ends when it has read so many times what it was to write.
 const READ_PER_WRITTEN_MAX: u64 = 4;
@@ -71,6 +73,7 @@ impl<'a> Source<'a> {
         limit.is_none_or(|limit| entry.key < limit).then_some(entry)
     }
 
+    #[inline]
     fn advance(&mut self) -> Result<()> {
         if let Some(entry) = self.cursor.entry() {
             self.logical_bytes += (entry.key.len() + entry.value.len()) as u64;
@@ -89,6 +92,8 @@ pub(super) struct Slicer<'a> {
     pub fan_in: u8,
     pub changes: Vec<ChangeRecord>,
     pub consolidations: u64,
+    /// Moves values on the way.
+    pub mover: Option<&'a mut Mover>,
     /// Neighbouring intervals that are consolidated in one stream.
     range: Option<(std::ops::Range<usize>, BaseCutter)>,
     delta: BlockBuilder,
@@ -129,6 +134,7 @@ impl<'a> Slicer<'a> {
             fan_in,
             changes: Vec::new(),
             consolidations: 0,
+            mover: None,
             range: None,
             delta: BlockBuilder::new(RestartPolicy::Adaptive),
         }
@@ -167,7 +173,7 @@ impl<'a> Slicer<'a> {
         worthwhile: impl Fn(&Interval) -> bool,
     ) -> Result<SliceEnd> {
         let tree = self.tree;
-        let started = self.writer.bytes_written();
+        let started = self.bytes_written();
         let mut bytes_read = 0;
         let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
         let none = RangeTombstones::default();
@@ -178,7 +184,7 @@ impl<'a> Slicer<'a> {
                 continue;
             }
             // Where most was deleted, much is read and little written.
-            let is_enough = self.writer.bytes_written() - started >= slice_bytes
+            let is_enough = self.bytes_written() - started >= slice_bytes
                 || bytes_read >= slice_bytes * READ_PER_WRITTEN_MAX;
             if is_enough {
                 self.finish_range()?;
@@ -189,6 +195,11 @@ impl<'a> Slicer<'a> {
         }
         self.finish_range()?;
         Ok(SliceEnd::Complete)
+    }
+
+    /// Bytes of runs, and of values that were moved.
+    fn bytes_written(&self) -> u64 {
+        self.writer.bytes_written() + self.mover.as_ref().map_or(0, |mover| mover.bytes())
     }
 
     /// The next interval, at `position` or behind, that has new entries or deleted ranges, or is
@@ -358,6 +369,7 @@ impl<'a> Slicer<'a> {
             old.seek_first()?;
         }
         let (mut taken, mut gone) = (0, 0);
+        let mut moved = [0; ValuePointer::SIZE];
         loop {
             let old_entry = old.as_ref().and_then(BlockCursor::entry);
             let new_entry = source.below(limit);
@@ -375,6 +387,10 @@ impl<'a> Slicer<'a> {
                 && coverage == Coverage::Part
                 && deleted.covering(entry.key, SeqNo::MAX).is_some();
             if entry.kind != EntryKind::Tombstone && !is_erased {
+                let entry = match &mut self.mover {
+                    Some(mover) => with_moved_value(mover, entry, &mut moved)?,
+                    None => entry,
+                };
                 cutter.add(entry, self.writer)?;
             }
             let is_deletion = entry.kind == EntryKind::Tombstone;
@@ -401,6 +417,24 @@ impl<'a> Slicer<'a> {
         }
         self.changes.push(ChangeRecord::Replace { range, intervals });
         Ok(())
+    }
+}
+
+/// The entry, with the pointer to where its value lies once it was moved, if it is to be.
+#[cold]
+fn with_moved_value<'e>(
+    mover: &mut Mover,
+    entry: EntryRef<'e>,
+    pointer: &'e mut [u8; ValuePointer::SIZE],
+) -> Result<EntryRef<'e>> {
+    let old = ValuePointer::decode(entry.value).filter(|_| entry.kind == EntryKind::Pointer);
+    let Some(old) = old else { return Ok(entry) };
+    match mover.moved(&old)? {
+        None => Ok(entry),
+        Some(moved) => {
+            *pointer = moved.encode();
+            Ok(EntryRef { value: pointer, ..entry })
+        }
     }
 }
 

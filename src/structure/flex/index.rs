@@ -15,6 +15,7 @@ use crate::base::{Error, Result, Slice};
 use crate::manifest::read_edit_log;
 use crate::manifest::{EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef};
 use crate::storage::Storage;
+use crate::value_log::ValueLog;
 
 /// Tells index logs from the other edit logs.
 const LOG_KIND: u32 = 2;
@@ -43,6 +44,11 @@ pub(super) struct Index {
     pub segments: BTreeMap<u64, SegmentState>,
     pub counters: Counters,
     pub sweep_from: Vec<u8>,
+    /// Value files that runs point into, counted once a run.
+    pub share_count: usize,
+    /// Bytes of records that runs point to, by value file: the sum of what the runs have (X7).
+    pub value_bytes: BTreeMap<u64, u64>,
+    values: Arc<ValueLog>,
 }
 
 /// What an edit takes out of the index. Nothing comes of it if the edit does not become durable.
@@ -75,7 +81,7 @@ pub(super) fn log_id(place: &SegmentPlace) -> EditLogId {
 
 impl Index {
     /// The index of an empty keyspace: one interval without runs.
-    pub(super) fn empty() -> Index {
+    pub(super) fn empty(place: &SegmentPlace) -> Index {
         let first = Interval::new(Slice::default(), None, Vec::new());
         let counters = Counters { next_segment: 1, ..Counters::default() };
         Index {
@@ -83,12 +89,15 @@ impl Index {
             segments: BTreeMap::new(),
             counters,
             sweep_from: Vec::new(),
+            share_count: 0,
+            value_bytes: BTreeMap::new(),
+            values: Arc::clone(&place.values),
         }
     }
 
     /// Creates the durable form of an empty index.
     pub(super) fn create_log(storage: Arc<dyn Storage>, place: &SegmentPlace) -> Result<EditLog> {
-        let index = Index::empty();
+        let index = Index::empty(place);
         EditLog::create(storage, &place.dir, log_id(place), 1, EDIT_ROOM_MIN, |sink| {
             index.snapshot_parts(|part| sink.part(&part))
         })
@@ -279,6 +288,7 @@ impl Index {
 
     fn lose(&mut self, run: &Run, lost: &mut Vec<Run>) -> std::result::Result<(), String> {
         lost.push(run.clone());
+        self.lose_values(run)?;
         let number = run.segment.number;
         let state = self.segments.get_mut(&number);
         let left = state.and_then(|state| {
@@ -286,6 +296,19 @@ impl Index {
             Some(())
         });
         left.ok_or_else(|| format!("segment {number} has fewer live bytes than its runs"))
+    }
+
+    fn lose_values(&mut self, run: &Run) -> std::result::Result<(), String> {
+        for (file, bytes) in run.values() {
+            self.share_count -= 1;
+            let known = self.value_bytes.get(&file).copied().unwrap_or(0);
+            match known.checked_sub(bytes) {
+                Some(0) => drop(self.value_bytes.remove(&file)),
+                Some(left) => drop(self.value_bytes.insert(file, left)),
+                None => return Err(format!("value file {file} has fewer bytes than a run's")),
+            }
+        }
+        Ok(())
     }
 
     fn gain(&mut self, record: &RunRecord, role: RunRole) -> std::result::Result<Run, String> {
@@ -299,13 +322,22 @@ impl Index {
             ));
         }
         state.live_bytes += u64::from(record.len);
+        let segment = Arc::clone(&state.segment);
+        let mut files = Vec::with_capacity(record.values.len());
+        self.share_count += record.values.len();
+        for share in &record.values {
+            let bytes = self.value_bytes.entry(share.file).or_default();
+            *bytes = bytes.saturating_add(share.bytes);
+            files.push((self.values.hold(share.file), share.bytes));
+        }
         Ok(Run {
-            segment: Arc::clone(&state.segment),
+            segment,
             offset: record.offset,
             len: record.len,
             checksum: record.checksum,
             entry_count: record.entry_count,
             level: record.level,
+            value_files: (!files.is_empty()).then(|| files.into()),
             slot: role.slot(),
             memory: Arc::default(),
         })
@@ -350,7 +382,7 @@ enum Phase {
 
 impl<'a> Loading<'a> {
     fn new(place: &'a Arc<SegmentPlace>) -> Loading<'a> {
-        let index = Index { tree: FlexTree::new(), ..Index::empty() };
+        let index = Index { tree: FlexTree::new(), ..Index::empty(place) };
         Loading { place, index, intervals: Vec::new(), phase: Phase::Header }
     }
 

@@ -8,6 +8,7 @@ use super::tree::{Item, KeyGuide, Keyed};
 use crate::base::Slice;
 use crate::block::{Block, Guide};
 use crate::cache::{Charge, Slot};
+use crate::value_log::ValueFile;
 
 /// Entries written at once: one frame in a segment.
 #[derive(Clone, Debug)]
@@ -22,11 +23,16 @@ pub(super) struct Run {
     pub entry_count: u32,
     /// 0 for a run that a flush wrote; one more each time runs are merged into a larger delta.
     pub level: u8,
+    /// Value files that entries point into; `None` for most runs.
+    pub value_files: Option<ValueFiles>,
     /// The whole run as a block, when it is in memory. Not for deltas: they are small, and read
     /// through their guides. Shared, as `memory` is, by all intervals that the run is part of.
     pub slot: Option<Arc<Slot<Block>>>,
     pub memory: Arc<RunMemory>,
 }
+
+/// Value files, held, rising, each with the bytes of records that are pointed to.
+pub(super) type ValueFiles = Arc<[(Arc<ValueFile>, u64)]>;
 
 /// What a run is in its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +66,12 @@ impl Run {
     pub(super) fn note_lost(&self) {
         let range = self.offset..self.offset + u64::from(self.len);
         self.memory.lost.get_or_init(|| Box::new(LostBytes::new(&self.segment, range)));
+    }
+
+    /// Numbers of the value files that entries point into, with the bytes of the records there.
+    pub(super) fn values(&self) -> impl Iterator<Item = (u64, u64)> {
+        let files = self.value_files.iter().flat_map(|files| files.iter());
+        files.map(|(file, bytes)| (file.number(), *bytes))
     }
 
     pub(super) fn is_same_place(&self, other: &Run) -> bool {

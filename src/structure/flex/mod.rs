@@ -23,6 +23,8 @@
 //!   is durable, and when the last version that refers to it is gone (S3).
 //! - X6  A hole is made of the bytes of a run only after the edit that loses the run is durable,
 //!   and when the last version that holds it is gone: nothing ever reads a hole.
+//! - X7  A run holds the value files that its entries point into, and says how many bytes of each;
+//!   the index has the sums. What a run points to is durable before the edit that brings the run.
 
 mod build;
 mod check;
@@ -42,4 +44,4 @@ mod tests;
 pub mod tree;
 
 pub use segment::OpenSegments;
-pub use store::{Consolidation, FlexStore, RoundProgress, StorePlace};
+pub use store::{Consolidation, FlexStore, Moving, RoundProgress, StorePlace};

@@ -13,7 +13,8 @@
 //! |---|---|
 //! | counters | flushes, log end, last stamp, next segment, logical bytes, segment bytes |
 //! | run | segment - that of the run before, offset - end of the run before, length, checksum |
-//! | | (4 bytes, little-endian), entries, level (1 byte) |
+//! | | (4 bytes, little-endian), entries, level (1 byte), value file count; for each: |
+//! | | number - that of the one before, bytes of the records that the run points to |
 //! | change: delta | 0, intervals skipped, newest deltas replaced, run |
 //! | change: replace | 1, intervals skipped, intervals removed, intervals added; for each: |
 //! | | anchor (length, bytes), has base, run |
@@ -47,6 +48,15 @@ pub(super) struct RunRecord {
     pub checksum: u32,
     pub entry_count: u32,
     pub level: u8,
+    pub values: Vec<ValueShare>,
+}
+
+/// What a run points to in one value file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ValueShare {
+    pub file: u64,
+    /// Bytes of the records.
+    pub bytes: u64,
 }
 
 impl From<&Run> for RunRecord {
@@ -58,6 +68,7 @@ impl From<&Run> for RunRecord {
             checksum: run.checksum,
             entry_count: run.entry_count,
             level: run.level,
+            values: run.values().map(|(file, bytes)| ValueShare { file, bytes }).collect(),
         }
     }
 }
@@ -135,6 +146,13 @@ impl Encoder {
         self.out.extend_from_slice(&run.checksum.to_le_bytes());
         self.number(u64::from(run.entry_count));
         self.out.push(run.level);
+        self.number(run.values.len() as u64);
+        let mut before = 0;
+        for share in &run.values {
+            self.number(share.file.wrapping_sub(before));
+            self.number(share.bytes);
+            before = share.file;
+        }
         self.segment = run.segment;
         self.end = run.offset.wrapping_add(u64::from(run.len));
     }
@@ -261,7 +279,21 @@ impl<'a> Decoder<'a> {
         self.position += 1;
         self.segment = segment;
         self.end = offset.checked_add(u64::from(len))?;
-        Some(RunRecord { segment, offset, len, checksum, entry_count, level })
+        let values = self.shares()?;
+        Some(RunRecord { segment, offset, len, checksum, entry_count, level, values })
+    }
+
+    fn shares(&mut self) -> Option<Vec<ValueShare>> {
+        let count = self.count()?;
+        let mut shares: Vec<ValueShare> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let before = shares.last().map_or(0, |share| share.file);
+            // Rising: a file of number 0 there is not.
+            let step = self.number()?;
+            let file = before.checked_add(step).filter(|_| step > 0)?;
+            shares.push(ValueShare { file, bytes: self.number()? });
+        }
+        Some(shares)
     }
 
     fn state(&mut self) -> Option<EditRecord> {
@@ -356,7 +388,10 @@ mod tests {
 
     fn run(segment: u64, offset: u64, level: u8) -> RunRecord {
         let entry_count = 130 + u32::from(level);
-        RunRecord { segment, offset, len: 16_400, checksum: 0xDEAD_BEEF, entry_count, level }
+        let share = |file| ValueShare { file, bytes: 5000 + file };
+        let values = (0..u64::from(level)).map(|number| share(7 + number * 200)).collect();
+        let checksum = 0xDEAD_BEEF;
+        RunRecord { segment, offset, len: 16_400, checksum, entry_count, level, values }
     }
 
     fn sample() -> EditRecord {

@@ -30,6 +30,7 @@ use arc_swap::ArcSwapOption;
 use super::holes::{DeadSpace, HoleRule};
 use crate::base::{Error, Result, checksum, checksum_seeded};
 use crate::storage::{OpenMode, Storage, StorageFile};
+use crate::value_log::ValueLog;
 
 /// Bytes in front of the first frame.
 pub(super) const HEADER_LEN: u64 = 40;
@@ -46,6 +47,14 @@ const OPEN_FILE_COUNT_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub struct OpenSegments(Mutex<VecDeque<Weak<Segment>>>);
 
+/// What the keyspaces of a database share.
+#[derive(Clone, Debug)]
+pub(super) struct SharedFiles {
+    pub open: Arc<OpenSegments>,
+    /// Where large values are.
+    pub values: Arc<ValueLog>,
+}
+
 /// Where the segments of one keyspace are, and what they have in common.
 #[derive(Debug)]
 pub(super) struct SegmentPlace {
@@ -57,6 +66,8 @@ pub(super) struct SegmentPlace {
     hole_rule: HoleRule,
     /// Shared with the other keyspaces.
     open: Arc<OpenSegments>,
+    /// Where large values are.
+    pub values: Arc<ValueLog>,
     // Guarded by their locks.
     /// Files that nothing refers to any more and that are still to be removed.
     doomed: Mutex<Vec<PathBuf>>,
@@ -80,8 +91,9 @@ impl SegmentPlace {
         database: u64,
         keyspace: u32,
         hole_rule: HoleRule,
-        open: Arc<OpenSegments>,
+        shared: SharedFiles,
     ) -> Arc<SegmentPlace> {
+        let SharedFiles { open, values } = shared;
         Arc::new(SegmentPlace {
             storage,
             dir,
@@ -89,6 +101,7 @@ impl SegmentPlace {
             keyspace,
             hole_rule,
             open,
+            values,
             doomed: Mutex::default(),
             with_dead: Mutex::default(),
             written_to: Mutex::default(),

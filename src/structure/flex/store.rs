@@ -1,6 +1,6 @@
 //! The store of one Flex keyspace: its current version, and the one place that changes it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use super::index::Index;
 use super::interval::{Interval, Run, RunMemory};
 use super::load::Loader;
 use super::record::{ChangeRecord, Counters, Decoder, EditRecord, Encoder};
-use super::segment::{OpenSegments, SegmentPlace, missing};
+use super::segment::{OpenSegments, SegmentPlace, SharedFiles, missing};
 use super::sweep::{Sweep, is_worthwhile};
 use super::tree::FlexTree;
 use crate::base::{Cursor, Error, RangeTombstones, Result, SeqNo, Slice};
@@ -26,6 +26,7 @@ use crate::structure::{
     Findings, FlushOrder, FlushOutcome, FlushProgress, Found, StructureCursor, StructureStats,
     Version, Want,
 };
+use crate::value_log::{Mover, ValueLog};
 
 /// When a store is closed, edits that take more of the index log's file than the rest over this are
 /// replaced by a snapshot.
@@ -46,6 +47,8 @@ pub struct StorePlace {
     pub cache: Arc<Cache<Block>>,
     /// The database's open segments.
     pub open_segments: Arc<OpenSegments>,
+    /// The database's large values.
+    pub values: Arc<ValueLog>,
     /// Options of the keyspace.
     pub options: KeyspaceOptions,
 }
@@ -109,6 +112,22 @@ pub enum Consolidation {
     },
 }
 
+/// What a slice of moving values came to.
+#[derive(Debug)]
+pub enum Moving {
+    /// A flush is between two of its slices: not now.
+    FlushUnderWay,
+    /// No run from where the slice began points into the files.
+    Nothing,
+    /// Some values were moved.
+    Slice {
+        /// The next version.
+        version: Arc<dyn Version>,
+        /// Where the next slice begins; `None` at the end of the key space.
+        next: Option<Slice>,
+    },
+}
+
 /// Whether a round of consolidation has come to the end of the key space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundProgress {
@@ -134,6 +153,8 @@ pub(super) struct FlexVersion {
     pub(super) tree: FlexTree<Arc<Interval>>,
     pub(super) loader: Arc<Loader>,
     summary: Summary,
+    /// Of the index.
+    value_bytes: Arc<BTreeMap<u64, u64>>,
 }
 
 /// What others ask about the newest version, so that nobody waits for a flush to learn it.
@@ -373,6 +394,77 @@ impl FlexStore {
         })
     }
 
+    /// Moves values out of the mover's files, of intervals from the key `from` on, until about
+    /// `slice_bytes` are written: consolidates these intervals, with pointers to where the values
+    /// lie then. No stamp changes, and no version that exists. Durable on return.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn move_values(&self, mover: &mut Mover, from: &[u8], slice_bytes: u64) -> Result<Moving> {
+        let mut guard = self.lock_writer();
+        let writer = &mut *guard;
+        if writer.resume.is_some() {
+            return Ok(Moving::FlushUnderWay);
+        }
+        let result = self.move_slice(writer, mover, from, slice_bytes);
+        if result.is_err() {
+            self.give_up_runs(writer);
+            writer.round = Round::default();
+        }
+        Ok(match result? {
+            None => Moving::Nothing,
+            Some(SliceEnd::Complete) => Moving::Slice { version: self.publish(writer), next: None },
+            Some(SliceEnd::At(key)) => {
+                Moving::Slice { version: self.publish(writer), next: Some(key) }
+            }
+        })
+    }
+
+    /// `None` if there was nothing to do.
+    fn move_slice(
+        &self,
+        writer: &mut Writer,
+        mover: &mut Mover,
+        from: &[u8],
+        slice_bytes: u64,
+    ) -> Result<Option<SliceEnd>> {
+        let tree = &writer.index.tree;
+        let first = tree.find_key(from).map_or(0, |(index, _)| index);
+        let victims = mover.victims().clone();
+        let is_affected = |interval: &Interval| {
+            interval.runs().any(|run| run.values().any(|(file, _)| victims.contains(&file)))
+        };
+        let start = tree.range(first..tree.len()).position(|interval| is_affected(interval));
+        let Some(start) = start.map(|start| first + start) else { return Ok(None) };
+        let bytes_before = writer.runs.bytes_written();
+        let mut sweep = writer.sweep.clone();
+        let mut slicer = Slicer::new(
+            &writer.index.tree,
+            &self.loader,
+            &mut writer.runs,
+            &mut sweep,
+            self.options.delta_fan_in,
+        );
+        slicer.mover = Some(mover);
+        let end = slicer.consolidate_from(start, slice_bytes, is_affected)?;
+        let done = SliceDone {
+            changes: slicer.changes,
+            consolidations: slicer.consolidations,
+            logical_bytes: 0,
+            bytes_before,
+        };
+        mover.finish_slice()?; // X7
+        self.commit_slice(writer, done, sweep, None)?;
+        mover.note_held();
+        Ok(Some(end))
+    }
+
+    /// Bytes of records that the newest version points to, by value file.
+    #[must_use]
+    pub fn value_bytes(&self) -> Arc<BTreeMap<u64, u64>> {
+        Arc::clone(&self.current.load().value_bytes)
+    }
+
     /// Has the next [`Self::consolidate`] begin a round.
     pub fn begin_round(&self) {
         self.lock_writer().round = Round::default();
@@ -544,7 +636,8 @@ impl FlexStore {
     pub fn check_index(&self, findings: &mut Findings) -> IndexCheck {
         let index = self.lock_writer().index.clone();
         super::check::check_index(&index, &self.segments, findings);
-        IndexCheck { index, loader: Arc::clone(&self.loader) }
+        let values = Arc::clone(&self.segments.values);
+        IndexCheck { index, loader: Arc::clone(&self.loader), values }
     }
 
     /// Figures.
@@ -586,7 +679,8 @@ impl FlexStore {
 
 fn version_of(writer: &Writer, loader: &Arc<Loader>) -> FlexVersion {
     let (tree, loader) = (writer.index.tree.clone(), Arc::clone(loader));
-    FlexVersion { tree, loader, summary: writer.summary() }
+    let value_bytes = Arc::new(writer.index.value_bytes.clone());
+    FlexVersion { tree, loader, summary: writer.summary(), value_bytes }
 }
 
 /// Whether an interval has deltas worth consolidating, or runs in one of the `sparse` segments.
@@ -600,12 +694,13 @@ fn is_worthwhile_among(interval: &Interval, sparse: &BTreeSet<u64>) -> bool {
 pub struct IndexCheck {
     index: Index,
     loader: Arc<Loader>,
+    values: Arc<ValueLog>,
 }
 
 impl IndexCheck {
     /// Reads and verifies every run, as of when the index was checked. Flushes may go on.
     pub fn check_data(&self, findings: &mut Findings) {
-        super::check::check_data(&self.index, &self.loader, findings);
+        super::check::check_data(&self.index, &self.loader, &self.values, findings);
     }
 }
 
@@ -626,16 +721,18 @@ fn segment_place(place: &StorePlace) -> Arc<SegmentPlace> {
     let storage = Arc::clone(&place.storage);
     let open = Arc::clone(&place.open_segments);
     let rule = HoleRule::for_segments_of(u64::from(place.options.segment_size));
-    SegmentPlace::new(storage, place.dir.clone(), place.database, place.keyspace, rule, open)
+    let shared = SharedFiles { open, values: Arc::clone(&place.values) };
+    SegmentPlace::new(storage, place.dir.clone(), place.database, place.keyspace, rule, shared)
 }
 
 /// Bytes of memory of an index, about: an interval with its share of nodes and the slot of its
 /// base; its runs, without their guides, which are charged one by one.
 fn index_memory(index: &Index) -> usize {
     const INTERVAL_BYTES: usize = 380;
+    const SHARE_BYTES: usize = size_of::<(Arc<()>, u64)>();
     const RUN_BYTES: usize = size_of::<Run>() + size_of::<RunMemory>() + 2 * size_of::<usize>();
     let runs = index.tree.size().runs as usize;
-    index.tree.len() * INTERVAL_BYTES + runs * RUN_BYTES
+    index.tree.len() * INTERVAL_BYTES + runs * RUN_BYTES + index.share_count * SHARE_BYTES
 }
 
 impl Version for FlexVersion {

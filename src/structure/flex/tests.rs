@@ -15,6 +15,7 @@ use crate::manifest::KeyspaceOptions;
 use crate::storage::Storage;
 use crate::storage::{FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation, SimStorage};
 use crate::structure::{Findings, FlushOrder, FlushProgress, Want};
+use crate::value_log::ValueLog;
 
 /// A memtable for tests: the newest entry of each key.
 type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -55,6 +56,11 @@ impl Cursor for ChangeCursor {
     }
 }
 
+fn value_log(storage: &Arc<dyn Storage>) -> Arc<ValueLog> {
+    let log = ValueLog::open(Arc::clone(storage), "/values".into(), 7, 1 << 20);
+    Arc::new(log.unwrap())
+}
+
 struct Bench {
     place: StorePlace,
     store: FlexStore,
@@ -75,6 +81,7 @@ impl Bench {
         let dir = PathBuf::from("/keyspace");
         storage.create_dir_all(&dir).unwrap();
         let cache = Arc::new(Cache::new(MemoryBudget::new(64 << 10)));
+        let values = value_log(&storage);
         let place = StorePlace {
             storage,
             dir,
@@ -82,6 +89,7 @@ impl Bench {
             keyspace: 1,
             cache,
             open_segments: Arc::default(),
+            values,
             options,
         };
         FlexStore::create(&place).unwrap();

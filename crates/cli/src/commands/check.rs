@@ -53,6 +53,8 @@ fn write_report(out: &mut impl Write, report: &CheckReport, format: ReportFormat
                 "intervals": report.intervals,
                 "runs": report.runs,
                 "entries": report.entries,
+                "value_files": report.value_files,
+                "values": report.values,
                 "problems": report.problems,
             });
             writeln!(out, "{object}")?;

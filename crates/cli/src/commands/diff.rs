@@ -119,8 +119,8 @@ impl Walk<'_> {
             let is_right = order != Ordering::Less;
             let difference = Difference {
                 key: if is_left { self.left.key() } else { self.right.key() },
-                left: is_left.then(|| self.left.value()),
-                right: is_right.then(|| self.right.value()),
+                left: is_left.then(|| self.left.value()).transpose()?,
+                right: is_right.then(|| self.right.value()).transpose()?,
             };
             if !self.is_same(difference) {
                 found.count(difference);

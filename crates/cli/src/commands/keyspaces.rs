@@ -98,6 +98,27 @@ pub struct CreateArgs {
     /// budget, 64MiB at most]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memtable_size: Option<u64>,
+
+    /// From what size on a value is stored in a value file and not again with every flush and
+    /// consolidation, 64B to 1GiB, or `off` [default: 4KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_separation)]
+    pub value_separation: Option<Separation>,
+}
+
+/// From what size on values are separated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Separation {
+    /// None is.
+    Off,
+    /// Of so many bytes or more.
+    From(u32),
+}
+
+fn parse_separation(text: &str) -> Result<Separation, String> {
+    match text {
+        "off" => Ok(Separation::Off),
+        size => parse_small_size(size).map(Separation::From),
+    }
 }
 
 const CREATE_EXAMPLES: &str = "\
@@ -192,6 +213,11 @@ fn options_of(create: &CreateArgs) -> KeyspaceOptions {
     if let Some(bytes) = create.memtable_size {
         options = options.memtable_size(bytes);
     }
+    match create.value_separation {
+        None => {}
+        Some(Separation::Off) => options = options.value_separation(None),
+        Some(Separation::From(bytes)) => options = options.value_separation(Some(bytes)),
+    }
     options
 }
 
@@ -244,6 +270,7 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
         ">pace",
         ">fan-in",
         ">memtable",
+        ">separated from",
     ]);
     for info in keyspaces {
         let options = &info.options;
@@ -257,12 +284,18 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
             options.consolidation_pace.to_string(),
             options.delta_fan_in.to_string(),
             options.memtable_size.map_or_else(|| "by budget".to_owned(), bytes_text),
+            separation_text(options.value_separation),
         ]);
     }
     table
 }
 
-/// Sizes are in bytes; a memtable size of null is decided by the memory budget.
+fn separation_text(from: Option<u32>) -> String {
+    from.map_or_else(|| "off".to_owned(), |bytes| bytes_text(u64::from(bytes)))
+}
+
+/// Sizes are in bytes; of a separation of null, no value is separated; a memtable size of null is
+/// decided by the memory budget.
 fn info_json(info: &KeyspaceInfo) -> Value {
     let options = &info.options;
     json!({
@@ -276,11 +309,12 @@ fn info_json(info: &KeyspaceInfo) -> Value {
         "consolidation_pace": options.consolidation_pace.to_string().parse::<f64>().ok(),
         "delta_fan_in": options.delta_fan_in,
         "memtable_size": options.memtable_size,
+        "value_separation": options.value_separation,
     })
 }
 
 fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
-    const TITLES: [&str; 9] = [
+    const TITLES: [&str; 10] = [
         "name",
         "id",
         "structure",
@@ -290,6 +324,7 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
         "consolidation_pace",
         "delta_fan_in",
         "memtable_size",
+        "value_separation",
     ];
     let failed = |error: csv::Error| Failure::Output(error.into());
     let mut csv = csv::Writer::from_writer(out);
@@ -306,6 +341,7 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
             &options.consolidation_pace.to_string(),
             &options.delta_fan_in.to_string(),
             &options.memtable_size.map(|bytes| bytes.to_string()).unwrap_or_default(),
+            &options.value_separation.map(|bytes| bytes.to_string()).unwrap_or_default(),
         ];
         csv.write_record(record).map_err(failed)?;
     }

@@ -14,4 +14,5 @@ pub mod rank;
 pub mod scan;
 pub mod stats;
 pub mod tx;
+pub mod vacuum;
 pub mod version;

@@ -89,9 +89,11 @@ fn write_rows<W: Write>(
     }
     let mut left = limit;
     while left > 0 && cursor.valid() {
+        // Not read where it is not shown.
+        let value = if columns.values { Some(cursor.value()?) } else { None };
         rows.write(Row {
             key: cursor.key(),
-            value: columns.values.then(|| cursor.value()),
+            value,
             stamp: columns.stamps.then(|| cursor.seqno()),
         })?;
         left -= 1;

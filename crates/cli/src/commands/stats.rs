@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use lithedb::{KeyspaceStats, Stats};
+use lithedb::{KeyspaceStats, Stats, ValueFileStats};
 use serde_json::{Value, json};
 
 use crate::args::Globals;
@@ -61,6 +61,7 @@ fn database_table(stats: &Stats) -> Table {
     row("  transactions", bytes_text(stats.memory_transaction));
     row("  unused", bytes_text(stats.memory_unused));
     row("commit log", log_text(stats));
+    row("value files", value_files_text(stats));
     row("commits", count_text(stats.commits));
     row("slowdowns", events_text(stats.slowdowns, stats.slowdown_time));
     row("stalls", events_text(stats.stalls, stats.stall_time));
@@ -76,6 +77,18 @@ fn log_text(stats: &Stats) -> String {
         bytes_text(stats.wal_bytes_written),
         count_text(stats.wal_syncs)
     )
+}
+
+fn value_files_text(stats: &Stats) -> String {
+    match stats.value_files.len() as u64 {
+        0 => "none".to_owned(),
+        count => format!(
+            "{} in {}, {} live",
+            bytes_text(stats.value_bytes()),
+            count_text(count),
+            bytes_text(stats.value_bytes_live())
+        ),
+    }
 }
 
 fn events_text(count: u64, time: Duration) -> String {
@@ -152,6 +165,13 @@ fn stats_json(stats: &Stats) -> Value {
             "written_bytes": stats.wal_bytes_written,
             "syncs": stats.wal_syncs,
         },
+        "values": {
+            "files": stats.value_files.iter().map(value_file_json).collect::<Vec<Value>>(),
+            "on_disk_bytes": stats.value_bytes(),
+            "live_bytes": stats.value_bytes_live(),
+            "written_bytes": stats.value_bytes_written,
+            "syncs": stats.value_syncs,
+        },
         "commits": stats.commits,
         "slowdowns": stats.slowdowns,
         "slowdown_seconds": stats.slowdown_time.as_secs_f64(),
@@ -161,6 +181,10 @@ fn stats_json(stats: &Stats) -> Value {
         "oldest_snapshot_seconds": stats.oldest_snapshot_age.map(|age| age.as_secs_f64()),
         "keyspaces": stats.keyspaces.iter().map(keyspace_json).collect::<Vec<Value>>(),
     })
+}
+
+fn value_file_json(file: &ValueFileStats) -> Value {
+    json!({ "number": file.number, "bytes": file.bytes, "live_bytes": file.bytes_live })
 }
 
 /// JSON has no infinity: an amplification of nothing is null.

@@ -124,7 +124,7 @@ fn sum_visits(cursor: &mut Cursor) -> Result<u64, Failure> {
     let mut sum = 0;
     cursor.seek_first()?;
     while cursor.valid() {
-        sum += parse_count(cursor.value());
+        sum += parse_count(cursor.value()?);
         cursor.next()?;
     }
     Ok(sum)

@@ -136,17 +136,18 @@ fn a_keyspace_keeps_the_options_it_was_created_with() {
     let shell = Shell::new();
     let create = ["keyspaces", "create", "tuned", "--codec", "lz4", "--interval-size", "4KiB"];
     let more = ["--segment-size", "64KiB", "--pace", "0.35", "--fan-in", "0"];
-    shell.db(&[&create[..], &more, &["--memtable-size", "1MiB"]].concat()).ok();
+    let last = ["--memtable-size", "1MiB", "--value-separation", "off"];
+    shell.db(&[&create[..], &more, &last].concat()).ok();
     shell.db(&["keyspaces", "create", "plain"]).ok();
     let list = shell.db(&["keyspaces", "--format", "jsonl"]).ok_text();
     let tuned = "{\"name\":\"tuned\",\"id\":1,\"structure\":\"flex\",\"codec\":\"lz4\",\
         \"interval_size\":4096,\"segment_size\":65536,\"consolidation_pace\":0.35,\
-        \"delta_fan_in\":0,\"memtable_size\":1048576}";
+        \"delta_fan_in\":0,\"memtable_size\":1048576,\"value_separation\":null}";
     assert!(list.lines().any(|line| line == tuned), "{list}");
     let table = shell.db(&["keyspaces"]).ok_text();
     assert!(table.contains("0.35") && table.contains("by budget"), "{table}");
     let csv = shell.db(&["keyspaces", "--format", "csv"]).ok_text();
-    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576\n"), "{csv}");
+    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576,\n"), "{csv}");
 
     // What it does: lines that repeat themselves take a fraction of their size.
     let rows: String =
@@ -163,6 +164,22 @@ fn a_keyspace_keeps_the_options_it_was_created_with() {
 }
 
 #[test]
+fn large_values_lie_in_value_files_and_their_room_is_given_back() {
+    let shell = Shell::new();
+    shell.db(&["keyspaces", "create", "default", "--value-separation", "1KiB"]).ok();
+    for round in 0..4 {
+        let value = format!("{round}").repeat(20_000);
+        shell.db(&["put", "film", &value]).ok();
+    }
+    let stats: serde_json::Value =
+        serde_json::from_str(&shell.db(&["stats", "--format", "json"]).ok_text()).unwrap();
+    assert!(stats["values"]["on_disk_bytes"].as_u64().unwrap() >= 20_000, "{stats}");
+    assert!(shell.db(&["vacuum"]).ok_text().starts_with("reclaimed "));
+    assert_eq!(shell.db(&["get", "film"]).ok(), "3".repeat(20_000).as_bytes());
+    assert!(shell.db(&["check"]).ok_text().starts_with("ok: "));
+}
+
+#[test]
 fn options_that_cannot_be_create_nothing() {
     let shell = Shell::new();
     for (option, value, says) in [
@@ -174,6 +191,7 @@ fn options_that_cannot_be_create_nothing() {
         ("--fan-in", "1", "delta_fan_in is 1"),
         ("--codec", "zip", "lz4"),
         ("--memtable-size", "1KiB", "memtable_size is 1024"),
+        ("--value-separation", "1B", "value_separation is 1"),
     ] {
         let text = shell.db(&["keyspaces", "create", "k", option, value]).fails(2);
         assert!(text.contains(says), "{option} {value}: {text}");

@@ -21,9 +21,15 @@ pub struct Canary {
 }
 
 /// Every planted mistake.
-pub const CANARIES: [Canary; 7] = [
+pub const CANARIES: [Canary; 9] = [
     Canary { name: "sync of the log", operation: Operation::Sync, path_part: ".wal" },
     Canary { name: "sync of segments", operation: Operation::Sync, path_part: "seg-" },
+    Canary { name: "sync of value files", operation: Operation::Sync, path_part: "val-" },
+    Canary {
+        name: "sync of the value files' directory",
+        operation: Operation::SyncDir,
+        path_part: "values",
+    },
     Canary { name: "sync of indexes", operation: Operation::Sync, path_part: "index-" },
     Canary { name: "sync of the manifest", operation: Operation::Sync, path_part: "MANIFEST" },
     Canary { name: "sync of the log's directory", operation: Operation::SyncDir, path_part: "wal" },

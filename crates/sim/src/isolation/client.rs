@@ -273,12 +273,14 @@ impl<'d> Client<'d> {
         let mut cursor = transaction.cursor(keyspace, range).map_err(refused)?;
         cursor.seek_first().map_err(refused)?;
         while cursor.valid() {
-            let row = (number_of_key(cursor.key()), id_of_value(cursor.value()));
+            let value = cursor.value().map_err(refused)?;
+            let row = (number_of_key(cursor.key()), id_of_value(value));
             scan.rows.push(row);
             if scan.rows.len() > 1 && self.random.chance(300) {
                 // Back and forth again.
                 cursor.prev().map_err(refused)?;
-                let before = (number_of_key(cursor.key()), id_of_value(cursor.value()));
+                let value = cursor.value().map_err(refused)?;
+                let before = (number_of_key(cursor.key()), id_of_value(value));
                 if before != scan.rows[scan.rows.len() - 2] {
                     return Err(Finding::new(Fault::Wrong, format!("{before:?} before {row:?}")));
                 }

@@ -1,8 +1,9 @@
 //! What a keyspace or a snapshot shows, against sorted rows.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Bound;
 
-use lithedb::{Cursor, Entry, Error, Iter, KeyRange, Keyspace, Slice, Snapshot};
+use lithedb::{Cursor, Entry, Error, Iter, KeyRange, Keyspace, Slice, Snapshot, ValueReader};
 
 use crate::finding::{Fault, Finding, Verdict};
 use crate::ops::{Extent, Move, Reading, prefix_of};
@@ -24,6 +25,13 @@ impl View<'_> {
         match self {
             View::Now(keyspace) => keyspace.get(key),
             View::Then(snapshot, keyspace) => snapshot.get(keyspace, key),
+        }
+    }
+
+    fn reader(&self, key: &[u8]) -> Result<Option<ValueReader>, Error> {
+        match self {
+            View::Now(keyspace) => keyspace.get_reader(key),
+            View::Then(snapshot, keyspace) => snapshot.get_reader(keyspace, key),
         }
     }
 
@@ -109,6 +117,7 @@ impl View<'_> {
 pub(super) fn compare(view: &View<'_>, rows: &Rows, reading: &Reading) -> Verdict {
     match reading {
         Reading::Point(_, key) => compare_point(view, rows, &key.bytes()),
+        Reading::Parts(_, key, offsets) => compare_parts(view, rows, &key.bytes(), offsets),
         Reading::Several(_, keys) => {
             let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.bytes()).collect();
             let values = view.values(&keys).map_err(refused)?;
@@ -143,6 +152,30 @@ pub(super) fn compare(view: &View<'_>, rows: &Rows, reading: &Reading) -> Verdic
     }
 }
 
+/// A value from some offsets on.
+fn compare_parts(view: &View<'_>, rows: &Rows, key: &[u8], offsets: &[u16]) -> Verdict {
+    let reader = view.reader(key).map_err(refused)?;
+    let (mut reader, row) = match (reader, rows.get(key)) {
+        (None, None) => return Ok(()),
+        (Some(reader), Some(row)) if reader.len() == row.value.len() as u64 => (reader, row),
+        (reader, row) => {
+            let expected = row.map(|row| shown(&row.value));
+            return wrong(format!("a reader of {}: {reader:?}, not {expected:?}", shown(key)));
+        }
+    };
+    let unreadable = |error: std::io::Error| Finding::new(Fault::Refused, error.to_string());
+    for offset in offsets {
+        let from = row.value.len() * usize::from(*offset) / 1000;
+        let mut read = Vec::new();
+        reader.seek(SeekFrom::Start(from as u64)).map_err(unreadable)?;
+        reader.read_to_end(&mut read).map_err(unreadable)?;
+        if read != row.value[from.min(row.value.len())..] {
+            return wrong(format!("{} from {from} on: {}", shown(key), shown(&read)));
+        }
+    }
+    Ok(())
+}
+
 /// A count, a rank, and what is at that rank.
 fn compare_order(view: &View<'_>, rows: &Rows, extent: &Extent, key: &[u8]) -> Verdict {
     let range = extent.key_range();
@@ -162,11 +195,15 @@ fn compare_order(view: &View<'_>, rows: &Rows, extent: &Extent, key: &[u8]) -> V
 
 /// Everything, from both ends, and every row by its key.
 pub(super) fn compare_all(view: &View<'_>, rows: &Rows) -> Verdict {
-    let mut forth = view.iter();
+    let (mut forth, mut keys) = (view.iter(), view.iter().keys());
     let mut back = view.iter().rev();
     for (expected, reverse) in rows.iter().zip(rows.iter().rev()) {
         let entry = forth.next().transpose().map_err(refused)?;
         expect_entry("next", entry.as_ref(), Some(expected))?;
+        let key = keys.next().transpose().map_err(refused)?;
+        if key.as_deref() != Some(expected.0.as_slice()) {
+            return wrong(format!("a walk over keys gives {key:?}, not {}", shown(expected.0)));
+        }
         let entry = back.next().transpose().map_err(refused)?;
         expect_entry("next_back", entry.as_ref(), Some(reverse))?;
         compare_point(view, rows, expected.0)?;
@@ -302,11 +339,12 @@ fn expect_position(cursor: &Cursor, rows: &[(&Vec<u8>, &Row)], position: Positio
     if !cursor.valid() {
         return wrong(format!("the cursor is on nothing, not on {}", shown(key)));
     }
-    if *cursor.key() != **key || cursor.value() != &*row.value || cursor.seqno() != row.seqno {
+    let value = cursor.value().map_err(refused)?;
+    if *cursor.key() != **key || value != &*row.value || cursor.seqno() != row.seqno {
         return wrong(format!(
             "the cursor is on {} = {} at {}, not on {} = {} at {}",
             shown(cursor.key()),
-            shown(cursor.value()),
+            shown(value),
             cursor.seqno(),
             shown(key),
             shown(&row.value),

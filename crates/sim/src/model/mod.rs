@@ -271,6 +271,7 @@ fn expect_unmoved(held: &Held) -> Verdict {
 fn slot_of(reading: &Reading) -> u8 {
     match reading {
         Reading::Point(slot, _)
+        | Reading::Parts(slot, ..)
         | Reading::Several(slot, _)
         | Reading::Ends(slot)
         | Reading::Order(slot, ..)

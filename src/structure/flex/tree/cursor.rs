@@ -291,6 +291,7 @@ impl<T: Item, const LEAF: usize, const FAN: usize> OwnedCursor<T, LEAF, FAN> {
 impl<T: Keyed, const LEAF: usize, const FAN: usize> OwnedCursor<T, LEAF, FAN> {
     /// Moves to the last item whose key is at most `key` and returns it; if there is none, to the
     /// first item, and returns `None`.
+    #[inline]
     pub fn seek_key(&mut self, key: &[u8]) -> Option<&T> {
         let found = self.tree.find_key(key).map(|(index, _)| index);
         let item = self.seek_index(found.unwrap_or(0));

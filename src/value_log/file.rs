@@ -1,0 +1,225 @@
+//! A value file, as those refer to it who need it: runs, memtables, writers. The last one to let go
+//! dooms the file.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use arc_swap::ArcSwapOption;
+
+use super::format::{FILE_HEADER_LEN, check_file_header, file_tag};
+use super::lock;
+use crate::base::{Error, Result};
+use crate::storage::{OpenMode, Storage, StorageFile};
+
+const NAME_PREFIX: &str = "val-";
+/// Files that are kept open for reading at most; the rest are opened when read.
+const OPEN_FILE_COUNT_MAX: usize = 256;
+
+/// What all value files of a database have in common.
+#[derive(Debug)]
+pub(super) struct ValuePlace {
+    // Constant.
+    pub storage: Arc<dyn Storage>,
+    pub dir: PathBuf,
+    pub database: u64,
+    // Guarded by their locks.
+    /// Files that nothing refers to any more and that are still to be removed.
+    doomed: Mutex<Vec<Doomed>>,
+    /// Files that are open for reading, in the order in which they were opened.
+    open: Mutex<VecDeque<Weak<ValueFile>>>,
+}
+
+/// A file that nothing refers to.
+#[derive(Clone, Debug)]
+pub(super) struct Doomed {
+    pub number: u64,
+    pub path: PathBuf,
+    pub size: u64,
+}
+
+impl ValuePlace {
+    pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, database: u64) -> ValuePlace {
+        ValuePlace { storage, dir, database, doomed: Mutex::default(), open: Mutex::default() }
+    }
+
+    /// The database's directory.
+    pub(super) fn parent(&self) -> &Path {
+        self.dir.parent().expect("it is in the database's directory")
+    }
+
+    pub(super) fn path_of(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{NAME_PREFIX}{number:08}"))
+    }
+
+    pub(super) fn take_doomed(&self) -> Vec<Doomed> {
+        std::mem::take(&mut *lock(&self.doomed))
+    }
+
+    /// The numbers of the files that are there, rising; none if there is no directory yet.
+    pub(super) fn numbers(&self) -> Result<Vec<u64>> {
+        let io = |action| move |error| Error::io(action, &self.dir, error);
+        if !self.storage.exists(&self.dir).map_err(io("look for"))? {
+            return Ok(Vec::new());
+        }
+        let entries = self.storage.list_dir(&self.dir).map_err(io("list"))?;
+        let mut numbers: Vec<u64> =
+            entries.iter().filter_map(|entry| number_of(&entry.name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+}
+
+/// The number in a value file's name; `None` for other files, which are left alone.
+fn number_of(name: &str) -> Option<u64> {
+    let number: u64 = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
+    (name == format!("{NAME_PREFIX}{number:08}")).then_some(number)
+}
+
+/// Whether a file is in the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    Present,
+    /// It is referred to by something that may be out of date.
+    Absent,
+}
+
+/// A value file. Whoever holds it may read what it was told of.
+pub struct ValueFile {
+    // Constant.
+    number: u64,
+    pub(super) tag: u64,
+    pub(super) path: PathBuf,
+    place: Arc<ValuePlace>,
+    presence: Presence,
+    // Atomic.
+    file: ArcSwapOption<OpenFile>,
+    /// Bytes up to the end of the last record.
+    size: AtomicU64,
+    /// Whether it is about to be emptied: values in it are written anew when they are put again.
+    is_shunned: AtomicBool,
+    /// Whether something in it did not verify. It is shunned as well, and not emptied: what is
+    /// damaged would stay, and with it the file.
+    is_damaged: AtomicBool,
+}
+
+#[derive(Debug)]
+struct OpenFile(Arc<dyn StorageFile>);
+
+impl fmt::Debug for ValueFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueFile").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl ValueFile {
+    pub(super) fn new(
+        place: &Arc<ValuePlace>,
+        number: u64,
+        size: u64,
+        presence: Presence,
+    ) -> Arc<ValueFile> {
+        Arc::new(ValueFile {
+            number,
+            tag: file_tag(place.database, number),
+            path: place.path_of(number),
+            place: Arc::clone(place),
+            presence,
+            file: ArcSwapOption::empty(),
+            size: AtomicU64::new(size),
+            is_shunned: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(false),
+        })
+    }
+
+    /// Its number, as pointers have it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// Says that records go up to here, or further.
+    pub(super) fn note_size(&self, size: u64) {
+        self.size.fetch_max(size, Ordering::AcqRel);
+    }
+
+    /// Has nobody refer to its values again who does not yet.
+    pub fn shun(&self) {
+        self.is_shunned.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nobody is to refer to its values again.
+    #[must_use]
+    pub fn is_shunned(&self) -> bool {
+        self.is_shunned.load(Ordering::Relaxed)
+    }
+
+    /// Whether something in it was found damaged.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Damage in this file.
+    pub(super) fn damaged(&self, offset: u64, what: impl Into<String>) -> Error {
+        self.shun();
+        self.is_damaged.store(true, Ordering::Relaxed);
+        Error::corruption(&self.path, offset, what)
+    }
+
+    /// The file, opened and its header checked if need be.
+    pub(super) fn file(self: &Arc<ValueFile>) -> Result<Arc<dyn StorageFile>> {
+        if let Some(open) = &*self.file.load() {
+            return Ok(Arc::clone(&open.0));
+        }
+        let file = self.open(OpenMode::ReadOnly)?;
+        self.file.store(Some(Arc::new(OpenFile(Arc::clone(&file)))));
+        let mut open = lock(&self.place.open);
+        open.push_back(Arc::downgrade(self));
+        while open.len() > OPEN_FILE_COUNT_MAX {
+            if let Some(oldest) = open.pop_front().and_then(|oldest| oldest.upgrade()) {
+                oldest.file.store(None);
+            }
+        }
+        Ok(file)
+    }
+
+    /// Opens the file and checks its header.
+    pub(super) fn open(&self, mode: OpenMode) -> Result<Arc<dyn StorageFile>> {
+        let opened = self.place.storage.open(&self.path, mode);
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => missing(&self.path),
+            _ => Error::io("open", &self.path, error),
+        })?;
+        let mut header = [0; FILE_HEADER_LEN as usize];
+        file.read_exact_at(&mut header, 0).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.damaged(0, "the file ends within its header"),
+            _ => Error::io("read", &self.path, error),
+        })?;
+        check_file_header(&header, self.place.database, self.number, &self.path)?;
+        Ok(file)
+    }
+}
+
+pub(super) fn missing(path: &Path) -> Error {
+    Error::corruption(path, 0, "the value file is missing")
+}
+
+impl Drop for ValueFile {
+    fn drop(&mut self) {
+        if self.presence == Presence::Present {
+            let (number, size) = (self.number, self.size());
+            let path = std::mem::take(&mut self.path);
+            lock(&self.place.doomed).push(Doomed { number, path, size });
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Value log: large values, outside of commit log and structures.
+//!
+//! Owns the files in `values/`. Commits append the values of a batch before its record goes to the
+//! commit log; entries then hold pointers. Must not know keys, nor who refers to what: a file lives
+//! as long as somebody holds it.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `format.rs` | the bytes of files and records |
+//! | `file.rs` | a file's life: held, opened, doomed |
+//! | `staged.rs` | the values of a batch before they are written |
+//! | `append.rs` | writing, and making durable what was written |
+//! | `read.rs` | reading whole values, verified |
+//! | `reader.rs` | reading parts of a value, verified |
+//! | `stream.rs` | writing a value piece by piece |
+//! | `moving.rs` | moving values out of files that are to be emptied |
+//!
+//! Invariants
+//! - V1  A record is written once, in a file that nobody has appended to before the database was
+//!   opened. (Recovery may write the same bytes to the same place again.)
+//! - V2  A pointer is durable somewhere only if its record, and the name of its file, are; or it is
+//!   in the part of the commit log that is not known to be durable, and is verified there.
+//! - V3  A file is removed only when nobody holds it. Who refers to a value in memory, or durably,
+//!   holds its file; a pointer that is only in parts of the commit log that are never applied again
+//!   does not count.
+//! - V4  Every byte that is read is verified: against its place by checksums, against the pointer
+//!   by length and hash.
+//! - V5  A sync that failed is never tried again: what it was to carry over may be lost, and whoever
+//!   syncs after it is told.
+
+mod append;
+mod file;
+mod format;
+mod moving;
+mod read;
+mod reader;
+mod staged;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+
+use self::append::{Head, OwnFile, Unsynced};
+use self::file::{Presence, ValuePlace, missing};
+use crate::base::{Error, Result};
+use crate::storage::Storage;
+
+pub use file::ValueFile;
+pub use format::record_len;
+pub use moving::Mover;
+pub use read::Verify;
+pub use reader::ValueReader;
+pub(crate) use reader::{io_error, sought};
+pub use staged::{NO_FILE, StagedMark, StagedValues};
+pub use stream::ValueStream;
+
+/// The value files of one database.
+#[derive(Debug)]
+pub struct ValueLog {
+    // Constant.
+    place: Arc<ValuePlace>,
+    /// Bytes at which a file is not appended to any more.
+    file_size: u64,
+    // Replaced whole.
+    /// Every file that anybody holds.
+    files: ArcSwap<BTreeMap<u64, Weak<ValueFile>>>,
+    // Guarded by their locks.
+    /// What commits append to.
+    head: Mutex<Head>,
+    /// Files that are written by one writer each, between two of these.
+    idle: Mutex<Vec<OwnFile>>,
+    unsynced: Mutex<Unsynced>,
+    /// Held while a sync runs: who finds nothing to sync must not overtake. Why one failed.
+    syncing: Mutex<Option<String>>,
+    /// `None` once it is known what is referred to.
+    opening: Mutex<Option<Opening>>,
+    // Atomic.
+    /// Whether there are records that were not synced.
+    has_unsynced: AtomicBool,
+    bytes_written: AtomicU64,
+    sync_count: AtomicU64,
+    removed_count: AtomicU64,
+}
+
+/// What only opening knows.
+#[derive(Debug, Default)]
+struct Opening {
+    /// Every file that is there, held until it is known which ones are referred to.
+    _held: Vec<Arc<ValueFile>>,
+    /// Files that are not there and were referred to, perhaps by something out of date.
+    absent: Vec<Weak<ValueFile>>,
+}
+
+/// Files that were removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Files.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+impl ValueLog {
+    /// Opens the log in `dir`, which need not be there. No file goes before
+    /// [`Self::finish_opening`].
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        dir: PathBuf,
+        database: u64,
+        file_size: u64,
+    ) -> Result<ValueLog> {
+        let place = Arc::new(ValuePlace::new(storage, dir, database));
+        let mut held = Vec::new();
+        for number in place.numbers()? {
+            let path = place.path_of(number);
+            let mode = crate::storage::OpenMode::ReadOnly;
+            let size = place.storage.open(&path, mode).and_then(|file| file.size());
+            let size = size.map_err(|error| Error::io("open", &path, error))?;
+            held.push(ValueFile::new(&place, number, size, Presence::Present));
+        }
+        let newest = held.last().map_or(0, |file| file.number());
+        let files = held.iter().map(|file| (file.number(), Arc::downgrade(file))).collect();
+        Ok(ValueLog {
+            place,
+            file_size,
+            files: ArcSwap::from_pointee(files),
+            head: Mutex::new(Head::behind(newest)),
+            idle: Mutex::default(),
+            unsynced: Mutex::default(),
+            syncing: Mutex::default(),
+            opening: Mutex::new(Some(Opening { _held: held, absent: Vec::new() })),
+            has_unsynced: AtomicBool::new(false),
+            bytes_written: AtomicU64::new(0),
+            sync_count: AtomicU64::new(0),
+            removed_count: AtomicU64::new(0),
+        })
+    }
+
+    /// Holds a file that something refers to; perhaps something out of date, and the file is gone.
+    pub fn hold(&self, number: u64) -> Arc<ValueFile> {
+        if let Some(file) = self.find(number) {
+            return file;
+        }
+        let absent = ValueFile::new(&self.place, number, 0, Presence::Absent);
+        if let Some(opening) = &mut *lock(&self.opening) {
+            opening.absent.push(Arc::downgrade(&absent));
+            lock(&self.head).skip(number);
+        }
+        absent
+    }
+
+    /// The file, if anybody holds it.
+    pub fn find(&self, number: u64) -> Option<Arc<ValueFile>> {
+        self.files.load().get(&number)?.upgrade()
+    }
+
+    /// Everything that refers to files holds them now: they must be there.
+    ///
+    /// # Errors
+    /// `Corruption` that names one that is not.
+    pub fn check_held(&self) -> Result<()> {
+        let opening = lock(&self.opening);
+        let absent = opening.iter().flat_map(|opening| &opening.absent).find_map(Weak::upgrade);
+        absent.map_or(Ok(()), |file| Err(missing(&file.path)))
+    }
+
+    /// As [`Self::check_held`]; then removes the files that nobody holds.
+    ///
+    /// # Errors
+    /// As [`Self::check_held`].
+    pub fn finish_opening(&self) -> Result<Removed> {
+        self.check_held()?;
+        drop(lock(&self.opening).take());
+        Ok(self.remove_unreferenced(|| true))
+    }
+
+    /// Removes the files that nobody holds any more, if `may_remove` says so. One that cannot be
+    /// removed now is an orphan, which opening removes.
+    pub fn remove_unreferenced(&self, may_remove: impl FnOnce() -> bool) -> Removed {
+        let doomed = self.place.take_doomed();
+        let mut removed = Removed::default();
+        // In this order: what was doomed by a failure is not taken for what is not needed.
+        if doomed.is_empty() || !may_remove() {
+            return removed;
+        }
+        for file in &doomed {
+            if self.place.storage.remove_file(&file.path).is_ok() {
+                removed.files += 1;
+                removed.bytes += file.size;
+            }
+        }
+        self.removed_count.fetch_add(removed.files, Ordering::Relaxed);
+        self.change_files(|files| {
+            for file in &doomed {
+                files.remove(&file.number);
+            }
+        });
+        removed
+    }
+
+    /// Files removed since opening.
+    #[must_use]
+    pub fn removed_count(&self) -> u64 {
+        self.removed_count.load(Ordering::Relaxed)
+    }
+
+    /// The files that are held.
+    #[must_use]
+    pub fn files(&self) -> Vec<Arc<ValueFile>> {
+        self.files.load().values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Numbers of files that may still be appended to.
+    #[must_use]
+    pub fn written_to(&self) -> Vec<u64> {
+        let head = lock(&self.head).number();
+        let idle = lock(&self.idle).iter().map(OwnFile::number).collect::<Vec<_>>();
+        head.into_iter().chain(idle).collect()
+    }
+
+    fn register(&self, file: &Arc<ValueFile>) {
+        self.change_files(|files| {
+            files.insert(file.number(), Arc::downgrade(file));
+        });
+    }
+
+    fn change_files(&self, change: impl Fn(&mut BTreeMap<u64, Weak<ValueFile>>)) {
+        self.files.rcu(|files| {
+            let mut next = BTreeMap::clone(files);
+            change(&mut next);
+            next
+        });
+    }
+}
+
+/// Locks a mutex whose data stays consistent whatever panicked while it was held.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,120 @@
+//! Moving values out of files that are to be emptied. Whoever refers to a value has it moved and
+//! takes the new pointer; the file goes when nobody refers to it any more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::ValueLog;
+use super::append::OwnFile;
+use super::file::ValueFile;
+use super::format::seal_record;
+use super::read::read_record;
+use crate::base::{Result, ValuePointer};
+
+/// Moves values, in the order in which they are asked for, into files of its own.
+#[derive(Debug)]
+pub struct Mover {
+    log: Arc<ValueLog>,
+    victims: BTreeSet<u64>,
+    out: Option<OwnFile>,
+    /// Files that were written to and that nobody else may hold yet.
+    written: Vec<Arc<ValueFile>>,
+    values: u64,
+    bytes: u64,
+    buffer: Vec<u8>,
+}
+
+impl Mover {
+    /// Moves values out of these files.
+    #[must_use]
+    pub fn new(log: &Arc<ValueLog>, victims: BTreeSet<u64>) -> Mover {
+        let log = Arc::clone(log);
+        let (written, buffer) = (Vec::new(), Vec::new());
+        Mover { log, victims, out: None, written, values: 0, bytes: 0, buffer }
+    }
+
+    /// The files that values are moved out of.
+    #[must_use]
+    pub fn victims(&self) -> &BTreeSet<u64> {
+        &self.victims
+    }
+
+    /// Values moved.
+    #[must_use]
+    pub fn values(&self) -> u64 {
+        self.values
+    }
+
+    /// Bytes of their records.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Moves a value, if it lies in one of the files; its new pointer. What is damaged stays where
+    /// it is, for those who read it to be told. Durable after [`Self::finish_slice`].
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`.
+    pub fn moved(&mut self, pointer: &ValuePointer) -> Result<Option<ValuePointer>> {
+        if !self.victims.contains(&pointer.file) {
+            return Ok(None);
+        }
+        let read = self.log.file_of(pointer).and_then(|file| read_record(&file, pointer));
+        let record = match read {
+            Err(error) if error.is_corruption() => return Ok(None),
+            other => other?,
+        };
+        let out = self.make_room()?;
+        let (file, offset) = (Arc::clone(&out.writable.file), out.end);
+        let writable = out.writable.clone();
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&record.data[..record.layout.table_end as usize]);
+        self.buffer.resize(record.layout.end as usize, 0);
+        seal_record(&mut self.buffer, file.tag, offset, record.header);
+        writable.write(&self.buffer, offset)?;
+        let size = record.layout.end;
+        file.note_size(offset + size);
+        writable.handle.begin_writeback(offset, size);
+        self.log.note_written(&writable, size);
+        self.out.as_mut().expect("room was made").end += size;
+        self.values += 1;
+        self.bytes += size;
+        Ok(Some(ValuePointer { file: file.number(), offset, ..*pointer }))
+    }
+
+    /// Makes the moved values durable, before anything durable refers to them (V2).
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn finish_slice(&self) -> Result<()> {
+        self.log.sync()
+    }
+
+    /// Says that durable runs hold the files now.
+    pub fn note_held(&mut self) {
+        self.written.clear();
+        self.written.extend(self.out.as_ref().map(|out| Arc::clone(&out.writable.file)));
+    }
+
+    fn make_room(&mut self) -> Result<&OwnFile> {
+        let is_full = self.out.as_ref().is_some_and(|out| out.end >= self.log.file_size);
+        if is_full {
+            self.out = None; // `written` holds it.
+        }
+        if self.out.is_none() {
+            let out = self.log.take_own_file()?;
+            self.written.push(Arc::clone(&out.writable.file));
+            self.out = Some(out);
+        }
+        Ok(self.out.as_ref().expect("it was made above"))
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        if let Some(out) = self.out.take() {
+            self.log.give_back_own_file(out);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Reading parts of a value: a chunk at a time, each verified before any of it is handed out.
+
+use std::fmt;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use super::ValueLog;
+use super::file::ValueFile;
+use super::format::{CHUNK_LEN, RECORD_HEADER_LEN, chunk_offset, u64_at};
+use super::read::{checked_header, layout_within, read_error};
+use crate::base::{Error, Result, ValuePointer, checksum};
+use crate::storage::StorageFile;
+
+/// Reads a value in the value log, from any place on. In memory are one chunk of 64 KiB, and 8
+/// bytes for each chunk of the value. Holds the value's file.
+pub struct ValueReader {
+    file: Arc<ValueFile>,
+    handle: Arc<dyn StorageFile>,
+    pointer: ValuePointer,
+    /// Checksums of the chunks.
+    sums: Vec<u64>,
+    position: u64,
+    /// The chunk that is in memory.
+    loaded: Option<usize>,
+    chunk: Vec<u8>,
+}
+
+impl fmt::Debug for ValueReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueReader").field("pointer", &self.pointer).finish_non_exhaustive()
+    }
+}
+
+impl ValueReader {
+    /// A reader at the start of a value. Reads the record's header and table.
+    ///
+    /// # Errors
+    /// `Corruption` with file and offset, `Io`.
+    pub fn open(log: &ValueLog, pointer: &ValuePointer) -> Result<ValueReader> {
+        let file = log.file_of(pointer)?;
+        let layout = layout_within(&file, pointer)?;
+        let handle = file.file()?;
+        let read = |bytes: &mut [u8], offset| {
+            let done = handle.read_exact_at(bytes, offset);
+            done.map_err(|error| read_error(&file, pointer.offset, error))
+        };
+        let mut header = [0; RECORD_HEADER_LEN];
+        read(&mut header, pointer.offset)?;
+        let header = checked_header(&file, &header, pointer)?;
+        let mut table = vec![0; (layout.table_end - layout.value_end) as usize];
+        read(&mut table, pointer.offset + layout.value_end)?;
+        let is_whole = table.is_empty()
+            || checksum(&table, file.tag, pointer.offset + layout.value_end) == header.sum;
+        if !is_whole {
+            let at = pointer.offset + layout.value_end;
+            return Err(file.damaged(at, "the table of the value's checksums does not verify"));
+        }
+        let sums = match table.is_empty() {
+            true => vec![header.sum],
+            false => (0..table.len()).step_by(8).map(|at| u64_at(&table, at)).collect(),
+        };
+        let (pointer, chunk) = (*pointer, Vec::new());
+        Ok(ValueReader { file, handle, pointer, sums, position: 0, loaded: None, chunk })
+    }
+
+    /// Bytes of the value.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        u64::from(self.pointer.len)
+    }
+
+    /// What is left of the chunk at the position; empty at the end.
+    ///
+    /// # Errors
+    /// `Corruption` with file and offset, `Io`.
+    fn rest_of_chunk(&mut self) -> Result<&[u8]> {
+        if self.position >= self.len() {
+            return Ok(&[]);
+        }
+        let number = (self.position / CHUNK_LEN as u64) as usize;
+        if self.loaded != Some(number) {
+            self.load(number)?;
+        }
+        Ok(&self.chunk[(self.position % CHUNK_LEN as u64) as usize..])
+    }
+
+    fn load(&mut self, number: usize) -> Result<()> {
+        self.loaded = None;
+        let offset = chunk_offset(self.pointer.offset + RECORD_HEADER_LEN as u64, number);
+        let left = self.len() - (number * CHUNK_LEN) as u64;
+        self.chunk.resize(left.min(CHUNK_LEN as u64) as usize, 0);
+        let read = self.handle.read_exact_at(&mut self.chunk, offset);
+        read.map_err(|error| read_error(&self.file, offset, error))?;
+        if checksum(&self.chunk, self.file.tag, offset) != self.sums[number] {
+            return Err(self.file.damaged(offset, "a piece of the value does not verify"));
+        }
+        self.loaded = Some(number);
+        Ok(())
+    }
+}
+
+impl Read for ValueReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let rest = self.rest_of_chunk().map_err(io_error)?;
+        let len = rest.len().min(out.len());
+        out[..len].copy_from_slice(&rest[..len]);
+        self.position += len as u64;
+        Ok(len)
+    }
+}
+
+impl Seek for ValueReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.position = sought(to, self.position, self.len())?;
+        Ok(self.position)
+    }
+}
+
+/// Where a seek leads to; it may be behind the end, but not in front of the start.
+pub(crate) fn sought(to: SeekFrom, position: u64, len: u64) -> io::Result<u64> {
+    let found = match to {
+        SeekFrom::Start(offset) => Some(offset),
+        SeekFrom::End(offset) => len.checked_add_signed(offset),
+        SeekFrom::Current(offset) => position.checked_add_signed(offset),
+    };
+    found.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "a seek to in front of the value")
+    })
+}
+
+/// An error of the store, for those who know only those of the system.
+pub(crate) fn io_error(error: Error) -> io::Error {
+    match error {
+        Error::Io { source, .. } => source,
+        other if other.is_corruption() => io::Error::new(io::ErrorKind::InvalidData, other),
+        other => io::Error::other(other),
+    }
+}

@@ -1,0 +1,147 @@
+//! Staged values: those of one batch, laid out as records, before it is known where they will lie.
+//!
+//! The hash is taken when a value comes in, on the caller's thread; checksums are bound to the
+//! place and filled in when that is known. The records are written as they lie here, in one call.
+
+use super::format::{
+    RECORD_HEADER_LEN, RecordHeader, RecordLayout, hash_value, seal_record, u64_at,
+};
+use crate::base::ValuePointer;
+
+/// The number of a file that is not known yet; no file has it.
+pub const NO_FILE: u64 = 0;
+
+/// Values that are to be appended together.
+#[derive(Clone, Debug, Default)]
+pub struct StagedValues {
+    /// Whole records but for their checksums, one behind the other.
+    records: Vec<u8>,
+    /// Where each starts; `None` of one that is not to be written.
+    starts: Vec<Option<usize>>,
+}
+
+/// How far staging had come at some moment.
+#[derive(Clone, Copy, Debug)]
+pub struct StagedMark {
+    size: usize,
+    count: usize,
+}
+
+impl StagedValues {
+    /// Adds a value; returns the pointer to it, with its offset in here and no file.
+    pub fn push(&mut self, keyspace: u32, value: &[u8]) -> ValuePointer {
+        let start = self.records.len();
+        let len = value.len() as u64;
+        let layout = RecordLayout::of(len).expect("the value is in memory");
+        let header = RecordHeader { len, hash: hash_value(value), sum: 0, keyspace };
+        self.records.reserve(layout.end as usize);
+        self.records.extend_from_slice(&header.encode(0, 0));
+        self.records.extend_from_slice(value);
+        self.records.resize(start + layout.end as usize, 0);
+        self.starts.push(Some(start));
+        let len = u32::try_from(len).expect("the caller limits values");
+        ValuePointer { file: NO_FILE, offset: start as u64, len, hash: header.hash }
+    }
+
+    /// Number of values, those that are not to be written included.
+    pub fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Bytes of the records.
+    pub fn size(&self) -> usize {
+        self.records.len()
+    }
+
+    /// How far it has come.
+    pub fn mark(&self) -> StagedMark {
+        StagedMark { size: self.records.len(), count: self.starts.len() }
+    }
+
+    /// Forgets the values since `mark`.
+    pub fn truncate(&mut self, mark: StagedMark) {
+        self.records.truncate(mark.size);
+        self.starts.truncate(mark.count);
+    }
+
+    /// The value that [`Self::push`] gave this pointer to.
+    pub fn value(&self, pointer: &ValuePointer) -> &[u8] {
+        let start = pointer.offset as usize + RECORD_HEADER_LEN;
+        &self.records[start..start + pointer.len as usize]
+    }
+
+    /// Where the value with this number starts among what is written.
+    pub fn start(&self, number: usize) -> Option<u64> {
+        self.starts[number].map(|start| start as u64)
+    }
+
+    /// Takes those out that are there already; the others move together.
+    pub fn leave_out(&mut self, is_there: impl Fn(usize) -> bool) {
+        if !(0..self.starts.len()).any(&is_there) {
+            return;
+        }
+        let mut end = 0;
+        for (number, place) in self.starts.iter_mut().enumerate() {
+            let Some(start) = *place else { continue };
+            let len = u64_at(&self.records, start + 8);
+            let layout = RecordLayout::of(len).expect("it was staged");
+            if is_there(number) {
+                *place = None;
+                continue;
+            }
+            self.records.copy_within(start..start + layout.end as usize, end);
+            *place = Some(end);
+            end += layout.end as usize;
+        }
+        self.records.truncate(end);
+    }
+
+    /// Binds all records to their place: from `offset` on in the file with this tag.
+    pub(super) fn seal(&mut self, tag: u64, offset: u64) -> &[u8] {
+        for start in self.starts.iter().flatten() {
+            let record = &mut self.records[*start..];
+            let header = RecordHeader {
+                len: u64_at(record, 8),
+                hash: record[16..32].try_into().expect("sixteen bytes"),
+                sum: 0,
+                keyspace: u64_at(record, 40) as u32,
+            };
+            seal_record(record, tag, offset + *start as u64, header);
+        }
+        &self.records
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_leaves_no_gap() {
+        let mut staged = StagedValues::default();
+        let pointers: Vec<ValuePointer> = (0..5u8)
+            .map(|number| staged.push(1, &vec![number; 100 + usize::from(number)]))
+            .collect();
+        assert!(pointers.iter().enumerate().all(|(number, pointer)| {
+            staged.value(pointer) == vec![number as u8; 100 + number]
+        }));
+        staged.leave_out(|number| number % 2 == 0);
+        assert_eq!(staged.count(), 5);
+        assert_eq!((staged.start(0), staged.start(2), staged.start(4)), (None, None, None));
+        for number in [1, 3] {
+            let moved = ValuePointer { offset: staged.start(number).unwrap(), ..pointers[number] };
+            assert_eq!(staged.value(&moved), vec![number as u8; 100 + number]);
+        }
+        assert_eq!(staged.size(), 152 + 152);
+    }
+
+    #[test]
+    fn staging_goes_back_to_a_mark() {
+        let mut staged = StagedValues::default();
+        staged.push(1, b"one");
+        let mark = staged.mark();
+        staged.push(1, b"two");
+        staged.truncate(mark);
+        assert_eq!((staged.count(), staged.size()), (1, 56));
+    }
+}

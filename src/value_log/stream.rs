@@ -1,0 +1,135 @@
+//! Writing a value piece by piece: what is in memory is one chunk and the table so far.
+//!
+//! The record's header is written last, in front of the value: before that the bytes are no record.
+
+use std::mem;
+use std::sync::Arc;
+
+use super::ValueLog;
+use super::append::OwnFile;
+use super::file::ValueFile;
+use super::format::{CHUNK_LEN, RECORD_HEADER_LEN, RecordHeader, RecordLayout};
+use super::format::{chunk_offset, shortened, sum_of};
+use crate::base::{Result, ValuePointer, checksum};
+
+/// After so many bytes the system is asked to begin writing them.
+const WRITEBACK_LEN: u64 = 1 << 20;
+
+/// A value that is being written. Dropped before it is finished, nothing refers to what was
+/// written.
+#[derive(Debug)]
+pub struct ValueStream {
+    log: Arc<ValueLog>,
+    out: OwnFile,
+    keyspace: u32,
+    hasher: blake3::Hasher,
+    /// Bytes that are written; whole chunks.
+    written: u64,
+    begun: u64,
+    chunk: Vec<u8>,
+    table: Vec<u8>,
+}
+
+impl ValueStream {
+    /// Begins a value.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`.
+    pub fn begin(log: &Arc<ValueLog>, keyspace: u32) -> Result<ValueStream> {
+        Ok(ValueStream {
+            out: log.take_own_file()?,
+            log: Arc::clone(log),
+            keyspace,
+            hasher: blake3::Hasher::new(),
+            written: 0,
+            begun: 0,
+            chunk: Vec::with_capacity(CHUNK_LEN),
+            table: Vec::new(),
+        })
+    }
+
+    /// Bytes of the value so far.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.written + self.chunk.len() as u64
+    }
+
+    /// Adds the next piece.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`: the value cannot be finished.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.hasher.update(bytes);
+        while !bytes.is_empty() {
+            if self.chunk.len() == CHUNK_LEN {
+                self.write_chunk()?;
+            }
+            let (piece, rest) = bytes.split_at(bytes.len().min(CHUNK_LEN - self.chunk.len()));
+            self.chunk.extend_from_slice(piece);
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Ends the value; it is durable after the next sync of the log. Returns the pointer to it, and
+    /// its file, held.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`: nothing refers to what was written.
+    pub fn finish(mut self) -> Result<(ValuePointer, Arc<ValueFile>)> {
+        let (file, start) = (Arc::clone(&self.out.writable.file), self.out.end);
+        let len = self.len();
+        let value_offset = self.value_offset();
+        if self.written > 0 {
+            self.write_chunk()?;
+            self.out.writable.write(&self.table, value_offset + len)?;
+        } else {
+            self.out.writable.write(&self.chunk, value_offset)?;
+        }
+        let sum = match self.table.is_empty() {
+            true => checksum(&self.chunk, file.tag, value_offset),
+            false => sum_of_table(&self.table, file.tag, value_offset + len),
+        };
+        let layout = RecordLayout::of(len).expect("the file has room for it");
+        let padding = [0; 8];
+        let padding = &padding[..(layout.end - layout.table_end) as usize];
+        self.out.writable.write(padding, start + layout.table_end)?;
+        let hash = shortened(&self.hasher.finalize());
+        let header = RecordHeader { len, hash, sum, keyspace: self.keyspace };
+        self.out.writable.write(&header.encode(file.tag, start), start)?;
+        file.note_size(start + layout.end);
+        self.log.note_written(&self.out.writable, layout.end);
+        self.out.end = start + layout.end;
+        let ValueStream { log, out, .. } = self;
+        log.give_back_own_file(out);
+        let len = u32::try_from(len).expect("the caller limits values");
+        Ok((ValuePointer { file: file.number(), offset: start, len, hash }, file))
+    }
+
+    fn value_offset(&self) -> u64 {
+        self.out.end + RECORD_HEADER_LEN as u64
+    }
+
+    fn write_chunk(&mut self) -> Result<()> {
+        let chunk = mem::take(&mut self.chunk);
+        let offset = self.value_offset() + self.written;
+        let number = self.table.len() / size_of::<u64>();
+        debug_assert_eq!(offset, chunk_offset(self.value_offset(), number));
+        self.out.writable.write(&chunk, offset)?;
+        let sum = checksum(&chunk, self.out.writable.file.tag, offset);
+        self.table.extend_from_slice(&sum.to_le_bytes());
+        self.written += chunk.len() as u64;
+        if self.written - self.begun >= WRITEBACK_LEN {
+            let from = self.value_offset() + self.begun;
+            self.out.writable.handle.begin_writeback(from, self.written - self.begun);
+            self.begun = self.written;
+        }
+        self.chunk = chunk;
+        self.chunk.clear();
+        Ok(())
+    }
+}
+
+fn sum_of_table(table: &[u8], tag: u64, offset: u64) -> u64 {
+    sum_of(&[], table, tag, offset)
+}

@@ -1,0 +1,317 @@
+//! The value log by itself: what is written is read back or refused, files live as long as somebody
+//! holds them, and what a power cut takes was not synced.
+
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::format::{CHUNK_LEN, FILE_HEADER_LEN, RECORD_HEADER_LEN};
+use super::{Mover, StagedValues, ValueFile, ValueLog, ValueReader, ValueStream, Verify};
+use crate::base::{Error, Result, ValuePointer};
+use crate::storage::{
+    CrashMode, FaultEffect, FaultPlan, FaultRule, MemoryStorage, OpenMode, Operation, SimStorage,
+    Storage,
+};
+
+const DIR: &str = "/db/values";
+const FILE_SIZE: u64 = 4096;
+
+fn open_in(storage: &Arc<dyn Storage>) -> Arc<ValueLog> {
+    storage.create_dir_all(Path::new("/db")).unwrap();
+    let log = ValueLog::open(Arc::clone(storage), PathBuf::from(DIR), 7, FILE_SIZE).unwrap();
+    Arc::new(log)
+}
+
+fn fresh() -> (Arc<dyn Storage>, Arc<ValueLog>) {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let log = open_in(&storage);
+    log.finish_opening().unwrap();
+    (storage, log)
+}
+
+/// A value that says which one it is.
+fn value(number: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (number.wrapping_mul(31) + at * 7 + at / 251) as u8).collect()
+}
+
+fn append(log: &ValueLog, values: &[Vec<u8>]) -> Result<(Vec<ValuePointer>, Arc<ValueFile>)> {
+    let mut staged = StagedValues::default();
+    let pointers: Vec<_> = values.iter().map(|value| staged.push(1, value)).collect();
+    let appended = log.append(&mut staged)?;
+    let placed = |pointer: ValuePointer| ValuePointer {
+        file: appended.file.number(),
+        offset: appended.offset + pointer.offset,
+        ..pointer
+    };
+    Ok((pointers.into_iter().map(placed).collect(), appended.file))
+}
+
+fn stream(log: &Arc<ValueLog>, value: &[u8], piece: usize) -> (ValuePointer, Arc<ValueFile>) {
+    let mut stream = ValueStream::begin(log, 1).unwrap();
+    value.chunks(piece).for_each(|piece| stream.push(piece).unwrap());
+    assert_eq!(stream.len(), value.len() as u64);
+    stream.finish().unwrap()
+}
+
+fn path_of(number: u64) -> PathBuf {
+    Path::new(DIR).join(format!("val-{number:08}"))
+}
+
+#[test]
+fn values_of_any_length_are_read_back_whole_and_in_parts() {
+    let (_, log) = fresh();
+    let lens = [0, 1, 7, 8, 100, CHUNK_LEN - 1, CHUNK_LEN, CHUNK_LEN + 1, 3 * CHUNK_LEN, 200_001];
+    let values: Vec<Vec<u8>> = lens.iter().zip(1..).map(|(len, n)| value(n, *len)).collect();
+    let (mut pointers, file) = append(&log, &values).unwrap();
+    let streamed: Vec<_> = values.iter().map(|value| stream(&log, value, 777)).collect();
+    pointers.extend(streamed.iter().map(|(pointer, _)| *pointer));
+    for (pointer, value) in pointers.iter().zip(values.iter().chain(&values)) {
+        assert_eq!(&*log.read(&pointer.encode()).unwrap(), value.as_slice());
+        log.verify(pointer, Verify::Hash).unwrap();
+        let mut reader = ValueReader::open(&log, pointer).unwrap();
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).unwrap();
+        assert_eq!(read, *value);
+        for at in [0, value.len() / 2, value.len().saturating_sub(3), value.len() + 9] {
+            reader.seek(SeekFrom::Start(at as u64)).unwrap();
+            read.clear();
+            reader.read_to_end(&mut read).unwrap();
+            assert_eq!(read, value[at.min(value.len())..]);
+        }
+        assert!(reader.seek(SeekFrom::End(-(value.len() as i64) - 1)).is_err());
+    }
+    assert!(pointers[0].file == file.number());
+}
+
+#[test]
+fn the_example_of_the_format_page_is_what_is_written() {
+    let (storage, log) = fresh();
+    let (pointers, _held) = append(&log, &[b"hello".to_vec()]).unwrap();
+    let mut record = [0; 56];
+    let file = storage.open(&path_of(1), OpenMode::ReadOnly).unwrap();
+    file.read_exact_at(&mut record, 40).unwrap();
+    let page = include_str!("../../docs/format/values.md");
+    let example = page.split("## Example").nth(1).unwrap();
+    let lines = example.lines().filter_map(|line| line.strip_prefix("    "));
+    let bytes: Vec<u8> = lines
+        .flat_map(|line| line.split("    ").next().unwrap_or("").split_whitespace())
+        .map_while(|byte| u8::from_str_radix(byte, 16).ok())
+        .collect();
+    let written = [&record[..], &pointers[0].encode()].concat();
+    assert!(bytes == written, "{written:02x?}");
+}
+
+#[test]
+fn streamed_and_staged_records_are_the_same_but_for_their_place() {
+    let (_, log) = fresh();
+    let value = value(9, 2 * CHUNK_LEN + 5);
+    let (staged, _held) = append(&log, std::slice::from_ref(&value)).unwrap();
+    let (streamed, _also_held) = stream(&log, &value, CHUNK_LEN);
+    assert_eq!((streamed.len, streamed.hash), (staged[0].len, staged[0].hash));
+    let (one, other) = (log.record(&staged[0]).unwrap(), log.record(&streamed).unwrap());
+    assert_eq!((one.layout, one.value()), (other.layout, other.value()));
+}
+
+#[test]
+fn a_file_goes_when_nobody_holds_it_and_its_number_does_not_come_back() {
+    let (storage, log) = fresh();
+    let (_, first) = append(&log, &[value(1, 5000)]).unwrap();
+    let (pointers, second) = append(&log, &[value(2, 5000)]).unwrap();
+    assert_ne!(first.number(), second.number(), "a full file is not appended to");
+    log.sync().unwrap(); // What is to be synced is held.
+    log.close_files();
+    let number = first.number();
+    drop(first);
+    assert_eq!(log.remove_unreferenced(|| false).files, 0);
+    assert!(storage.exists(&path_of(number)).unwrap(), "not while it is in doubt");
+    drop(second);
+    assert_eq!(log.remove_unreferenced(|| true).files, 1);
+    assert!(!storage.exists(&path_of(pointers[0].file)).unwrap());
+    let error = log.read(&pointers[0].encode()).unwrap_err();
+    assert!(error.to_string().contains("val-00000002 is damaged at offset 0: the value file is"));
+    let (_, third) = append(&log, &[value(3, 10)]).unwrap();
+    assert_eq!(third.number(), 3);
+}
+
+#[test]
+fn opening_removes_what_nobody_refers_to_and_refuses_what_is_missing() {
+    let (storage, log) = fresh();
+    let (kept, _a) = append(&log, &[value(1, 5000)]).unwrap();
+    let (orphan, _b) = append(&log, &[value(2, 5000)]).unwrap();
+    let log = open_in(&storage);
+    let _held = log.hold(kept[0].file);
+    assert_eq!(log.finish_opening().unwrap().files, 1);
+    assert!(!storage.exists(&path_of(orphan[0].file)).unwrap());
+    assert_eq!(&*log.read(&kept[0].encode()).unwrap(), value(1, 5000).as_slice());
+
+    let log = open_in(&storage);
+    let _absent = log.hold(orphan[0].file);
+    assert!(log.finish_opening().unwrap_err().is_corruption());
+    let log = open_in(&storage);
+    drop(log.hold(77));
+    log.finish_opening().unwrap();
+    let (next, _c) = append(&log, &[value(3, 10)]).unwrap();
+    assert_eq!(next[0].file, 78, "a number that was referred to is not given again");
+}
+
+#[test]
+fn every_flipped_bit_of_a_record_is_refused_with_file_and_offset() {
+    let (storage, log) = fresh();
+    let (pointers, _held) = append(&log, &[value(1, 150), value(2, 150)]).unwrap();
+    let file = storage.open(&path_of(1), OpenMode::ReadWrite).unwrap();
+    let start = pointers[1].offset;
+    for bit in 0..(RECORD_HEADER_LEN as u64 + 150) * 8 {
+        let (offset, mask) = (start + bit / 8, 1 << (bit % 8));
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset).unwrap();
+        file.write_all_at(&[byte[0] ^ mask], offset).unwrap();
+        let error = log.read(&pointers[1].encode()).unwrap_err();
+        let Error::Corruption { file: path, offset: told, .. } = &error else { panic!("{error}") };
+        assert_eq!((path.as_path(), *told), (path_of(1).as_path(), start));
+        assert!(ValueReader::open(&log, &pointers[1]).map_or(true, |mut reader| {
+            let error = reader.read_to_end(&mut Vec::new()).unwrap_err();
+            error.kind() == ErrorKind::InvalidData
+        }));
+        file.write_all_at(&byte, offset).unwrap();
+    }
+    assert_eq!(&*log.read(&pointers[1].encode()).unwrap(), value(2, 150).as_slice());
+    assert_eq!(&*log.read(&pointers[0].encode()).unwrap(), value(1, 150).as_slice());
+}
+
+#[test]
+fn a_damaged_piece_of_a_long_value_leaves_the_others_readable() {
+    let (storage, log) = fresh();
+    let long = value(1, 4 * CHUNK_LEN);
+    let (pointers, _held) = append(&log, std::slice::from_ref(&long)).unwrap();
+    let file = storage.open(&path_of(1), OpenMode::ReadWrite).unwrap();
+    let value_at = pointers[0].offset + RECORD_HEADER_LEN as u64;
+    file.write_all_at(b"damage", value_at + 2 * CHUNK_LEN as u64 + 10).unwrap();
+    assert!(log.read(&pointers[0].encode()).unwrap_err().is_corruption());
+    let mut reader = ValueReader::open(&log, &pointers[0]).unwrap();
+    let mut half = vec![0; 2 * CHUNK_LEN];
+    reader.read_exact(&mut half).unwrap();
+    assert_eq!(half, long[..2 * CHUNK_LEN]);
+    assert_eq!(reader.read(&mut half).unwrap_err().kind(), ErrorKind::InvalidData);
+    reader.seek(SeekFrom::Start(3 * CHUNK_LEN as u64)).unwrap();
+    reader.read_exact(&mut half[..CHUNK_LEN]).unwrap();
+    assert_eq!(half[..CHUNK_LEN], long[3 * CHUNK_LEN..]);
+}
+
+#[test]
+fn another_value_another_place_or_too_long_a_value_is_refused_before_memory_is_taken() {
+    let (storage, log) = fresh();
+    let (pointers, _held) = append(&log, &[value(1, 200), value(2, 200)]).unwrap();
+    let (one, other) = (pointers[0], pointers[1]);
+    for wrong in [
+        ValuePointer { offset: other.offset, ..one },
+        ValuePointer { hash: other.hash, ..one },
+        ValuePointer { len: 199, ..one },
+        ValuePointer { len: u32::MAX, ..one },
+        ValuePointer { offset: ValuePointer::PLACE_MAX, ..one },
+        ValuePointer { file: 9, ..one },
+    ] {
+        assert!(log.read(&wrong.encode()).unwrap_err().is_corruption(), "{wrong:?}");
+        assert!(ValueReader::open(&log, &wrong).is_err());
+    }
+    assert!(log.read(b"no pointer").unwrap_err().is_corruption());
+    // The record moved to another offset, as by a misdirected write.
+    let file = storage.open(&path_of(1), OpenMode::ReadWrite).unwrap();
+    let mut record = vec![0; (other.offset - one.offset) as usize];
+    file.read_exact_at(&mut record, one.offset).unwrap();
+    file.write_all_at(&record, other.offset).unwrap();
+    assert!(log.read(&other.encode()).unwrap_err().is_corruption());
+}
+
+#[test]
+fn what_was_synced_survives_a_power_cut_and_its_name_too() {
+    for mode in CrashMode::ALL {
+        let sim = SimStorage::new(3);
+        let storage: Arc<dyn Storage> = Arc::new(sim.clone());
+        let log = open_in(&storage);
+        sim.sync_dir(Path::new("/")).unwrap();
+        let (synced, _a) = append(&log, &[value(1, 3000)]).unwrap();
+        let (streamed, _b) = stream(&log, &value(2, 100_000), 5000);
+        log.sync().unwrap();
+        let (lost, _c) = append(&log, &[value(3, 3000)]).unwrap();
+        let left: Arc<dyn Storage> = Arc::new(sim.crash(mode, 5));
+        let log = open_in(&left);
+        let _held = [log.hold(synced[0].file), log.hold(streamed.file)];
+        log.verify(&synced[0], Verify::Hash).unwrap();
+        log.verify(&streamed, Verify::Hash).unwrap();
+        match log.read(&lost[0].encode()) {
+            Ok(read) => assert_eq!(*read, *value(3, 3000)),
+            Err(error) => assert!(error.is_corruption(), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn values_that_were_read_back_are_made_durable_by_writing_them_again() {
+    let sim = SimStorage::new(4);
+    let storage: Arc<dyn Storage> = Arc::new(sim.clone());
+    let log = open_in(&storage);
+    sim.sync_dir(Path::new("/")).unwrap();
+    let (pointers, _a) = append(&log, &[value(1, 9000), value(2, 70_000)]).unwrap();
+    let rule = FaultRule::new(FaultEffect::Error(ErrorKind::Other)).on(&[Operation::Sync]);
+    sim.arm(FaultPlan::new().rule(rule));
+    assert!(log.sync().is_err(), "the data is lost, and the disk says nothing the next time");
+    sim.disarm();
+    assert!(matches!(log.sync(), Err(Error::ReadOnly { .. })));
+    let killed = sim.crash(CrashMode::KeepAll, 0);
+    let left: Arc<dyn Storage> = Arc::new(killed.clone());
+    let log = open_in(&left);
+    log.make_durable(&pointers).unwrap();
+    let left: Arc<dyn Storage> = Arc::new(killed.crash(CrashMode::DropAll, 0));
+    let log = open_in(&left);
+    for pointer in &pointers {
+        log.verify(pointer, Verify::Hash).unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_a_value_and_takes_the_next_one() {
+    let sim = SimStorage::new(5);
+    let storage: Arc<dyn Storage> = Arc::new(sim.clone());
+    let log = open_in(&storage);
+    let (first, _a) = append(&log, &[value(1, 1000)]).unwrap();
+    sim.set_capacity(sim.allocated_bytes());
+    let refused = append(&log, &[value(2, 100_000)]).unwrap_err();
+    assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
+    sim.set_capacity(u64::MAX);
+    let (second, _b) = append(&log, &[value(3, 1000)]).unwrap();
+    assert_eq!(second[0].file, first[0].file);
+    assert_eq!(&*log.read(&first[0].encode()).unwrap(), value(1, 1000).as_slice());
+    assert_eq!(&*log.read(&second[0].encode()).unwrap(), value(3, 1000).as_slice());
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_mover_takes_values_out_of_its_files_and_leaves_what_is_damaged() {
+    let (storage, log) = fresh();
+    let values: Vec<Vec<u8>> = (0..4).map(|number| value(number, 2000)).collect();
+    let (pointers, victim) = append(&log, &values).unwrap();
+    let (elsewhere, _other) = append(&log, &[value(9, 50)]).unwrap();
+    let file = storage.open(&path_of(1), OpenMode::ReadWrite).unwrap();
+    file.write_all_at(b"damage", pointers[2].offset + 100).unwrap();
+    let mut mover = Mover::new(&log, [victim.number()].into());
+    assert_eq!(mover.moved(&elsewhere[0]).unwrap(), None);
+    assert_eq!(mover.moved(&pointers[2]).unwrap(), None);
+    let moved = mover.moved(&pointers[1]).unwrap().unwrap();
+    mover.finish_slice().unwrap();
+    assert_ne!(moved.file, victim.number());
+    assert_eq!((moved.len, moved.hash), (pointers[1].len, pointers[1].hash));
+    assert_eq!(&*log.read(&moved.encode()).unwrap(), values[1].as_slice());
+    assert_eq!((mover.values(), mover.bytes()), (1, 2048));
+}
+
+#[test]
+fn an_aborted_stream_leaves_nothing_that_is_read() {
+    let (_, log) = fresh();
+    let mut aborted = ValueStream::begin(&log, 1).unwrap();
+    aborted.push(&value(1, 300_000)).unwrap();
+    drop(aborted);
+    assert_eq!(log.remove_unreferenced(|| true).files, 1);
+    let (pointer, file) = stream(&log, &value(2, 10), 3);
+    assert_eq!(pointer.offset, FILE_HEADER_LEN);
+    assert_eq!(file.size(), FILE_HEADER_LEN + 64);
+}

@@ -1,0 +1,78 @@
+//! What separating values costs and gives, by their size: the figures of
+//! `docs/decisions/0021-value-log.md`.
+//!
+//!     cargo test --release --test it value_timings -- --ignored --nocapture
+
+use lithedb::base::{Clock, Entropy, SeededEntropy, SystemClock};
+use lithedb::{Db, Durability, KeyspaceOptions, WriteBatch};
+
+/// Bytes of values in each store.
+const DATA_SIZE: usize = 128 << 20;
+const BATCH_LEN: usize = 16;
+const READ_COUNT: usize = 20_000;
+
+fn key_of(number: usize) -> [u8; 16] {
+    let spread = (number as u128 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+    spread.to_be_bytes()
+}
+
+fn write(db: &Db, numbers: &[usize], value_size: usize, round: u8) {
+    let keyspace = db.keyspace("k").unwrap();
+    for numbers in numbers.chunks(BATCH_LEN) {
+        let mut batch = WriteBatch::new();
+        for number in numbers {
+            let noise = SeededEntropy::new(*number as u64 ^ u64::from(round) << 48);
+            let word = noise.next_u64().to_le_bytes();
+            let value: Vec<u8> = word.into_iter().cycle().take(value_size).collect();
+            batch.put(&keyspace, key_of(*number), value);
+        }
+        db.write_with(batch, Durability::Buffered).unwrap();
+    }
+    db.sync().unwrap();
+}
+
+#[test]
+#[ignore = "prints figures; takes a minute"]
+fn figures_by_size_of_values() {
+    let clock = SystemClock::new();
+    println!("value  separated  load  overwrite  write amp.  on disk/data  read");
+    for value_size in [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10] {
+        for separated in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let db = Db::builder().memory_budget(64 << 20).open(dir.path()).unwrap();
+            let options = KeyspaceOptions::flex().value_separation(separated.then_some(512));
+            let keyspace = db.create_keyspace("k", options).unwrap();
+            let count = DATA_SIZE / value_size;
+            let random = SeededEntropy::new(value_size as u64);
+            let all: Vec<usize> = (0..count).collect();
+            let some: Vec<usize> =
+                (0..count / 2).map(|_| random.next_u64() as usize % count).collect();
+            let began = clock.monotonic();
+            write(&db, &all, value_size, 0);
+            let loaded = clock.monotonic() - began;
+            let began = clock.monotonic();
+            write(&db, &some, value_size, 1);
+            let overwritten = clock.monotonic() - began;
+            db.flush().unwrap();
+            let stats = db.stats();
+            let keyspaces: u64 = stats.keyspaces.iter().map(|stats| stats.bytes_on_disk).sum();
+            let began = clock.monotonic();
+            let mut read = 0;
+            for _ in 0..READ_COUNT {
+                let key = key_of(random.next_u64() as usize % count);
+                read += keyspace.get(key).unwrap().map_or(0, |value| value.len());
+            }
+            let reads = clock.monotonic() - began;
+            assert_eq!(read, READ_COUNT * value_size);
+            let megabytes = |count: usize| (count * value_size) as f64 / 1e6;
+            println!(
+                "{value_size:>5}  {separated:>9}  {:>4.0}  {:>9.0}  {:>10.2}  {:>12.2}  {:>4.1}",
+                megabytes(count) / loaded.as_secs_f64(),
+                megabytes(count / 2) / overwritten.as_secs_f64(),
+                stats.write_amplification(),
+                (keyspaces + stats.value_bytes()) as f64 / DATA_SIZE as f64,
+                reads.as_secs_f64() * 1e6 / READ_COUNT as f64,
+            );
+        }
+    }
+}
