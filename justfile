@@ -42,6 +42,14 @@ errors SEED='1':
 isolation COUNT='1000000' SEED='1':
     cargo run --release -p lithe-sim -- isolation --transactions {{COUNT}} --seed {{SEED}}
 
+# Flexible spaces: crashes, rot, failing calls, full disks, a vector to compare with.
+space STATES='100000' SEED='1':
+    cargo run --release -p lithe-sim -- space --states {{STATES}} --seed {{SEED}}
+
+# FlexTree and FlexSpace against what else there is: `just bench-space tree --large`.
+bench-space *ARGS:
+    cargo bench -p lithe-bench --bench space -- {{ARGS}}
+
 # Random operations against maps.
 model SEED='1':
     cargo run --release -p lithe-sim -- model --seed {{SEED}}

@@ -8,6 +8,7 @@ pub mod base;
 mod block;
 mod cache;
 mod db;
+pub mod flex_space;
 #[doc(hidden)]
 pub mod fuzzing;
 mod jobs;

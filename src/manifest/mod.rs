@@ -14,7 +14,8 @@ mod tests;
 
 pub use catalog::Manifest;
 pub use edit_log::{
-    EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef, read as read_edit_log,
+    EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef, SnapshotSink,
+    exists as edit_log_exists, newest_database, read as read_edit_log,
 };
 pub use options::{KeyspaceOptions, Structure};
 pub use state::{Edit, KeyspaceRecord};

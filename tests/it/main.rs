@@ -13,6 +13,7 @@ mod model;
 mod order;
 mod ranges;
 mod regression;
+mod space;
 mod support;
 mod tidy;
 mod value_timings;

@@ -15,6 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["memtable"],
     &["merge"],
     &["structure"],
+    &["flex_space"],
     &["jobs"],
     &["db"],
 ];

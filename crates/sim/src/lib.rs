@@ -10,6 +10,7 @@
 //! | `faults` | calls of the storage that fail; full disks |
 //! | `isolation` | transactions of several threads, with every read judged |
 //! | `model` | everything that can be read, against `BTreeMap`s |
+//! | `space` | flexible spaces: all of this for them |
 //! | `ledger`, `parallel`, `allocation` | counting, running on several threads, limits |
 
 pub mod allocation;
@@ -30,5 +31,6 @@ pub mod readback;
 pub mod sample;
 pub mod session;
 pub mod setup;
+pub mod space;
 pub mod timeline;
 pub mod watched;

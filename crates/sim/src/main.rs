@@ -20,6 +20,10 @@ use lithe_sim::ledger::Ledger;
 use lithe_sim::model::ModelRun;
 use lithe_sim::parallel::run_cases;
 use lithe_sim::random::seed_of;
+use lithe_sim::space::canary::SPACE_CANARIES;
+use lithe_sim::space::damage::SpaceFixture;
+use lithe_sim::space::faults::{SpaceFaultRun, fill_up};
+use lithe_sim::space::{self, SpaceCrashRun, SpaceModelRun};
 use lithedb::base::{Clock, SystemClock};
 use lithedb::storage::{OpenMode, OsStorage, Storage};
 
@@ -50,6 +54,11 @@ lithe-sim COMMAND [OPTIONS]
                  --run SEED [--case N]
   full         disks of every size that fill up and empty again
                  --runs N (default 10), --run SEED --room BYTES
+  space        flexible spaces: crashes, a vector to compare with, rot, faults, full disks
+                 --states N  crash states in all (default 100000), --per-point N (default 24),
+                 --runs N  of each of the others (default 20)
+                 --run SEED [--point P], --model SEED [--operations N], --flips SEED
+                 [--stride N], --faults SEED, --full SEED  one of them again
   seeds        samples for the fuzz targets, into fuzz/corpus
   canary       planted mistakes, which must be found
 
@@ -73,6 +82,7 @@ fn main() -> ExitCode {
         "flips" | "truncations" | "sectors" | "files" => damage(&arguments, &ledger),
         "errors" => errors(&arguments, &ledger),
         "full" => full(&arguments, &ledger),
+        "space" => space(&arguments, &ledger),
         "seeds" => write_seeds(),
         "canary" => canary(&arguments, &ledger),
         _ => {
@@ -200,6 +210,49 @@ fn full(arguments: &Arguments, ledger: &Arc<Ledger>) {
     });
 }
 
+fn space(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    let per_point = arguments.number("per-point").unwrap_or(24);
+    let op_count = arguments.number("operations").unwrap_or(600) as usize;
+    let (seed, threads) = (arguments.seed(), arguments.threads());
+    let stride = arguments.number("stride").unwrap_or(1);
+    let flips = |seed| match SpaceFixture::build(seed, 24) {
+        Ok(fixture) => fixture.run(stride, threads, ledger),
+        Err(finding) => ledger.note(finding, || format!("space --flips {seed:#x}")),
+    };
+    let faults = |seed| SpaceFaultRun { seed, op_count: 30, stride: 1 }.run(threads, ledger);
+    let full = |seed| (0..40).for_each(|room| fill_up(seed, room * 4096, ledger));
+    if let Some(seed) = arguments.number("run") {
+        let mut run = SpaceCrashRun::of_seed(seed, per_point);
+        run.only_point = arguments.number("point");
+        return run.run(ledger);
+    }
+    for (name, again) in [
+        ("model", &(|seed| SpaceModelRun { seed, op_count }.run(ledger)) as &dyn Fn(u64)),
+        ("flips", &flips),
+        ("faults", &faults),
+        ("full", &full),
+    ] {
+        if let Some(seed) = arguments.number(name) {
+            return again(seed);
+        }
+    }
+    let wanted = arguments.number("states").unwrap_or(100_000);
+    run_cases(threads, u64::MAX, |number| {
+        SpaceCrashRun::of_seed(seed_of(&[seed, number]), per_point).run(ledger);
+        ledger.counted(space::crash::STATES) < wanted
+    });
+    let run_count = arguments.number("runs").unwrap_or(20);
+    run_cases(threads, run_count, |number| {
+        SpaceModelRun { seed: seed_of(&[seed, number]), op_count }.run(ledger);
+        true
+    });
+    for number in 0..run_count {
+        faults(seed_of(&[seed, number]));
+        full(seed_of(&[seed, number]));
+    }
+    flips(seed);
+}
+
 /// Samples for the fuzz targets, into `fuzz/corpus` below the working directory.
 fn write_seeds() {
     let corpus = Corpus::collect().expect("nothing fails in the simulation");
@@ -233,6 +286,15 @@ fn write_seeds() {
 fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
     const RUN_COUNT_MAX: u64 = 20;
     for canary in CANARIES {
+        match canary.runs_until_found(arguments.seed(), RUN_COUNT_MAX) {
+            Some(count) => println!("found after {count} runs: forgotten {}", canary.name),
+            None => {
+                println!("NOT FOUND in {RUN_COUNT_MAX} runs: forgotten {}", canary.name);
+                ledger.count("canaries that were not found");
+            }
+        }
+    }
+    for canary in SPACE_CANARIES {
         match canary.runs_until_found(arguments.seed(), RUN_COUNT_MAX) {
             Some(count) => println!("found after {count} runs: forgotten {}", canary.name),
             None => {

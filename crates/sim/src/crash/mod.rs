@@ -16,7 +16,7 @@
 
 pub mod canary;
 mod examine;
-mod states;
+pub(crate) mod states;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use crate::watched::Mutation;
 const EXHAUSTIVE_CHANGES_MAX: usize = 12;
 
 /// A disk after a crash.
-pub(super) struct CrashState {
+pub(crate) struct CrashState {
     /// How it came about.
     pub what: String,
     /// What must be there.
@@ -28,7 +28,7 @@ pub(super) struct CrashState {
 }
 
 /// The state with this number at this moment, before `mutation` is done.
-pub(super) fn numbered(
+pub(crate) fn numbered(
     storage: &SimStorage,
     mutation: Option<&Mutation<'_>>,
     number: u64,

@@ -135,7 +135,8 @@ fn edit_node<T: Item, P: Probe<T>, const LEAF: usize, const FAN: usize>(
         Node::Inner(inner) => {
             let inner = Arc::make_mut(inner);
             let position = probe.pick_child(&inner.totals);
-            let edited = edit_node(&mut inner.children[position], probe, change);
+            let edited = edit_node(inner.enter_mut(position), probe, change);
+            inner.note_moved(position);
             absorb(inner, position, edited)
         }
     }

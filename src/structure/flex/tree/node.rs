@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::item::{Guide, Item, Total};
-use crate::base::Slice;
+use crate::base::{Slice, prefetch};
 
 /// Items that a leaf has room for beyond its capacity while an edit is under way: the usual edit
 /// turns one item into three.
@@ -50,7 +50,36 @@ pub(super) struct Leaf<T: Item, const LEAF: usize> {
 pub(super) struct Inner<T: Item, const LEAF: usize, const FAN: usize> {
     pub(super) totals: Vec<Total<T::Size>>,
     pub(super) children: Vec<Node<T, LEAF, FAN>>,
+    /// Of each child.
+    hints: Vec<Hint>,
     pub(super) guide: T::Guide,
+}
+
+/// Where the items or totals of a node lie, which a search goes through: so they can be fetched
+/// while the node itself is, in which it says where they are. It may be out of date, and is useless
+/// then. At 10^7 extents both are in memory only, one waiting for the other.
+#[derive(Clone, Copy)]
+struct Hint(usize);
+
+impl Hint {
+    /// Bytes that are fetched.
+    const SIZE: usize = 1024;
+    const LINE_SIZE: usize = 64;
+
+    #[inline]
+    fn of<T: Item, const LEAF: usize, const FAN: usize>(node: &Node<T, LEAF, FAN>) -> Hint {
+        Hint(match node {
+            Node::Leaf(leaf) => leaf.items.as_ptr().addr(),
+            Node::Inner(inner) => inner.totals.as_ptr().addr(),
+        })
+    }
+
+    #[inline]
+    fn follow(self) {
+        for offset in (0..Hint::SIZE).step_by(Hint::LINE_SIZE) {
+            prefetch(std::ptr::without_provenance(self.0.wrapping_add(offset)));
+        }
+    }
 }
 
 /// A node on its way into a parent.
@@ -78,7 +107,9 @@ impl<T: Item, const LEAF: usize, const FAN: usize> Clone for Inner<T, LEAF, FAN>
         totals.extend_from_slice(&self.totals);
         let mut children = Vec::with_capacity(FAN + 1);
         children.extend_from_slice(&self.children);
-        Inner { totals, children, guide: self.guide.clone() }
+        let mut hints = Vec::with_capacity(FAN + 1);
+        hints.extend_from_slice(&self.hints);
+        Inner { totals, children, hints, guide: self.guide.clone() }
     }
 }
 
@@ -145,12 +176,34 @@ impl<T: Item, const LEAF: usize, const FAN: usize> Inner<T, LEAF, FAN> {
     pub(super) fn of(children: impl IntoIterator<Item = Child<T, LEAF, FAN>>) -> Self {
         let mut totals = Vec::with_capacity(FAN + 1);
         let mut nodes = Vec::with_capacity(FAN + 1);
+        let mut hints = Vec::with_capacity(FAN + 1);
         for child in children {
             totals.push(child.total);
+            hints.push(Hint::of(&child.node));
             nodes.push(child.node);
         }
         let guide = T::Guide::of_inner(nodes.iter().map(Node::kept_lead).collect());
-        Inner { totals, children: nodes, guide }
+        Inner { totals, children: nodes, hints, guide }
+    }
+
+    /// The child at `position`, which is about to be searched.
+    #[inline]
+    pub(super) fn enter(&self, position: usize) -> &Node<T, LEAF, FAN> {
+        self.hints[position].follow();
+        &self.children[position]
+    }
+
+    /// As [`Inner::enter`], to edit it.
+    #[inline]
+    pub(super) fn enter_mut(&mut self, position: usize) -> &mut Node<T, LEAF, FAN> {
+        self.hints[position].follow();
+        &mut self.children[position]
+    }
+
+    /// The child at `position` may have moved what it holds.
+    #[inline]
+    pub(super) fn note_moved(&mut self, position: usize) {
+        self.hints[position] = Hint::of(&self.children[position]);
     }
 
     pub(super) fn into_children(self) -> impl ExactSizeIterator<Item = Child<T, LEAF, FAN>> {
@@ -163,6 +216,7 @@ impl<T: Item, const LEAF: usize, const FAN: usize> Inner<T, LEAF, FAN> {
         let leads = fresh.iter().map(|child| child.node.kept_lead()).collect();
         self.guide.inner_spliced(range.clone(), leads);
         self.totals.splice(range.clone(), fresh.iter().map(|child| child.total));
+        self.hints.splice(range.clone(), fresh.iter().map(|child| Hint::of(&child.node)));
         self.children.splice(range, fresh.into_iter().map(|child| child.node));
     }
 
@@ -174,6 +228,7 @@ impl<T: Item, const LEAF: usize, const FAN: usize> Inner<T, LEAF, FAN> {
     /// Takes out the children at `range`.
     fn take(&mut self, range: Range<usize>) -> Children<T, LEAF, FAN> {
         self.guide.inner_spliced(range.clone(), Vec::new());
+        self.hints.drain(range.clone());
         let totals = self.totals.drain(range.clone());
         totals.zip(self.children.drain(range)).map(|(total, node)| Child { node, total }).collect()
     }

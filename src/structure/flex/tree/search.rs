@@ -97,7 +97,7 @@ impl<T: Item, const LEAF: usize, const FAN: usize> FlexTree<T, LEAF, FAN> {
         loop {
             match node {
                 Node::Inner(inner) => {
-                    node = &inner.children[Probe::<T>::pick_child(&mut probe, &inner.totals)];
+                    node = inner.enter(Probe::<T>::pick_child(&mut probe, &inner.totals));
                 }
                 Node::Leaf(leaf) => return leaf.items.get(probe.remaining),
             }
@@ -123,8 +123,8 @@ impl<T: Item, const LEAF: usize, const FAN: usize> FlexTree<T, LEAF, FAN> {
             match node {
                 Node::Inner(inner) => {
                     let position = Probe::<T>::pick_child(&mut probe, &inner.totals);
+                    node = inner.enter(position);
                     before = before.add(Total::sum(&inner.totals[..position]).size);
-                    node = &inner.children[position];
                 }
                 Node::Leaf(leaf) => {
                     return before.add(Total::of(&leaf.items[..probe.remaining]).size);
@@ -141,8 +141,8 @@ impl<T: Item, const LEAF: usize, const FAN: usize> FlexTree<T, LEAF, FAN> {
             match node {
                 Node::Inner(inner) => {
                     let position = probe.pick_child(&inner.totals);
+                    node = inner.enter(position);
                     index += count_of(&inner.totals[..position]);
-                    node = &inner.children[position];
                 }
                 Node::Leaf(leaf) => {
                     let position = probe.pick_item(&leaf.items);

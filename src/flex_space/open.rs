@@ -1,0 +1,179 @@
+//! Opening a space: the index, the segments that it names, and what is left of interrupted work.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::block;
+use super::index::{self, Checkpoint, Index, Loaded};
+use super::layout::Layout;
+use super::options::SpaceOptions;
+use super::segment::{Place, Segment, numbers_in};
+use super::space::{FlexSpace, Parts};
+use super::stats::{Counters, Tally};
+use crate::base::{Error, Result};
+use crate::manifest::{EditLog, edit_log_exists, newest_database};
+use crate::storage::{OpenMode, Storage, StorageLock};
+
+/// The first number of a segment: 0 stands for zeros.
+const FIRST_SEGMENT: u32 = 1;
+
+/// What opening a space found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpaceRecovery {
+    /// The space was created.
+    pub created: bool,
+    /// Syncs that were replayed from the journal.
+    pub edits_replayed: u64,
+    /// Bytes at the end of the journal and of the newest segment that belonged to a sync that was
+    /// not finished, and were cut off.
+    pub bytes_cut: u64,
+    /// Segments that nothing refers to any more and that were removed.
+    pub orphans_removed: u64,
+}
+
+pub(super) fn open(options: &SpaceOptions, dir: &Path) -> Result<FlexSpace> {
+    let storage = &options.storage;
+    if !edit_log_exists(&**storage, dir, index::STEM)? {
+        make_directory(&**storage, dir)?;
+    }
+    let lock = lock_directory(&**storage, dir)?;
+    if !edit_log_exists(&**storage, dir, index::STEM)? {
+        return create(options, dir, lock);
+    }
+    let space = newest_database(&**storage, dir, index::STEM)?;
+    let mut loaded = Loaded::default();
+    let visit = |record: crate::manifest::RecordRef<'_>| loaded.visit(record);
+    let (log, report) = EditLog::open(Arc::clone(storage), dir, index::log_id(space), None, visit)?;
+    let _left_for_the_next = log.remove_older();
+    loaded.check_extents(&report.file)?;
+    loaded.layout.forget_dead(None);
+    let mut recovery = SpaceRecovery { edits_replayed: report.edit_count, ..Default::default() };
+    recovery.bytes_cut = report.torn.map_or(0, |torn| torn.len);
+    let place = place_of(options, dir, space, lock);
+    let next_segment = settle_segments(&place, &loaded, &mut recovery)?;
+    let files = loaded.layout.segments.keys().map(|&number| (number, Segment::new(&place, number)));
+    Ok(FlexSpace::new(Parts {
+        files: Arc::new(files.collect()),
+        index: Index::new(log, options.journal),
+        layout: loaded.layout,
+        next_segment,
+        tally: Tally::of(loaded.counters),
+        recovery,
+        tuning: options.into(),
+        place,
+    }))
+}
+
+fn create(options: &SpaceOptions, dir: &Path, lock: Box<dyn StorageLock>) -> Result<FlexSpace> {
+    // The index is the first thing that is made.
+    if let Some(number) = numbers_in(&*options.storage, dir)?.first() {
+        let what = format!("no index of a space is there, but segment {number}");
+        return Err(Error::corruption(&dir.join("space-00000001"), 0, what));
+    }
+    let space = options.entropy.next_u64();
+    let layout = Layout::default();
+    let counters = Counters::default();
+    let first = Checkpoint { layout: &layout, next_segment: FIRST_SEGMENT, counters };
+    let log = first.create(Arc::clone(&options.storage), dir, space)?;
+    Ok(FlexSpace::new(Parts {
+        files: Arc::new(BTreeMap::new()),
+        index: Index::new(log, options.journal),
+        layout,
+        next_segment: FIRST_SEGMENT,
+        tally: Tally::of(counters),
+        recovery: SpaceRecovery { created: true, ..Default::default() },
+        tuning: options.into(),
+        place: place_of(options, dir, space, lock),
+    }))
+}
+
+fn place_of(
+    options: &SpaceOptions,
+    dir: &Path,
+    space: u64,
+    lock: Box<dyn StorageLock>,
+) -> Arc<Place> {
+    let storage = Arc::clone(&options.storage);
+    Place::new(storage, dir.to_owned(), space, options.open_file_count_max, lock)
+}
+
+/// Removes segments that the index does not name, sees that the others are there, and cuts what
+/// the newest one has behind what is durable. The number of the next segment.
+fn settle_segments(
+    place: &Arc<Place>,
+    loaded: &Loaded,
+    recovery: &mut SpaceRecovery,
+) -> Result<u32> {
+    let present = place.numbers()?;
+    let named = &loaded.layout.segments;
+    for number in named.keys() {
+        if present.binary_search(number).is_err() {
+            let what = "the segment file is missing";
+            return Err(Error::corruption(&place.path_of(*number), 0, what));
+        }
+    }
+    let mut next = loaded.next_segment.max(FIRST_SEGMENT);
+    for number in present {
+        next = next.max(number.saturating_add(1));
+        if !named.contains_key(&number) {
+            let path = place.path_of(number);
+            let removed = place.storage.remove_file(&path);
+            removed.map_err(|source| Error::io("remove", &path, source))?;
+            recovery.orphans_removed += 1;
+        }
+    }
+    if let Some((&number, usage)) = named.last_key_value() {
+        recovery.bytes_cut += cut_tail(place, number, block::file_size(usage.size))?;
+    }
+    Ok(next)
+}
+
+/// Cuts a segment to the size that is durable; how many bytes that took off. It need not be
+/// durable: nothing refers to them.
+fn cut_tail(place: &Arc<Place>, number: u32, size: u64) -> Result<u64> {
+    let path = place.path_of(number);
+    let file = Segment::new(place, number).open(OpenMode::ReadWrite)?;
+    let found = file.size().map_err(|source| Error::io("read the size of", &path, source))?;
+    if found < size {
+        let what = format!("the file has {found} bytes, not the {size} that are durable");
+        return Err(Error::corruption(&path, found, what));
+    }
+    if found > size {
+        file.set_len(size).map_err(|source| Error::io("cut", &path, source))?;
+    }
+    Ok(found - size)
+}
+
+/// Makes `dir` and what is missing above it, all of it durable, also what a creation that was
+/// interrupted has left: of a directory that is there it is not known whether it is durable.
+fn make_directory(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let mut missing_count = 0;
+    for path in dir.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+        if storage.exists(path).map_err(|error| Error::io("look for", path, error))? {
+            break;
+        }
+        missing_count += 1;
+    }
+    storage.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
+    for (index, parent) in dir.ancestors().skip(1).enumerate() {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match storage.sync_dir(parent) {
+            // Above what was made now, rights may be missing; then it is not ours to make durable.
+            Err(error) if index < missing_count => return Err(Error::io("sync", parent, error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn lock_directory(storage: &dyn Storage, dir: &Path) -> Result<Box<dyn StorageLock>> {
+    let path = dir.join("LOCK");
+    storage.lock(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            Error::Locked { path: path.clone(), owner: error.to_string() }
+        }
+        _ => Error::io("lock", &path, error),
+    })
+}

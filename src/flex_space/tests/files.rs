@@ -1,0 +1,199 @@
+//! Which files there are, and when they go.
+
+use super::{DIR, bytes, options, segment_count};
+use crate::Error;
+use crate::flex_space::FlexSpace;
+use crate::storage::{OpenMode, SimStorage, Storage};
+use std::path::Path;
+
+/// A space of segments of which every other page was removed.
+fn riddled(storage: &SimStorage) -> FlexSpace {
+    let mut space = options(storage).garbage_fraction(None).open(DIR).unwrap();
+    for number in 0..60 {
+        space.append(&bytes(number, 4000)).unwrap();
+    }
+    for number in (0..30).rev() {
+        space.collapse(number * 8000..number * 8000 + 4000).unwrap();
+    }
+    space.sync().unwrap();
+    space
+}
+
+#[test]
+fn segments_in_which_nothing_is_live_go_with_the_next_sync() {
+    let storage = SimStorage::new(1);
+    let mut space = options(&storage).open(DIR).unwrap();
+    space.append(&bytes(1, 200_000)).unwrap();
+    space.sync().unwrap();
+    assert!(segment_count(&storage) > 12);
+    space.collapse(1000..199_000).unwrap();
+    assert!(segment_count(&storage) > 12, "the durable index still points to them");
+    space.sync().unwrap();
+    assert!(segment_count(&storage) <= 2);
+    assert!(space.stats().segments_removed >= 10);
+}
+
+#[test]
+fn garbage_is_collected_on_demand() {
+    let storage = SimStorage::new(1);
+    let mut space = riddled(&storage);
+    let all = space.read_range(0..space.len()).unwrap();
+    let before = space.stats();
+    assert!(before.garbage_fraction() > 0.45, "{before:?}");
+    let collected = space.collect_garbage().unwrap();
+    let after = space.stats();
+    assert_eq!(space.read_range(0..space.len()).unwrap(), all);
+    assert!(after.garbage_fraction() < 0.2, "{after:?}");
+    assert!(collected.rounds > 1 && collected.bytes_freed > 100_000, "{collected:?}");
+    assert_eq!(after.collected_on_demand, collected);
+    assert_eq!(segment_count(&storage) as u64, after.segments);
+    assert!(after.segments < before.segments * 2 / 3);
+    assert!(space.check().unwrap().is_ok());
+}
+
+#[test]
+fn a_sync_collects_garbage_above_the_fraction() {
+    let storage = SimStorage::new(1);
+    drop(riddled(&storage));
+    let mut space = options(&storage).garbage_fraction(Some(0.3)).open(DIR).unwrap();
+    let all = space.read_range(0..space.len()).unwrap();
+    for _ in 0..20 {
+        space.sync().unwrap();
+    }
+    assert!(space.stats().garbage_fraction() < 0.35, "{:?}", space.stats());
+    assert!(space.stats().collected_with_syncs.bytes_freed > 50_000);
+    assert_eq!(space.read_range(0..space.len()).unwrap(), all);
+}
+
+#[test]
+fn a_space_that_is_overwritten_for_long_stays_small() {
+    let storage = SimStorage::new(1);
+    let mut space = options(&storage).open(DIR).unwrap();
+    space.append(&bytes(1, 100_000)).unwrap();
+    for round in 0..400u64 {
+        space.overwrite(round * 7919 % 96_000, &bytes(round, 4000)).unwrap();
+        if round % 4 == 0 {
+            space.sync().unwrap();
+        }
+        assert!(segment_count(&storage) < 24, "{:?}", space.stats());
+    }
+    assert!(space.stats().open_files <= 64);
+}
+
+#[test]
+fn no_more_files_are_open_than_allowed() {
+    let storage = SimStorage::new(1);
+    drop(riddled(&storage));
+    let space = options(&storage).open_files(3).open(DIR).unwrap();
+    let all = space.read_range(0..space.len()).unwrap();
+    assert_eq!(all.len(), 120_000);
+    assert_eq!(space.stats().open_files, 3);
+    let segments = storage
+        .open_files()
+        .iter()
+        .filter(|(path, _)| path.to_string_lossy().contains("seg-"))
+        .count();
+    assert_eq!(segments, 3);
+}
+
+#[test]
+fn orphans_and_torn_tails_go_when_a_space_is_opened() {
+    let storage = SimStorage::new(1);
+    let mut space = options(&storage).open(DIR).unwrap();
+    space.append(&bytes(1, 3000)).unwrap();
+    space.sync().unwrap();
+    space.append(&bytes(2, 40_000)).unwrap();
+    drop(space); // A part of this is in files, and nothing refers to it.
+    assert!(segment_count(&storage) > 1);
+    let space = options(&storage).open(DIR).unwrap();
+    assert_eq!(space.read_range(0..3000).unwrap(), bytes(1, 3000));
+    assert_eq!((space.len(), segment_count(&storage)), (3000, 1));
+    assert!(space.recovery().orphans_removed > 0 && space.recovery().bytes_cut > 0);
+}
+
+#[test]
+fn foreign_files_are_left_alone() {
+    let storage = SimStorage::new(1);
+    storage.create_dir_all(Path::new(DIR)).unwrap();
+    let foreign = ["seg-1", "seg-00000001~", "notes", "space-1"];
+    for name in foreign {
+        storage.open(&Path::new(DIR).join(name), OpenMode::CreateNew).unwrap();
+    }
+    options(&storage).open(DIR).unwrap().close().unwrap();
+    drop(options(&storage).open(DIR).unwrap());
+    assert!(foreign.iter().all(|name| storage.exists(&Path::new(DIR).join(name)).unwrap()));
+}
+
+#[test]
+fn a_missing_index_or_segment_is_damage() {
+    let storage = SimStorage::new(1);
+    drop(riddled(&storage));
+    for name in ["space-00000001", "seg-00000002"] {
+        let broken = storage.duplicate();
+        broken.remove_file(&Path::new(DIR).join(name)).unwrap();
+        let error = options(&broken).open(DIR).unwrap_err();
+        assert!(
+            matches!(&error, Error::Corruption { file, .. } if file.ends_with(name)),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let storage = SimStorage::new(1);
+    drop(riddled(&storage));
+    let segment = Path::new(DIR).join("seg-00000003");
+    storage.overwrite(&segment, 8, &2u32.to_le_bytes()).unwrap();
+    let space = options(&storage).open(DIR).unwrap();
+    let error = space.read_range(0..space.len()).unwrap_err();
+    assert!(matches!(error, Error::FormatVersion { found: 2, known: 1, .. }), "{error}");
+}
+
+#[test]
+fn a_space_is_open_once() {
+    let storage = SimStorage::new(1);
+    let mut space = options(&storage).open(DIR).unwrap();
+    space.append(b"x").unwrap();
+    assert!(matches!(options(&storage).open(DIR), Err(Error::Locked { .. })));
+    let snapshot = space.snapshot().unwrap();
+    space.close().unwrap();
+    assert!(matches!(options(&storage).open(DIR), Err(Error::Locked { .. })));
+    assert_eq!(snapshot.read_range(0..1).unwrap(), b"x");
+    drop(snapshot);
+    options(&storage).open(DIR).unwrap();
+}
+
+#[test]
+fn small_segments_of_many_openings_are_put_together() {
+    let storage = SimStorage::new(1);
+    let options = || options(&storage).segment_size(1 << 20);
+    for number in 0..60 {
+        let mut space = options().open(DIR).unwrap();
+        space.append(&bytes(number, 100)).unwrap();
+        space.close().unwrap();
+    }
+    assert!(segment_count(&storage) < 36, "{}", segment_count(&storage));
+    let mut space = options().open(DIR).unwrap();
+    space.collect_garbage().unwrap();
+    assert_eq!(segment_count(&storage), 1);
+    let expected: Vec<u8> = (0..60).flat_map(|number| bytes(number, 100)).collect();
+    assert_eq!(space.read_range(0..6000).unwrap(), expected);
+    assert_eq!(space.collect_garbage().unwrap().rounds, 0);
+}
+
+#[test]
+fn a_damaged_segment_does_not_keep_others_from_being_collected() {
+    let storage = SimStorage::new(1);
+    drop(riddled(&storage));
+    storage.flip_bit(&Path::new(DIR).join("seg-00000003"), 9000, 1).unwrap();
+    let mut space = options(&storage).garbage_fraction(Some(0.3)).open(DIR).unwrap();
+    for _ in 0..20 {
+        space.sync().unwrap();
+    }
+    assert!(space.collect_garbage().unwrap_err().is_corruption());
+    let stats = space.stats();
+    assert!(stats.failed_collections < 3 && stats.garbage_fraction() < 0.4, "{stats:?}");
+    let report = space.check().unwrap();
+    assert!(!report.is_ok() && report.problems.iter().all(|what| what.contains("seg-00000003")));
+}
