@@ -23,7 +23,7 @@ mod wal;
 
 pub use base::{Codec, Error, KeyRange, Result, SeqNo, Slice};
 pub use db::{
-    BATCH_SIZE_MAX, Background, Builder, CheckReport, Cursor, Db, Durability, Entry, Iter,
+    BATCH_SIZE_MAX, Background, Builder, COMMIT_PAYLOAD_LEN_MAX, CheckReport, Commit, Commits, Cursor, Db, Durability, Entry, Iter,
     KEY_LEN_MAX, Keys, Keyspace, KeyspaceInfo, KeyspaceStats, OpenExisting, RecoveryReport,
     Savepoint, Snapshot, Stats, Swap, Transaction, TransactionCursor, TransactionIter,
     UPDATE_TRY_COUNT, VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader, ValueWriter,

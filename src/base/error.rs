@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::seqno::SeqNo;
+
 /// The result of an operation of the store.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -78,6 +80,11 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// Commits were asked for that may have been in the log, and are not kept any more.
+    CommitsNotKept {
+        /// The first one that is there; `None` when there is none.
+        oldest: Option<SeqNo>,
+    },
     /// The database was closed.
     Closed,
 }
@@ -147,6 +154,10 @@ impl fmt::Display for Error {
             Error::ReadOnly { why } => write!(f, "the database is read-only: {why}"),
             Error::KeyspaceNotFound { name } => write!(f, "there is no keyspace {name:?}"),
             Error::KeyspaceExists { name } => write!(f, "a keyspace {name:?} exists already"),
+            Error::CommitsNotKept { oldest: Some(oldest) } => {
+                write!(f, "the log has no commits in front of {oldest} any more")
+            }
+            Error::CommitsNotKept { oldest: None } => f.write_str("the log has no commits any more"),
             Error::Closed => f.write_str("the database is closed"),
         }
     }

@@ -8,7 +8,8 @@
 //! | varint | operation count |
 //! | | operations, in order |
 //!
-//! An operation is a varint of `keyspace << 2 | kind`, and then:
+//! The first operation may be the commit's payload: a put of the empty key into keyspace 0, which
+//! is none. An operation is a varint of `keyspace << 2 | kind`, and then:
 //!
 //! | kind | | fields |
 //! |---|---|---|
@@ -21,9 +22,12 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, ValuePointer, varint};
-use crate::db::{BATCH_SIZE_MAX, KEY_LEN_MAX, Keyspace, VALUE_LEN_MAX};
+use crate::db::{BATCH_SIZE_MAX, COMMIT_PAYLOAD_LEN_MAX, KEY_LEN_MAX, Keyspace, VALUE_LEN_MAX};
 use crate::value_log::{NO_FILE, StagedMark, StagedValues, ValueFile, ValueLog};
 
+/// What begins a commit's payload among its operations: a put of the empty key into keyspace 0,
+/// which is none.
+const PAYLOAD_OPERATION: [u8; 2] = [0, 0];
 /// Bits of an operation's first number that are its kind.
 const KIND_BITS: u32 = 2;
 /// The bounds of a range: a key, or the first one above it.
@@ -59,6 +63,8 @@ pub struct WriteBatch {
     /// The keyspaces written to, each once: the first, and the others. Most batches write to one.
     first_keyspace: Option<Target>,
     more_keyspaces: Vec<Target>,
+    /// What the user keeps with the commit.
+    payload: Option<Arc<[u8]>>,
     /// The first operation that was over a limit.
     refused: Option<String>,
 }
@@ -86,6 +92,7 @@ pub(super) struct BatchMark {
     data_bytes: u64,
     keyspace_count: usize,
     staged: Option<StagedMark>,
+    payload: Option<Arc<[u8]>>,
 }
 
 /// A keyspace that a batch writes to.
@@ -229,23 +236,37 @@ impl WriteBatch {
         }
     }
 
+    /// Stores bytes with the commit, beside what it writes: who made it, or why. They take no part
+    /// in any keyspace and are read by [`crate::Db::commits`], for as long as the log is kept (see
+    /// [`crate::Builder::kept_log_size`]). Setting them again replaces them. At most
+    /// [`crate::COMMIT_PAYLOAD_LEN_MAX`] bytes, which is checked when the batch is committed.
+    pub fn set_payload(&mut self, payload: impl Into<Arc<[u8]>>) {
+        let payload = payload.into();
+        if let Some(refusal) = payload_refusal(&payload) {
+            self.refused.get_or_insert(refusal);
+            return;
+        }
+        self.payload = Some(payload);
+    }
+
     /// Number of operations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are no operations.
+    /// Whether there is nothing to commit: no operations and no payload.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.count == 0 && self.payload.is_none()
     }
 
     /// Bytes of keys and values and a few for each operation.
     #[must_use]
     pub fn size(&self) -> usize {
         let staged = self.separated.as_ref().map_or(0, |separated| separated.staged.size());
-        self.operations.len() + staged
+        let payload = self.payload.as_ref().map_or(0, |payload| payload.len());
+        self.operations.len() + staged + payload
     }
 
     /// Bytes of what goes to log and memtables.
@@ -261,6 +282,7 @@ impl WriteBatch {
         self.separated = None;
         self.first_keyspace = None;
         self.more_keyspaces.clear();
+        self.payload = None;
         self.refused = None;
     }
 
@@ -273,6 +295,7 @@ impl WriteBatch {
             data_bytes: self.data_bytes,
             keyspace_count: self.targets().count(),
             staged: self.separated.as_ref().map(|separated| separated.staged.mark()),
+            payload: self.payload.clone(),
         }
     }
 
@@ -281,6 +304,7 @@ impl WriteBatch {
         self.operations.truncate(mark.size);
         (self.count, self.range_count) = (mark.count, mark.range_count);
         self.data_bytes = mark.data_bytes;
+        self.payload.clone_from(&mark.payload);
         match (&mut self.separated, mark.staged) {
             (Some(separated), Some(mark)) => {
                 separated.staged.truncate(mark);
@@ -458,7 +482,15 @@ impl WriteBatch {
     pub(super) fn put_record_head(&self, out: &mut Vec<u8>, seqno: SeqNo) {
         out.clear();
         out.extend_from_slice(&seqno.as_u64().to_le_bytes());
-        varint::put(out, self.count);
+        match &self.payload {
+            None => varint::put(out, self.count),
+            Some(payload) => {
+                varint::put(out, self.count + 1);
+                out.extend_from_slice(&PAYLOAD_OPERATION);
+                varint::put(out, payload.len() as u64);
+                out.extend_from_slice(payload);
+            }
+        }
     }
 
     /// The operations as bytes.
@@ -537,15 +569,15 @@ impl<'a> Operations<'a> {
             kind if kind == Kind::Put as u64 => {
                 let key_len = self.take_len(KEY_LEN_MAX)?;
                 let value_len = self.take_len(VALUE_LEN_MAX)?;
-                Write::Put { key: self.take(key_len)?, value: self.take(value_len)? }
+                Write::Put { key: self.take_bytes(key_len)?, value: self.take_bytes(value_len)? }
             }
             kind if kind == Kind::Delete as u64 => {
                 let key_len = self.take_len(KEY_LEN_MAX)?;
-                Write::Delete { key: self.take(key_len)? }
+                Write::Delete { key: self.take_bytes(key_len)? }
             }
             kind if kind == Kind::PutPointer as u64 => {
                 let key_len = self.take_len(KEY_LEN_MAX)?;
-                let (key, pointer) = (self.take(key_len)?, self.take(ValuePointer::SIZE)?);
+                let (key, pointer) = (self.take_bytes(key_len)?, self.take_bytes(ValuePointer::SIZE)?);
                 Write::PutPointer { key, pointer }
             }
             kind if kind == Kind::DeleteRange as u64 => self.decode_range()?,
@@ -557,9 +589,9 @@ impl<'a> Operations<'a> {
     fn decode_range(&mut self) -> Option<Write<'a>> {
         let start_len = self.take_len(BOUND_LEN_MAX)?;
         let end_len = self.take_len(BOUND_LEN_MAX + 1)?.checked_sub(1);
-        let start = self.take(start_len)?;
+        let start = self.take_bytes(start_len)?;
         let end = match end_len {
-            Some(len) => Some(self.take(len)?),
+            Some(len) => Some(self.take_bytes(len)?),
             None => None,
         };
         end.is_none_or(|end| end > start).then_some(Write::DeleteRange { start, end })
@@ -569,7 +601,7 @@ impl<'a> Operations<'a> {
         varint::take_usize(self.bytes, &mut self.position).filter(|len| *len <= max)
     }
 
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    fn take_bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let end = self.position.checked_add(len)?;
         let bytes = self.bytes.get(self.position..end)?;
         self.position = end;
@@ -577,11 +609,42 @@ impl<'a> Operations<'a> {
     }
 }
 
-/// A commit record's payload, read back: its stamp, how many operations, and these.
-pub(super) fn decode_record(payload: &[u8]) -> Option<(SeqNo, u64, Operations<'_>)> {
-    let (stamp, _) = payload.split_first_chunk::<8>()?;
+/// Why these bytes cannot be a commit's payload, if so.
+pub(super) fn payload_refusal(payload: &[u8]) -> Option<String> {
+    let len = payload.len();
+    (len > COMMIT_PAYLOAD_LEN_MAX).then(|| {
+        format!("a commit's payload of {len} bytes: at most {COMMIT_PAYLOAD_LEN_MAX} are allowed")
+    })
+}
+
+/// A commit as the log has it.
+#[derive(Debug)]
+pub(super) struct DecodedCommit<'a> {
+    pub seqno: SeqNo,
+    /// What the user kept with it.
+    pub payload: Option<&'a [u8]>,
+    /// How many operations there have to be.
+    pub count: u64,
+    pub operations: Operations<'a>,
+}
+
+/// The stamp at the front of a commit record's payload.
+pub(super) fn decode_stamp(record: &[u8]) -> Option<SeqNo> {
+    let (stamp, _) = record.split_first_chunk::<8>()?;
+    Some(SeqNo::from_u64(u64::from_le_bytes(*stamp)))
+}
+
+/// A commit record's payload, read back.
+pub(super) fn decode_record(record: &[u8]) -> Option<DecodedCommit<'_>> {
+    let seqno = decode_stamp(record)?;
     let mut position = 8;
-    let count = varint::take(payload, &mut position)?;
-    let seqno = SeqNo::from_u64(u64::from_le_bytes(*stamp));
-    Some((seqno, count, Operations { bytes: payload, position }))
+    let count = varint::take(record, &mut position)?;
+    let mut operations = Operations { bytes: record, position };
+    if !record[position..].starts_with(&PAYLOAD_OPERATION) {
+        return Some(DecodedCommit { seqno, payload: None, count, operations });
+    }
+    operations.position += PAYLOAD_OPERATION.len();
+    let len = operations.take_len(COMMIT_PAYLOAD_LEN_MAX)?;
+    let payload = Some(operations.take_bytes(len)?);
+    Some(DecodedCommit { seqno, payload, count: count.checked_sub(1)?, operations })
 }

@@ -1,7 +1,9 @@
 //! Checking the whole database.
 
 use crate::base::{Cursor as _, EntryKind, Result, SeqNo, ValuePointer};
+use crate::db::batch::decode_record;
 use crate::db::core::Core;
+use crate::db::open::LOG_DIR;
 use crate::db::state::KeyspaceState;
 use crate::manifest::Manifest;
 use crate::memtable::MemtableCursor;
@@ -112,9 +114,13 @@ impl Core {
         let _kept = self.lock_manifest();
         let place = WalPlace {
             storage: std::sync::Arc::clone(&self.storage),
-            dir: self.dir.join(crate::db::open::LOG_DIR),
+            dir: self.dir.join(LOG_DIR),
             database_id: self.database,
-            options: WalOptions { file_capacity: self.sizes.wal_file, spare_files_max: 0 },
+            options: WalOptions {
+                file_capacity: self.sizes.wal_file,
+                spare_files_max: 0,
+                kept_bytes_max: 0,
+            },
         };
         let from = Lsn::from_u64(self.log.released());
         match self.log.while_still(|| replay(&place, from, &mut |_| Ok(()))) {
@@ -129,5 +135,24 @@ impl Core {
             }
             Err(error) => findings.note(error.to_string()),
         }
+        self.check_kept_log(from, findings);
+    }
+
+    /// Reads the part of the log that is only kept to be read.
+    fn check_kept_log(&self, needed_from: Lsn, findings: &mut Findings) {
+        let mut reader = self.log_reader();
+        let kept_from = reader.position();
+        while reader.position() < needed_from {
+            match reader.next_record() {
+                Ok(Some(record)) if decode_record(record.payload).is_some() => {}
+                Ok(Some(record)) => {
+                    let (dir, lsn) = (self.dir.join(LOG_DIR), record.lsn);
+                    findings.note(format!("{}: the record at {lsn} is no commit", dir.display()));
+                }
+                Ok(None) => break,
+                Err(error) => return findings.note(error.to_string()),
+            }
+        }
+        findings.bytes += needed_from.bytes_since(kept_from.min(needed_from));
     }
 }

@@ -19,7 +19,7 @@ use crate::db::options::{Background, Durability};
 use crate::db::state::{State, Table};
 use crate::db::transaction::{Premise, Verdict};
 use crate::value_log::ValueLog;
-use crate::wal::{Lsn, Wal};
+use crate::wal::{LogReader, Lsn, Wal};
 
 /// The log and the commits on their way.
 #[derive(Debug)]
@@ -121,6 +121,11 @@ impl CommitLog {
 
     pub(super) fn wal_stats(&self) -> crate::wal::WalStats {
         lock(&self.log).wal.stats()
+    }
+
+    /// A reader of all that the log has up to `end`.
+    pub(super) fn reader(&self, end: Lsn) -> LogReader {
+        lock(&self.log).wal.reader(end)
     }
 
     /// Bytes of the log that are still needed.

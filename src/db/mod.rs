@@ -21,6 +21,7 @@ mod batch;
 mod check;
 mod cleaning;
 mod commit;
+mod commits;
 mod core;
 mod group;
 mod iter;
@@ -46,6 +47,7 @@ use std::sync::Arc;
 pub use atomic::Swap;
 pub use batch::WriteBatch;
 pub use check::CheckReport;
+pub use commits::{Commit, Commits};
 pub use iter::{Cursor, Entry, Iter, Keys};
 pub use keyspace::{Keyspace, KeyspaceInfo};
 pub use open::RecoveryReport;
@@ -69,10 +71,13 @@ pub const VALUE_LEN_MAX: usize = BATCH_SIZE_MAX - KEY_LEN_MAX - 64;
 /// The largest batch, in bytes of keys and values and a few for each entry.
 pub const BATCH_SIZE_MAX: usize = u32::MAX as usize - (64 << 20);
 
+/// The longest payload that is kept with a commit, in bytes.
+pub const COMMIT_PAYLOAD_LEN_MAX: usize = 16 << 20;
+
 /// Decodes a commit record's payload, for fuzzers.
 pub(crate) fn fuzz_commit_record(payload: &[u8]) {
-    if let Some((_, _, operations)) = batch::decode_record(payload) {
-        assert!(operations.count() <= payload.len(), "every operation takes some bytes");
+    if let Some(commit) = batch::decode_record(payload) {
+        assert!(commit.operations.count() <= payload.len(), "every operation takes some bytes");
     }
 }
 

@@ -70,6 +70,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     opening.report.created = !is_there;
     opening.remove_dropped()?;
     let Recovered { state, stamps, visible, log } = opening.recover()?;
+    opening.note_kept_log()?;
     let Opening { manifest, budget, meter, cache, open_segments, values, mut report, .. } = opening;
     report.duration = builder.clock.monotonic().saturating_sub(since);
     let published = Published::new(state, visible);
@@ -352,6 +353,20 @@ impl<'a> Opening<'a> {
         Ok(state)
     }
 
+    /// Bytes of the log to keep when it is not needed.
+    fn kept_log(&self) -> u64 {
+        self.builder.kept_log_size.unwrap_or(self.manifest.state().kept_log())
+    }
+
+    /// Remembers it; when the log is there.
+    fn note_kept_log(&mut self) -> Result<()> {
+        let bytes = self.kept_log();
+        if bytes == self.manifest.state().kept_log() {
+            return Ok(());
+        }
+        self.manifest.apply(&Edit::KeepLog { bytes })
+    }
+
     fn wal_place(&self) -> WalPlace {
         WalPlace {
             storage: Arc::clone(&self.builder.storage),
@@ -360,6 +375,7 @@ impl<'a> Opening<'a> {
             options: WalOptions {
                 file_capacity: self.sizes.wal_file,
                 spare_files_max: SPARE_LOG_FILES,
+                kept_bytes_max: self.kept_log(),
             },
         }
     }

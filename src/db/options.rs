@@ -63,6 +63,7 @@ pub struct Builder {
     pub(super) memtable_size: Option<u64>,
     pub(super) wal_file_size: Option<u64>,
     pub(super) value_file_size: Option<u64>,
+    pub(super) kept_log_size: Option<u64>,
     pub(super) durability: Durability,
     pub(super) background: Background,
     pub(super) existing: OpenExisting,
@@ -78,6 +79,7 @@ impl Default for Builder {
             memtable_size: None,
             wal_file_size: None,
             value_file_size: None,
+            kept_log_size: None,
             durability: Durability::default(),
             background: Background::default(),
             existing: OpenExisting::default(),
@@ -157,6 +159,16 @@ impl Builder {
     #[must_use]
     pub fn value_file_size(mut self, bytes: u64) -> Builder {
         self.value_file_size = Some(bytes);
+        self
+    }
+
+    /// Bytes of the commit log that are kept when recovery does not need them any more, so that
+    /// [`Db::commits`] can read them: whole log files, at most this much; the oldest go first. The
+    /// database remembers this. Default: what it remembers, none if it is new; then commits can be
+    /// read until they are flushed.
+    #[must_use]
+    pub fn kept_log_size(mut self, bytes: u64) -> Builder {
+        self.kept_log_size = Some(bytes);
         self
     }
 

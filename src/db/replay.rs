@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result, SeqNo, ValuePointer};
-use crate::db::batch::{Operation, Write, decode_record};
+use crate::db::batch::{DecodedCommit, Operation, Write, decode_record};
 use crate::db::commit::{Destination, LaterDeletions, insert_commit};
 use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
 use crate::value_log::{ValueLog, Verify};
@@ -63,9 +63,10 @@ impl<'a> Replayer<'a> {
         let refuse = |what: &str| {
             Error::corruption(&self.dir, lsn.as_u64(), format!("the record at {lsn}: {what}"))
         };
-        let Some((seqno, count, operations)) = decode_record(record.payload) else {
+        let Some(commit) = decode_record(record.payload) else {
             return Err(refuse("it is not a commit"));
         };
+        let DecodedCommit { seqno, count, operations, .. } = commit;
         if seqno <= self.newest {
             return Err(refuse("its stamp is not above the one before it"));
         }
@@ -79,7 +80,7 @@ impl<'a> Replayer<'a> {
         let deleted = LaterDeletions::of(operations.iter().copied());
         for operation in operations {
             let Some(keyspace) = self.keyspaces.get_mut(&operation.keyspace) else {
-                if operation.keyspace < self.next_id {
+                if (1..self.next_id).contains(&operation.keyspace) {
                     continue; // It was dropped since.
                 }
                 return Err(refuse("it names a keyspace that never was"));

@@ -116,10 +116,13 @@ pub struct Stats {
     pub data_bytes_written: u64,
     /// Bytes appended to the log since opening.
     pub wal_bytes_written: u64,
-    /// Bytes that log files take on disk, spare ones included.
+    /// Bytes that log files take on disk, spare and kept ones included.
     pub wal_bytes_on_disk: u64,
     /// Log files.
     pub wal_files: u64,
+    /// Bytes of log files that recovery does not need, kept to be read
+    /// ([`crate::Builder::kept_log_size`]).
+    pub wal_bytes_kept: u64,
     /// Syncs of the log since opening.
     pub wal_syncs: u64,
     /// The memory budget.
@@ -204,7 +207,7 @@ impl Stats {
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         let mut out = String::new();
-        let per_database: [(&str, &str, f64); 25] = [
+        let per_database: [(&str, &str, f64); 26] = [
             ("commits_total", "counter", self.commits as f64),
             ("wal_bytes_written_total", "counter", self.wal_bytes_written as f64),
             ("value_files", "gauge", self.value_files.len() as f64),
@@ -214,6 +217,7 @@ impl Stats {
             ("value_syncs_total", "counter", self.value_syncs as f64),
             ("wal_bytes", "gauge", self.wal_bytes_on_disk as f64),
             ("wal_files", "gauge", self.wal_files as f64),
+            ("wal_kept_bytes", "gauge", self.wal_bytes_kept as f64),
             ("wal_syncs_total", "counter", self.wal_syncs as f64),
             ("memory_budget_bytes", "gauge", self.memory_budget as f64),
             ("memory_memtable_bytes", "gauge", self.memory_memtable as f64),
@@ -291,7 +295,8 @@ impl Core {
             data_bytes_written: self.log.data_bytes(),
             wal_bytes_written: wal.bytes_appended,
             wal_bytes_on_disk: wal.disk_bytes,
-            wal_files: (wal.file_count + wal.spare_count) as u64,
+            wal_files: (wal.file_count + wal.spare_count + wal.kept_count) as u64,
+            wal_bytes_kept: wal.kept_bytes,
             wal_syncs: wal.sync_count,
             memory_budget: self.sizes.budget,
             memory_memtable: self.budget.usage(Part::Memtable) as u64,

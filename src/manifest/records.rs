@@ -21,6 +21,7 @@ const EDIT_RENAME: u8 = 4;
 const EDIT_SET_OPTIONS: u8 = 5;
 const EDIT_ADVANCE_LOG: u8 = 6;
 const EDIT_CLEAN_CLOSE: u8 = 7;
+const EDIT_KEEP_LOG: u8 = 8;
 
 /// The parts of a snapshot of `state`.
 pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
@@ -36,6 +37,7 @@ pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
     for &id in &state.dropped {
         varint::put(&mut head, u64::from(id));
     }
+    varint::put(&mut head, state.kept_log);
     let keyspaces = state.keyspaces.values().map(|record| {
         let mut part = vec![PART_KEYSPACE];
         put_keyspace(&mut part, record);
@@ -80,6 +82,10 @@ pub(super) fn encode_edit(edit: &Edit) -> Vec<u8> {
                 put_position(&mut out, position);
             }
         }
+        Edit::KeepLog { bytes } => {
+            out.push(EDIT_KEEP_LOG);
+            varint::put(&mut out, *bytes);
+        }
         Edit::CleanClose { log_end, last_seqno } => {
             out.push(EDIT_CLEAN_CLOSE);
             varint::put(&mut out, *log_end);
@@ -116,6 +122,7 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<Edit> {
             let last_seqno = SeqNo::from_u64(fields.u64("last stamp")?);
             Edit::CleanClose { log_end, last_seqno }
         }
+        EDIT_KEEP_LOG => Edit::KeepLog { bytes: fields.u64("bytes of the log to keep")? },
         other => return fields.malformed(format!("unknown kind of edit {other}")),
     };
     fields.finish()?;
@@ -202,6 +209,7 @@ impl Loader {
                 return fields.malformed(format!("dropped keyspace #{id} is impossible"));
             }
         }
+        state.kept_log = fields.u64("bytes of the log to keep")?;
         fields.finish()?;
         self.state = Some(state);
         Ok(())

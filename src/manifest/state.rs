@@ -70,6 +70,11 @@ pub enum Edit {
         /// The newest stamp at this time.
         last_seqno: SeqNo,
     },
+    /// Says how much of the write-ahead log is kept to be read when it is not needed.
+    KeepLog {
+        /// Bytes of log files, at most.
+        bytes: u64,
+    },
     /// Says that the database was closed, with its write-ahead log whole up to `log_end`.
     CleanClose {
         /// End of the write-ahead log.
@@ -94,6 +99,7 @@ pub struct CatalogState {
     pub(super) log_start: u64,
     pub(super) last_seqno: SeqNo,
     pub(super) clean_log_end: Option<u64>,
+    pub(super) kept_log: u64,
 }
 
 impl CatalogState {
@@ -110,6 +116,7 @@ impl CatalogState {
             log_start: 0,
             last_seqno: SeqNo::ZERO,
             clean_log_end: None,
+            kept_log: 0,
         }
     }
 
@@ -172,6 +179,12 @@ impl CatalogState {
         self.clean_log_end
     }
 
+    /// Bytes of the write-ahead log that are kept to be read when it is not needed.
+    #[must_use]
+    pub fn kept_log(&self) -> u64 {
+        self.kept_log
+    }
+
     /// Whether `edit` may be applied.
     ///
     /// # Errors
@@ -217,6 +230,7 @@ impl CatalogState {
                 check_forward("log_start", &self.log_start, log_start)?;
                 check_forward("last_seqno", &self.last_seqno, last_seqno)
             }
+            Edit::KeepLog { .. } => Ok(()),
             Edit::CleanClose { log_end, last_seqno } => {
                 check_forward("end of the log", &self.log_start, log_end)?;
                 check_forward("last_seqno", &self.last_seqno, last_seqno)
@@ -262,6 +276,7 @@ impl CatalogState {
                 self.log_start = log_start;
                 self.last_seqno = last_seqno;
             }
+            Edit::KeepLog { bytes } => self.kept_log = bytes,
             Edit::CleanClose { log_end, last_seqno } => {
                 self.last_seqno = last_seqno;
                 self.clean_log_end = Some(log_end);

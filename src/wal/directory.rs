@@ -24,11 +24,13 @@ pub struct WalOptions {
     pub file_capacity: u64,
     /// How many files that are no longer needed are kept for reuse.
     pub spare_files_max: usize,
+    /// Bytes of files that recovery no longer needs, kept to be read: whole files, at most this.
+    pub kept_bytes_max: u64,
 }
 
 impl Default for WalOptions {
     fn default() -> WalOptions {
-        WalOptions { file_capacity: 64 << 20, spare_files_max: 2 }
+        WalOptions { file_capacity: 64 << 20, spare_files_max: 2, kept_bytes_max: 0 }
     }
 }
 

@@ -76,7 +76,11 @@ impl Wal {
         files.push_back(newest);
         let mut wal = Wal::with_files(place, files);
         wal.released_up_to = replay.required_from;
+        if wal.place.options.kept_bytes_max > 0 {
+            wal.history = open_chain(&wal.place, &history_of(replay))?;
+        }
         wal.take_up_leftovers()?;
+        wal.trim_history();
         Ok(wal)
     }
 
@@ -96,13 +100,15 @@ impl Wal {
             spares: Vec::new(),
             record_writer: RecordWriter::default(),
             files,
+            history: VecDeque::new(),
         }
     }
 
     /// Files that are not part of the log become spares or go.
     fn take_up_leftovers(&mut self) -> Result<()> {
         for number in self.place.numbers()? {
-            if self.files.iter().any(|file| file.header.number == number) {
+            let mut of_log = self.history.iter().chain(&self.files);
+            if of_log.any(|file| file.header.number == number) {
                 continue;
             }
             let path = self.place.path_of(number);
@@ -217,6 +223,23 @@ fn open_chain(place: &WalPlace, chain: &[FileHeader]) -> Result<VecDeque<LiveFil
         Ok(LiveFile::new(*header, prepared, HeaderState::Durable))
     };
     chain.iter().map(open).collect()
+}
+
+/// The files in front of what recovery needed, as far as they follow one another, lowest first.
+fn history_of(replay: &Replay) -> Vec<FileHeader> {
+    let mut history = Vec::new();
+    let mut above = replay.chain[0];
+    while let Some(previous) = above.previous
+        && let Some(header) = replay.files.get(&previous.number).and_then(FoundFile::valid_header)
+        && header.start == previous.start
+        && header.number < above.number
+        && (header.start..=header.limit()).contains(&above.start)
+    {
+        history.push(*header);
+        above = *header;
+    }
+    history.reverse();
+    history
 }
 
 /// W8: no file is left between the cut and the newest file, so that nothing behind the cut is

@@ -1,8 +1,11 @@
 //! What the files in the directory hold, valid or not: single records, and the proof that a file's
 //! records give of what was durable.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use crate::base::{Result, checksum};
-use crate::storage::OpenMode;
+use crate::storage::{OpenMode, StorageFile};
 
 use super::directory::WalPlace;
 use super::header::{FileHeader, HEADER_BLOCK_SIZE, HeaderBlock};
@@ -53,8 +56,19 @@ impl FoundFile {
         let block_size = window.size().min(HEADER_BLOCK_SIZE);
         let block = window.bytes(0, block_size)?;
         let header = FileHeader::decode(block, &path, number, place.database_id)?;
+        window.let_go(); // There may be many files.
         let tag = file_tag(place.database_id, number);
         Ok(FoundFile { number, header, window, tag })
+    }
+
+    /// A file of a log that is open, of which all is known but the records.
+    ///
+    /// # Errors
+    /// [`crate::base::Error::Io`].
+    pub fn of_log(header: FileHeader, file: Arc<dyn StorageFile>, path: &Path) -> Result<FoundFile> {
+        let window = FileWindow::new(file, path.to_owned())?;
+        let (number, tag) = (header.number, file_tag(header.database_id, header.number));
+        Ok(FoundFile { number, header: HeaderBlock::Valid(header), window, tag })
     }
 
     /// The header, if there is a valid one.

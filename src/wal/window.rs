@@ -45,6 +45,11 @@ impl FileWindow {
         offset.checked_add(len).is_some_and(|end| end <= self.size)
     }
 
+    /// Forgets what is in memory.
+    pub fn let_go(&mut self) {
+        self.buffer = Vec::new();
+    }
+
     /// `len` bytes at `offset`, which must lie in the file ([`Self::holds`]): memory is never
     /// taken for more than the file holds.
     ///

@@ -37,6 +37,10 @@ pub struct WalStats {
     pub file_count: usize,
     /// Files kept to be overwritten, and the one that is ready for use.
     pub spare_count: usize,
+    /// Files that recovery does not need, kept to be read.
+    pub kept_count: usize,
+    /// Bytes that these take on disk.
+    pub kept_bytes: u64,
     /// Bytes that all files take on disk.
     pub disk_bytes: u64,
     /// Syncs since open.
@@ -62,6 +66,8 @@ pub(super) struct LiveFile {
     pub tag: u64,
     /// All blocks up to here were written, or may have been, and want no zeros.
     pub written_up_to: u64,
+    /// Shared with those who read the file, which must not be overwritten then.
+    pub readers: Arc<()>,
 }
 
 impl LiveFile {
@@ -73,6 +79,7 @@ impl LiveFile {
             path: prepared.path.into(),
             tag: file_tag(header.database_id, header.number),
             written_up_to: prepared.blocks.written_up_to(prepared.capacity),
+            readers: Arc::default(),
         }
     }
 
@@ -92,6 +99,8 @@ pub struct Wal {
     // The log.
     /// Lowest first; the last one is appended to.
     pub(super) files: VecDeque<LiveFile>,
+    /// The files in front of them that are kept to be read, lowest first.
+    pub(super) history: VecDeque<LiveFile>,
     pub(super) end: Lsn,
     /// The end of the last record that is not a mark.
     pub(super) commits_end: Lsn,
@@ -177,8 +186,8 @@ impl Wal {
         self.release_files();
     }
 
-    /// Declares that nothing before `up_to` is needed any more: files wholly before it are kept
-    /// for reuse or removed, as soon as the file after them is durable. The caller must have made
+    /// Declares that recovery needs nothing before `up_to` any more: files wholly before it are
+    /// kept to be read, for reuse, or removed, as soon as the file after them is durable. The caller must have made
     /// durable that the next [`super::replay`] will start at `up_to` or later.
     pub fn release(&mut self, up_to: Lsn) {
         self.released_up_to = self.released_up_to.max(up_to);
@@ -223,13 +232,16 @@ impl Wal {
     pub fn stats(&self) -> WalStats {
         let start = self.files[0].header.start.max(self.released_up_to.min(self.end));
         let live: u64 = self.files.iter().map(|file| file.header.capacity).sum();
+        let kept = self.kept_bytes();
         let spare: u64 = self.spares.iter().map(|spare| spare.capacity).sum();
         WalStats {
             bytes_appended: self.bytes_appended,
             live_bytes: self.end.bytes_since(start),
             file_count: self.files.len(),
             spare_count: self.spares.len() + usize::from(self.next.is_some()),
-            disk_bytes: live + spare + self.next.as_ref().map_or(0, |next| next.capacity),
+            kept_count: self.history.len(),
+            kept_bytes: kept,
+            disk_bytes: live + kept + spare + self.next.as_ref().map_or(0, |next| next.capacity),
             sync_count: self.watermark.sync_count(),
         }
     }
@@ -326,16 +338,30 @@ impl Wal {
             // W7: there is always a file with a durable header at or before what is required.
             let not_needed = second.header.start <= self.released_up_to;
             if !not_needed || !second.header_is_durable(durable) {
-                return;
+                break;
             }
-            let first = self.files.pop_front().expect("there are two");
-            let capacity = first.header.capacity;
-            self.keep_or_remove(Spare {
-                path: first.path.to_path_buf(),
-                file: first.file,
-                capacity,
-            });
+            self.history.extend(self.files.pop_front());
         }
+        self.trim_history();
+    }
+
+    /// W9: gives up the oldest of the files that are kept to be read, while there are too many
+    /// and nobody reads it.
+    pub(super) fn trim_history(&mut self) {
+        let mut kept = self.kept_bytes();
+        while kept > self.place.options.kept_bytes_max
+            && let Some(first) =
+                self.history.pop_front_if(|first| Arc::strong_count(&first.readers) == 1)
+        {
+            let capacity = first.header.capacity;
+            kept -= capacity;
+            let path = first.path.to_path_buf();
+            self.keep_or_remove(Spare { path, file: first.file, capacity });
+        }
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.history.iter().map(|file| file.header.capacity).sum()
     }
 
     /// Keeps a file that nothing needs for reuse, if it has the usual size and few are kept.

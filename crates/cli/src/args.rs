@@ -130,6 +130,8 @@ pub enum Command {
     Select(commands::rank::SelectArgs),
     /// Print what another database has differently
     Diff(commands::diff::DiffArgs),
+    /// Print the commits that the log still has
+    Commits(commands::commits::CommitsArgs),
     /// List, create, drop and rename keyspaces
     Keyspaces(commands::keyspaces::KeyspacesArgs),
     /// Show sizes, amplifications, memory and work done

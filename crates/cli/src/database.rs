@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lithe_bench::Memory;
-use lithedb::{Db, Keyspace, OpenExisting};
+use lithedb::{Builder, Db, Keyspace, OpenExisting};
 
 use crate::args::Globals;
 use crate::failure::{Failure, Outcome};
@@ -20,11 +20,16 @@ pub fn open_or_create(globals: &Globals) -> Result<Db, Failure> {
 
 /// Opens the database at `path` with the options of the command line.
 pub fn open(globals: &Globals, path: &Path, existing: OpenExisting) -> Result<Db, Failure> {
-    let mut builder = Db::builder().existing(existing);
-    if let Some(Memory::Bytes(bytes)) = globals.memory {
-        builder = builder.memory_budget(bytes);
+    Ok(builder(globals, existing).open(path)?)
+}
+
+/// The options of the command line.
+pub fn builder(globals: &Globals, existing: OpenExisting) -> Builder {
+    let builder = Db::builder().existing(existing);
+    match globals.memory {
+        Some(Memory::Bytes(bytes)) => builder.memory_budget(bytes),
+        _ => builder,
     }
-    Ok(builder.open(path)?)
 }
 
 /// The database and the keyspace to read; both must exist.
@@ -47,7 +52,8 @@ pub fn close(db: &Db) -> Outcome {
     Ok(())
 }
 
-fn database_path(globals: &Globals) -> Result<&Path, Failure> {
+/// Where the command line says that the database is.
+pub fn database_path(globals: &Globals) -> Result<&Path, Failure> {
     globals
         .db
         .as_deref()

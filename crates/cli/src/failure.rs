@@ -139,7 +139,7 @@ const RESTORE_ADVICE: &str =
 
 fn store_exit_code(error: &Error) -> u8 {
     match error {
-        Error::KeyspaceNotFound { .. } => 1,
+        Error::KeyspaceNotFound { .. } | Error::CommitsNotKept { .. } => 1,
         Error::InvalidArgument { .. } | Error::KeyspaceExists { .. } => 2,
         Error::Corruption { .. } => 4,
         _ => 3,

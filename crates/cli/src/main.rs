@@ -62,6 +62,7 @@ fn run_command(
         Command::Rank(args) => commands::rank::run_rank(globals, &args),
         Command::Select(args) => commands::rank::run_select(globals, &args),
         Command::Diff(args) => commands::diff::run(globals, notices, &args),
+        Command::Commits(args) => commands::commits::run(globals, &args),
         Command::Keyspaces(args) => commands::keyspaces::run(globals, notices, args),
         Command::Stats(args) => commands::stats::run(globals, &args),
         Command::Compact(args) => commands::compact::run(globals, notices, &args),

@@ -14,6 +14,7 @@ use lithe_sim::crash::canary::CANARIES;
 use lithe_sim::crash::{CrashRun, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
 use lithe_sim::damage::{Ending, Fixture, Thoroughness};
 use lithe_sim::faults::FaultRun;
+use lithe_sim::isolation::appends::{APPEND_TRANSACTIONS, AppendRun};
 use lithe_sim::isolation::planted::PLANTED;
 use lithe_sim::isolation::{IsolationRun, TRANSACTIONS};
 use lithe_sim::ledger::Ledger;
@@ -42,6 +43,9 @@ lithe-sim COMMAND [OPTIONS]
   model        random operations against BTreeMaps
                  --runs N (default 100), --operations N each (default 3000), --run SEED
   isolation    transactions of several threads against each other, with crashes
+                 --transactions N (default 100000) in runs of --each N (default 3000),
+                 --run SEED
+  appends      lists appended to and read by several threads, with crashes, judged by adya
                  --transactions N (default 100000) in runs of --each N (default 3000),
                  --run SEED
   flips        every bit of every byte of every file of a small database
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         "crash" => crash(&arguments, &ledger),
         "model" => model(&arguments, &ledger),
         "isolation" => isolation(&arguments, &ledger),
+        "appends" => appends(&arguments, &ledger),
         "flips" | "truncations" | "sectors" | "files" => damage(&arguments, &ledger),
         "errors" => errors(&arguments, &ledger),
         "full" => full(&arguments, &ledger),
@@ -139,6 +144,20 @@ fn isolation(arguments: &Arguments, ledger: &Arc<Ledger>) {
     run_cases(arguments.threads(), u64::MAX, |number| {
         IsolationRun { seed: seed_of(&[seed, number]), transaction_count }.run(ledger);
         ledger.counted(TRANSACTIONS) < wanted
+    });
+}
+
+fn appends(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    let transaction_count = arguments.number("each").unwrap_or(3000);
+    if let Some(seed) = arguments.number("run") {
+        let transaction_count = arguments.number("transactions").unwrap_or(transaction_count);
+        return AppendRun { seed, transaction_count }.run(ledger);
+    }
+    let wanted = arguments.number("transactions").unwrap_or(100_000);
+    run_cases(arguments.threads(), u64::MAX, |number| {
+        let seed = seed_of(&[arguments.seed(), number]);
+        AppendRun { seed, transaction_count }.run(ledger);
+        ledger.counted(APPEND_TRANSACTIONS) < wanted
     });
 }
 

@@ -1,6 +1,8 @@
 //! Reading a whole database back.
 
-use lithedb::{Db, Error};
+use std::collections::BTreeSet;
+
+use lithedb::{Db, Error, KeyRange};
 
 use crate::digest::Digest;
 use crate::finding::{Fault, Finding, Verdict};
@@ -51,6 +53,44 @@ pub fn timeline_of(found: Found) -> Timeline {
     Timeline::starting_with(found.rows, catalog, last_seqno)
 }
 
+/// What is kept with a batch of so many operations: it says how many.
+#[must_use]
+pub fn payload_for(operations: usize) -> Vec<u8> {
+    (operations as u64).to_le_bytes().repeat(operations % 5)
+}
+
+/// What the log has of commits must be a gapless end of them: their stamps rise, and from the first
+/// on, every entry's commit is there.
+fn expect_commits_ok(db: &Db) -> Verdict {
+    let refused = |error: Error| Finding::new(Fault::CheckFailed, error.to_string());
+    let absurd = |what: String| Err(Finding::new(Fault::Wrong, what));
+    let mut stamps = BTreeSet::new();
+    for commit in db.commits(..).map_err(refused)? {
+        let commit = commit.map_err(refused)?;
+        if stamps.last().is_some_and(|last| *last >= commit.seqno) {
+            return absurd(format!("the commit {} in the log is not above the last", commit.seqno));
+        }
+        let expected = payload_for(commit.operations as usize);
+        if commit.payload.is_some_and(|payload| payload != expected) {
+            return absurd(format!("the commit {} has another one's payload", commit.seqno));
+        }
+        stamps.insert(commit.seqno);
+    }
+    let Some(first) = stamps.first().copied() else { return Ok(()) };
+    for info in db.keyspaces() {
+        let mut cursor = db.keyspace(&info.name).map_err(refused)?.cursor(KeyRange::all());
+        cursor.seek_first().map_err(refused)?;
+        while cursor.valid() {
+            let (key, seqno) = (cursor.key(), cursor.seqno());
+            if seqno >= first && !stamps.contains(&seqno) {
+                return absurd(format!("the log has no commit {seqno}, which wrote {key:?}"));
+            }
+            cursor.next().map_err(refused)?;
+        }
+    }
+    Ok(())
+}
+
 /// The database's own check must find nothing.
 ///
 /// # Errors
@@ -59,7 +99,7 @@ pub fn expect_check_ok(db: &Db) -> Verdict {
     const PROBLEMS_SHOWN_MAX: usize = 4;
     let report = db.check().map_err(|error| Finding::new(Fault::CheckFailed, error.to_string()))?;
     if report.is_ok() {
-        return Ok(());
+        return expect_commits_ok(db);
     }
     let shown = &report.problems[..report.problems.len().min(PROBLEMS_SHOWN_MAX)];
     let what = format!("{} problems: {}", report.problems.len(), shown.join("; "));

@@ -13,7 +13,7 @@ use lithedb::{Db, Durability, Error, KeyRange, Keyspace, SeqNo, WriteBatch};
 use crate::clock::SimClock;
 use crate::finding::{Fault, Finding, Verdict};
 use crate::ops::{KEYSPACE_COUNT_MAX, NAMES, Op, Slot};
-use crate::readback::{Detail, read_all, timeline_of};
+use crate::readback::{Detail, payload_for, read_all, timeline_of};
 use crate::sample::{Key, Value};
 use crate::setup::{START_MILLIS, Setup};
 use crate::timeline::{Change, Timeline};
@@ -229,6 +229,9 @@ impl Session {
         if batch.len() != changes.len() {
             let what = format!("a batch of {} has the length {}", changes.len(), batch.len());
             return Err(Finding::new(Fault::Wrong, what).into());
+        }
+        if !batch.is_empty() && batch.len().is_multiple_of(2) {
+            batch.set_payload(payload_for(batch.len()));
         }
         self.commit(issued, durability, |db| db.write_with(batch, durability))
     }

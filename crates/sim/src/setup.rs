@@ -31,6 +31,8 @@ pub struct Setup {
     pub wal_file_size: u64,
     /// When value files are not appended to any more.
     pub value_file_size: u64,
+    /// How much of the log is kept to be read.
+    pub kept_log_size: u64,
     /// Who runs the background work.
     pub background: Background,
     /// For the keyspaces, in turn.
@@ -50,6 +52,7 @@ impl Setup {
             memtable_size: 4 << 10,
             wal_file_size: 16 << 10,
             value_file_size: 4 << 10,
+            kept_log_size: 0,
             background: Background::Stepped,
             keyspaces: vec![flex],
         }
@@ -68,6 +71,7 @@ impl Setup {
         setup.wal_file_size = random.pick(&[16 << 10, 16 << 10, 20 << 10, 64 << 10]);
         setup.keyspaces = (0..3).map(|_| draw_keyspace(&mut random)).collect();
         setup.value_file_size = random.pick(&[4 << 10, 4 << 10, 10 << 10, 64 << 10]);
+        setup.kept_log_size = random.pick(&[0, 0, 40 << 10, 1 << 20]);
         for options in &mut setup.keyspaces {
             let from = random.pick(&[None, None, Some(64), Some(200), Some(600)]);
             *options = options.clone().value_separation(from);
@@ -93,6 +97,7 @@ impl Setup {
             .memtable_size(self.memtable_size)
             .wal_file_size(self.wal_file_size)
             .value_file_size(self.value_file_size)
+            .kept_log_size(self.kept_log_size)
     }
 
     /// Opens the database for the `nth` time.

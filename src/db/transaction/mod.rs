@@ -376,6 +376,18 @@ impl Transaction {
         Ok(())
     }
 
+    /// Stores bytes with the commit; see [`crate::WriteBatch::set_payload`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` for more than [`crate::COMMIT_PAYLOAD_LEN_MAX`] bytes; `TransactionEnded`,
+    /// `Closed`. Nothing has changed.
+    pub fn set_payload(&mut self, payload: impl Into<Arc<[u8]>>) -> Result<()> {
+        let open = self.open_mut()?;
+        open.writes.set_payload(payload.into())?;
+        open.charge_writes();
+        Ok(())
+    }
+
     /// Counts `key` as read: the transaction conflicts if another commit writes it.
     ///
     /// # Errors

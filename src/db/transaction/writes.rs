@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, Slice, ValuePointer};
-use crate::db::batch::{BatchMark, Write, WriteBatch};
+use crate::db::batch::{BatchMark, Write, WriteBatch, payload_refusal};
 use crate::db::keyspace::Keyspace;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
 
@@ -120,6 +120,15 @@ impl Writes {
         }
         self.batch.delete_key_range(keyspace, range);
         self.apply(keyspace.id(), write, spares);
+        Ok(())
+    }
+
+    /// Keeps bytes with the commit.
+    pub(super) fn set_payload(&mut self, payload: Arc<[u8]>) -> Result<()> {
+        if let Some(refusal) = payload_refusal(&payload) {
+            return Err(Error::invalid(refusal));
+        }
+        self.batch.set_payload(payload);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod faults;
 mod files;
+mod history;
 mod torn;
 
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ type Records = Vec<(Lsn, Vec<u8>)>;
 fn place_in(storage: Arc<dyn Storage>, file_capacity: u64) -> WalPlace {
     let dir = PathBuf::from("/wal");
     storage.create_dir_all(&dir).unwrap();
-    let options = WalOptions { file_capacity, spare_files_max: 2 };
+    let options = WalOptions { file_capacity, spare_files_max: 2, kept_bytes_max: 0 };
     WalPlace { storage, dir, database_id: DATABASE_ID, options }
 }
 

@@ -1,6 +1,7 @@
 //! The commands that are one step each; a file per command, with its options.
 
 pub mod check;
+pub mod commits;
 pub mod compact;
 pub mod completions;
 pub mod count;

@@ -26,6 +26,7 @@ One operation a line, its fields parted by blanks:
   delete-prefix PREFIX      delete the keys that start with PREFIX
   expect KEY VALUE          go on only if KEY has this value
   expect-absent KEY         go on only if KEY is not there
+  payload TEXT              keep this with the commit; `lithe commits` prints it
   keyspace NAME             the lines that follow are about this keyspace
 Empty lines, and those that start with #, are left out. Fields are read as `--key-format escaped`
 reads them: \\x20 is a blank, \\\\ a backslash, and \"\" stands for nothing. The keyspaces are
@@ -52,6 +53,7 @@ enum Step {
     DeleteRange(Vec<u8>, Vec<u8>),
     DeletePrefix(Vec<u8>),
     Expect(Vec<u8>, Option<Vec<u8>>),
+    Payload(Vec<u8>),
     Keyspace(String),
 }
 
@@ -109,6 +111,7 @@ fn parse_line(line: &[u8]) -> Result<Option<Step>, String> {
             ("delete", Ok([key])) => Step::Delete(key),
             ("delete-prefix", Ok([prefix])) => Step::DeletePrefix(prefix),
             ("expect-absent", Ok([key])) => Step::Expect(key, None),
+            ("payload", Ok([payload])) => Step::Payload(payload),
             ("keyspace", Ok([name])) => {
                 let name = String::from_utf8(name);
                 Step::Keyspace(name.map_err(|_| "a name that is not text".to_owned())?)
@@ -123,7 +126,7 @@ fn parse_line(line: &[u8]) -> Result<Option<Step>, String> {
     Ok(Some(step))
 }
 
-const ONE_FIELD: [&str; 4] = ["delete", "delete-prefix", "expect-absent", "keyspace"];
+const ONE_FIELD: [&str; 5] = ["delete", "delete-prefix", "expect-absent", "payload", "keyspace"];
 
 fn parse_field(field: &[u8]) -> Result<Vec<u8>, String> {
     if field == b"\"\"" { Ok(Vec::new()) } else { parse_escaped(field) }
@@ -174,6 +177,10 @@ fn apply(
                     let what = format!("line {line}: the key is not as expected; nothing was done");
                     return Err(Failure::NotFound { what });
                 }
+                continue;
+            }
+            Step::Payload(payload) => {
+                transaction.set_payload(payload.as_slice())?;
                 continue;
             }
             Step::Keyspace(_) => {

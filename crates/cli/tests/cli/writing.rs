@@ -67,6 +67,26 @@ fn a_script_happens_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn commits_are_printed_with_what_was_kept_with_them() {
+    let shell = Shell::new();
+    shell.db(&["commits"]).fails(3);
+    shell.db_with_input(&["tx"], b"put a 1\n").ok();
+    assert_eq!(shell.db(&["commits", "--keep", "32MiB"]).ok_text().lines().count(), 1);
+    let told = shell.db_with_input(&["tx"], b"payload by\\x20ada\nput a 2\nput b 2\n").ok_text();
+    let stamp = told.trim_end().rsplit(' ').next().unwrap().to_owned();
+    shell.db_with_input(&["tx"], b"delete a\n").ok();
+    let all = shell.db(&["commits"]).ok_text();
+    assert_eq!(all.lines().nth(1), Some(format!("{stamp}\t2\tby ada").as_str()));
+    assert_eq!(all.lines().count(), 3);
+    let after = shell.db(&["commits", "--after", &stamp, "--format", "jsonl"]).ok_text();
+    assert!(after.ends_with(",\"operations\":1}\n") && after.lines().count() == 1, "{after}");
+    let one = shell.db(&["commits", "--from", &stamp, "--to", &stamp, "--format", "jsonl"]);
+    assert!(one.ok_text().contains("\"payload\":\"by ada\""));
+    assert!(shell.db(&["commits", "--from", "x"]).fails(2).contains("no stamp"));
+    shell.db(&["check"]).ok();
+}
+
+#[test]
 fn the_newest_value_is_returned_after_many_reopenings() {
     let shell = Shell::new();
     for round in 0..20 {

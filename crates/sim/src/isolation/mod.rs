@@ -6,10 +6,12 @@
 //! | `history` | what transactions did and saw, as they tell it |
 //! | `client` | one thread, and what it does |
 //! | `judge` | whether a history can have come from a serializable store: a pure function |
+//! | `appends` | lists that are appended to and read, judged by somebody else |
 //! | `planted` | histories with an anomaly put in, which the judge must find |
 //!
 //! Threads are the system's, so a seed decides what transactions do, not how they interleave.
 
+pub mod appends;
 mod client;
 pub mod history;
 pub mod judge;

@@ -1,0 +1,136 @@
+//! `lithe commits`: the commits that the log still has.
+
+use std::io::{self, Write};
+use std::ops::Bound;
+
+use clap::{Args, ValueEnum};
+use lithedb::{Commit, Db, OpenExisting, SeqNo};
+
+use crate::args::Globals;
+use crate::database::{builder, close, database_path};
+use crate::failure::Outcome;
+use crate::notation::{parse_size, write_escaped};
+use crate::output::{stdout, write_json_bytes};
+
+const EXAMPLES: &str = "\
+Examples:
+  lithe --db my.lithe commits --keep 64MiB
+  printf 'payload opening\\nput a 1\\n' | lithe --db my.lithe tx
+  lithe --db my.lithe commits --after 1795250864285.0 --format jsonl
+
+A line has the stamp (milliseconds since 1970, dot, counter), the number of writes, and what was
+kept with the commit. Commits are there until they are flushed, as closing the database does, and
+longer only as far as --keep says. Asking for what may be gone is an error.";
+
+/// Options of `lithe commits`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CommitsArgs {
+    /// From this stamp on
+    #[arg(long, value_name = "STAMP", value_parser = parse_stamp)]
+    pub from: Option<SeqNo>,
+
+    /// Behind this stamp: what is new to one who has seen it
+    #[arg(long, value_name = "STAMP", value_parser = parse_stamp, conflicts_with = "from")]
+    pub after: Option<SeqNo>,
+
+    /// Up to this stamp, inclusive
+    #[arg(long, value_name = "STAMP", value_parser = parse_stamp)]
+    pub to: Option<SeqNo>,
+
+    /// At most so many
+    #[arg(long, value_name = "COMMITS")]
+    pub limit: Option<usize>,
+
+    /// From now on keep so much of the log to be read, as in 64MiB; the database remembers it
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub keep: Option<u64>,
+
+    /// How commits are written
+    #[arg(long, value_name = "FORMAT", default_value = "escaped")]
+    pub format: CommitFormat,
+}
+
+/// How commits are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CommitFormat {
+    /// Stamp, number of writes and payload between tabs; text with \xNN and \\
+    Escaped,
+    /// One object per line: `stamp` (a number), `operations`, and `payload` if there is one
+    Jsonl,
+}
+
+/// Prints the commits.
+pub fn run(globals: &Globals, args: &CommitsArgs) -> Outcome {
+    let mut options = builder(globals, OpenExisting::Only);
+    if let Some(bytes) = args.keep {
+        options = options.kept_log_size(bytes);
+    }
+    let db = options.open(database_path(globals)?)?;
+    let mut out = stdout();
+    write_commits(&db, args, &mut out)?;
+    out.flush()?;
+    close(&db)
+}
+
+fn write_commits(db: &Db, args: &CommitsArgs, out: &mut impl Write) -> Outcome {
+    let from = match (args.from, args.after) {
+        (Some(from), _) => Bound::Included(from),
+        (None, Some(after)) => Bound::Excluded(after),
+        (None, None) => Bound::Unbounded,
+    };
+    let to = args.to.map_or(Bound::Unbounded, Bound::Included);
+    for commit in db.commits((from, to))?.take(args.limit.unwrap_or(usize::MAX)) {
+        write_commit(out, args.format, &commit?)?;
+    }
+    Ok(())
+}
+
+fn write_commit(out: &mut impl Write, format: CommitFormat, commit: &Commit) -> io::Result<()> {
+    let Commit { seqno, operations, payload, .. } = commit;
+    match format {
+        CommitFormat::Escaped => {
+            write!(out, "{seqno}\t{operations}\t")?;
+            write_escaped(out, payload.as_deref().unwrap_or_default())?;
+        }
+        CommitFormat::Jsonl => {
+            write!(out, "{{\"stamp\":{},\"operations\":{operations}", seqno.as_u64())?;
+            if let Some(payload) = payload {
+                out.write_all(b",\"payload\":")?;
+                write_json_bytes(out, payload)?;
+            }
+            out.write_all(b"}")?;
+        }
+    }
+    out.write_all(b"\n")
+}
+
+/// A stamp as commands print it: `1795250864285.0`, or as one number.
+fn parse_stamp(text: &str) -> Result<SeqNo, String> {
+    let wrong = |_| format!("no stamp: {text:?}; one is as in 1795250864285.0");
+    match text.split_once('.') {
+        Some((millis, counter)) => {
+            let millis = millis.parse::<u64>().map_err(wrong)?;
+            if millis >= 1 << 48 {
+                return Err(format!("too large for a stamp: {millis}"));
+            }
+            Ok(SeqNo::from_parts(millis, counter.parse().map_err(wrong)?))
+        }
+        None => text.parse().map(SeqNo::from_u64).map_err(wrong),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_read_as_they_are_printed() {
+        let stamp = SeqNo::from_parts(1_795_250_864_285, 7);
+        assert_eq!(parse_stamp(&stamp.to_string()), Ok(stamp));
+        assert_eq!(parse_stamp(&stamp.as_u64().to_string()), Ok(stamp));
+        for text in ["", ".", "1.", "1.70000", "x", "281474976710656.0"] {
+            assert!(parse_stamp(text).is_err(), "{text}");
+        }
+    }
+}

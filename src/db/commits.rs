@@ -1,0 +1,158 @@
+//! Reading the commits that the log still has.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use crate::base::{Error, Result, SeqNo};
+use crate::db::batch::{DecodedCommit, decode_record, decode_stamp};
+use crate::db::core::Core;
+use crate::db::{Db, Handle};
+use crate::wal::{LogReader, Lsn};
+
+/// A commit as the log has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Commit {
+    /// Its stamp.
+    pub seqno: SeqNo,
+    /// Writes in it, of all keyspaces; a range that was deleted is one.
+    pub operations: u64,
+    /// What was kept with it ([`crate::WriteBatch::set_payload`]).
+    pub payload: Option<Vec<u8>>,
+}
+
+/// The commits of a range of stamps, in their order; made by [`Db::commits`].
+///
+/// Ends behind the last commit there was when it was made. An item is an error when the log is
+/// damaged (`Corruption` with file and offset) or cannot be read (`Io`), or the database was closed
+/// (`Closed`); it is the last one. Keeps log files that it has not passed yet from being given up.
+#[derive(Debug)]
+pub struct Commits {
+    handle: Arc<Handle>,
+    reader: LogReader,
+    range: (Bound<SeqNo>, Bound<SeqNo>),
+    /// A commit that was read while looking where the log starts.
+    ahead: Option<Commit>,
+    has_ended: bool,
+}
+
+impl Db {
+    /// The commits whose stamps are in `range`, in their order. Without a start, from the first one
+    /// that is there. Each is there until it is flushed, and then for as long as
+    /// [`crate::Builder::kept_log_size`] keeps its log file.
+    ///
+    /// Costs some reads to find the first one, and reading the log from the beginning of a file on.
+    /// Memory: 256 KiB, or one commit where that is larger.
+    ///
+    /// # Errors
+    /// `CommitsNotKept` when the range begins before the first commit that is there, so that others
+    /// in it may be gone. `Corruption`, `Io`, `Closed`.
+    pub fn commits(&self, range: impl RangeBounds<SeqNo>) -> Result<Commits> {
+        let range = (range.start_bound().cloned(), range.end_bound().cloned());
+        Commits::open(&self.handle, range)
+    }
+
+    /// The commit with this stamp; `None` when no commit has it. Costs reading up to one log file,
+    /// 8 MiB unless said otherwise.
+    ///
+    /// # Errors
+    /// As [`Db::commits`].
+    pub fn commit_at(&self, seqno: SeqNo) -> Result<Option<Commit>> {
+        self.commits(seqno..=seqno)?.next().transpose()
+    }
+}
+
+impl Core {
+    /// A reader of all that the log has of commits that are visible.
+    pub(super) fn log_reader(&self) -> LogReader {
+        let applied = self.log.lock_applier().applied();
+        self.log.reader(applied)
+    }
+}
+
+impl Commits {
+    fn open(handle: &Arc<Handle>, range: (Bound<SeqNo>, Bound<SeqNo>)) -> Result<Commits> {
+        handle.core.check_open()?;
+        let mut reader = handle.core.log_reader();
+        let is_from_birth = reader.position() == Lsn::ZERO;
+        let lower = range.0;
+        reader.skip_files(&mut |record| {
+            let seqno = decode_stamp(record).ok_or_else(|| not_a_commit(handle, Lsn::ZERO))?;
+            Ok(match lower {
+                Bound::Included(from) => seqno <= from,
+                Bound::Excluded(from) => seqno <= from,
+                Bound::Unbounded => false,
+            })
+        })?;
+        let handle = Arc::clone(handle);
+        let mut commits = Commits { handle, reader, range, ahead: None, has_ended: false };
+        if is_from_birth || lower == Bound::Unbounded {
+            return Ok(commits);
+        }
+        commits.ahead = commits.read()?;
+        let first = commits.ahead.as_ref().map(|commit| commit.seqno);
+        // Between the first that is there and any moment before it, there may have been others.
+        let visible = commits.handle.core.visible();
+        let is_answered = match lower {
+            Bound::Included(from) => first.is_some_and(|first| first <= from) || from > visible,
+            Bound::Excluded(from) => first.is_some_and(|first| first <= from) || from >= visible,
+            Bound::Unbounded => true,
+        };
+        if is_answered { Ok(commits) } else { Err(Error::CommitsNotKept { oldest: first }) }
+    }
+
+    /// The next commit of the log.
+    fn read(&mut self) -> Result<Option<Commit>> {
+        let core = &self.handle.core;
+        core.check_open()?; // Else the files may be another opening's.
+        let record = self.reader.next_record();
+        // Closed in between, it may be another opening that wrote where this one read.
+        let record = record.or_else(|error| core.check_open().and(Err(error)))?;
+        let Some(record) = record else { return Ok(None) };
+        let decoded = decode_record(record.payload);
+        let Some(DecodedCommit { seqno, payload, count, .. }) = decoded else {
+            return Err(not_a_commit(&self.handle, record.lsn));
+        };
+        let payload = payload.map(<[u8]>::to_vec);
+        Ok(Some(Commit { seqno, operations: count, payload }))
+    }
+}
+
+impl Iterator for Commits {
+    type Item = Result<Commit>;
+
+    fn next(&mut self) -> Option<Result<Commit>> {
+        while !self.has_ended {
+            let commit = match self.ahead.take() {
+                Some(commit) => commit,
+                None => match self.read() {
+                    Ok(Some(commit)) => commit,
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.has_ended = true;
+                        return Some(Err(error));
+                    }
+                },
+            };
+            let is_above = match self.range.1 {
+                Bound::Included(to) => commit.seqno > to,
+                Bound::Excluded(to) => commit.seqno >= to,
+                Bound::Unbounded => false,
+            };
+            if is_above {
+                break;
+            }
+            if self.range.contains(&commit.seqno) {
+                return Some(Ok(commit));
+            }
+        }
+        self.has_ended = true;
+        None
+    }
+}
+
+/// A record whose bytes verify, and that no store has written.
+fn not_a_commit(handle: &Handle, lsn: Lsn) -> Error {
+    let dir = handle.core.dir.join(crate::db::open::LOG_DIR);
+    Error::corruption(&dir, lsn.as_u64(), format!("the record at {lsn} is not a commit"))
+}

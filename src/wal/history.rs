@@ -1,0 +1,149 @@
+//! Reading a log that is open: what recovery would need, and the files in front of it that are
+//! kept for this.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::storage::StorageFile;
+
+use super::header::FileHeader;
+use super::lsn::Lsn;
+use super::record::{RecordHeader, RecordKind};
+use super::replay::RecordRef;
+use super::survey::FoundFile;
+use super::writer::{LiveFile, Wal};
+
+/// Reads the records of a log that is open, as of the moment when the reader was made. Holds the
+/// files that it has not passed yet.
+#[derive(Debug)]
+pub struct LogReader {
+    /// Lowest first; the first one is read.
+    files: VecDeque<ReadFile>,
+    /// The first of the files, once it has been looked into.
+    current: Option<FoundFile>,
+    at: Lsn,
+    end: Lsn,
+    durable_up_to: Lsn,
+}
+
+/// A file as its reader has it.
+#[derive(Clone, Debug)]
+struct ReadFile {
+    header: FileHeader,
+    file: Arc<dyn StorageFile>,
+    path: Arc<Path>,
+    /// W9: as long as this is there, the file is not overwritten.
+    _reading: Arc<()>,
+}
+
+impl ReadFile {
+    fn new(live: &LiveFile) -> ReadFile {
+        ReadFile {
+            header: live.header,
+            file: Arc::clone(&live.file),
+            path: Arc::clone(&live.path),
+            _reading: Arc::clone(&live.readers),
+        }
+    }
+
+    fn look_into(&self) -> Result<FoundFile> {
+        FoundFile::of_log(self.header, Arc::clone(&self.file), &self.path)
+    }
+}
+
+impl Wal {
+    /// A reader of all that is kept up to `end`, where a record ends that was appended before.
+    pub fn reader(&self, end: Lsn) -> LogReader {
+        let files = self.history.iter().chain(&self.files);
+        let files = files.filter(|file| file.header.start < end).map(ReadFile::new);
+        let files: VecDeque<ReadFile> = files.collect();
+        let at = files.front().map_or(end, |first| first.header.start);
+        LogReader { files, current: None, at, end, durable_up_to: Lsn::ZERO }
+    }
+}
+
+impl LogReader {
+    /// Where the next record starts; at first, where what is kept starts.
+    pub fn position(&self) -> Lsn {
+        self.at
+    }
+
+    /// The next record with a payload; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] with file and offset for a record that is not there; [`Error::Io`].
+    pub fn next_record(&mut self) -> Result<Option<RecordRef<'_>>> {
+        let Some((record, offset)) = self.find_next()? else { return Ok(None) };
+        let found = self.current.as_mut().expect("the record was found in it");
+        let payload = found.payload(&record, offset)?;
+        let durable_up_to = self.durable_up_to;
+        Ok(Some(RecordRef { lsn: record.lsn, end: record.end(), durable_up_to, payload }))
+    }
+
+    /// Goes to the last file whose first payload `is_before`, or stays at the first one. `is_before`
+    /// must hold of a first part of all payloads. Reads a logarithmic number of files' beginnings.
+    ///
+    /// # Errors
+    /// As [`Self::next_record`]; whatever `is_before` says.
+    pub fn skip_files(&mut self, is_before: &mut dyn FnMut(&[u8]) -> Result<bool>) -> Result<()> {
+        let (mut low, mut high) = (0, self.files.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            // A file without payloads only costs reading more than is needed.
+            let is_before = match self.first_of(middle)?.next_record()? {
+                Some(first) => is_before(first.payload)?,
+                None => false,
+            };
+            if is_before {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        self.files.drain(..low.saturating_sub(1));
+        self.current = None;
+        self.at = self.files.front().map_or(self.end, |first| first.header.start);
+        Ok(())
+    }
+
+    /// A reader of the file at `index` alone.
+    fn first_of(&self, index: usize) -> Result<LogReader> {
+        let file = self.files[index].clone();
+        let (at, end, durable_up_to) = (file.header.start, self.end_of(index), Lsn::ZERO);
+        let current = Some(file.look_into()?);
+        Ok(LogReader { files: VecDeque::from([file]), current, at, end, durable_up_to })
+    }
+
+    /// Where the records of the file at `index` end.
+    fn end_of(&self, index: usize) -> Lsn {
+        self.files.get(index + 1).map_or(self.end, |next| next.header.start.min(self.end))
+    }
+
+    /// Finds the next record with a payload, and its offset in the current file.
+    fn find_next(&mut self) -> Result<Option<(RecordHeader, u64)>> {
+        loop {
+            let Some(first) = self.files.front() else { return Ok(None) };
+            if self.at >= self.end_of(0) {
+                self.files.pop_front();
+                self.current = None;
+                continue;
+            }
+            if self.current.is_none() {
+                self.current = Some(first.look_into()?);
+            }
+            let found = self.current.as_mut().expect("it was set above");
+            let offset = first.header.offset_of(self.at);
+            let Some(record) = found.record_at(first.header.start, offset)? else {
+                let what = format!("no valid record at {}, which was written", self.at);
+                return Err(Error::corruption(&first.path, offset, what));
+            };
+            self.at = record.end();
+            self.durable_up_to = self.durable_up_to.max(record.durable_up_to);
+            if record.kind == RecordKind::Commit {
+                return Ok(Some((record, offset)));
+            }
+        }
+    }
+}
