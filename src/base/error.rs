@@ -157,7 +157,9 @@ impl fmt::Display for Error {
             Error::CommitsNotKept { oldest: Some(oldest) } => {
                 write!(f, "the log has no commits in front of {oldest} any more")
             }
-            Error::CommitsNotKept { oldest: None } => f.write_str("the log has no commits any more"),
+            Error::CommitsNotKept { oldest: None } => {
+                f.write_str("the log has no commits any more")
+            }
             Error::Closed => f.write_str("the database is closed"),
         }
     }

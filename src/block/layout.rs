@@ -227,6 +227,11 @@ impl Layout {
         self.stamps.decode(u64::from_le_bytes(bytes) & self.stamp_mask)
     }
 
+    /// The same layout, of entries that all have one stamp, which is to be this one.
+    pub(super) fn stamped(&self, stamp: SeqNo) -> Layout {
+        Layout { stamps: StampCode { base: stamp, ..self.stamps }, ..*self }
+    }
+
     /// Where the stamp of entry `index` lies.
     pub(super) fn stamp_place(&self, index: usize) -> Range<usize> {
         let start = self.stamps_start + index * self.stamps.width;

@@ -48,6 +48,13 @@ impl Block {
         Ok(Block::with_layout(data, layout))
     }
 
+    /// The same entries, which all have one stamp, with this one: of a block that was written
+    /// before it was known.
+    #[must_use]
+    pub fn stamped(self, stamp: SeqNo) -> Block {
+        Block { layout: self.layout.stamped(stamp), ..self }
+    }
+
     /// Takes a payload of `len` bytes that the builder has just made.
     pub(super) fn from_encoded(data: SharedBytes, len: usize) -> Block {
         let layout = Layout::parse(&data, 0..len).expect("the builder made it");

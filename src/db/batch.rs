@@ -468,6 +468,11 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// Takes the files, held, that its pointers lead into.
+    pub(super) fn take_files(&mut self) -> Vec<Arc<ValueFile>> {
+        self.separated.take().map(|separated| separated.files).unwrap_or_default()
+    }
+
     /// Whether it deletes no range, and all its values are in it.
     pub(super) fn is_plain(&self) -> bool {
         self.range_count == 0 && self.separated.is_none()
@@ -577,7 +582,8 @@ impl<'a> Operations<'a> {
             }
             kind if kind == Kind::PutPointer as u64 => {
                 let key_len = self.take_len(KEY_LEN_MAX)?;
-                let (key, pointer) = (self.take_bytes(key_len)?, self.take_bytes(ValuePointer::SIZE)?);
+                let (key, pointer) =
+                    (self.take_bytes(key_len)?, self.take_bytes(ValuePointer::SIZE)?);
                 Write::PutPointer { key, pointer }
             }
             kind if kind == Kind::DeleteRange as u64 => self.decode_range()?,

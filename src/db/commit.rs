@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, TryLockError};
 use std::time::Duration;
 
 use crate::base::{EntryKind, Error, RangeTombstones, Result, SeqNo, StampClock};
@@ -18,8 +18,11 @@ use crate::db::group::{Call, Caller, Gathering, GroupPolicy, Role, SyncTurn, WAI
 use crate::db::options::{Background, Durability};
 use crate::db::state::{State, Table};
 use crate::db::transaction::{Premise, Verdict};
+use crate::memtable::Writer;
 use crate::value_log::ValueLog;
 use crate::wal::{LogReader, Lsn, Wal};
+
+mod hold;
 
 /// The log and the commits on their way.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(super) struct CommitLog {
     /// pushed to under the log's lock; only popped under the applier's.
     queue: Mutex<VecDeque<Arc<Pending>>>,
     applier: Mutex<Applier>,
+    /// Signalled when commits are not held any more.
+    unheld: Condvar,
     /// Held by the thread that makes a log file ready, which it does without the log's lock; and
     /// while the directory is read, which must not change then. Taken before the log's.
     preparing: Mutex<()>,
@@ -50,6 +55,8 @@ struct Log {
     stamps: StampClock,
     /// What stands in front of a record's operations, while it is appended.
     head: Vec<u8>,
+    /// Whether commits wait: see [`Core::hold_commits`].
+    is_held: bool,
 }
 
 /// What applying commits has come to. Guarded by its lock, which also seals.
@@ -87,10 +94,11 @@ impl CommitLog {
             sync_turn: SyncTurn::new(wal.durable_lsn(), GroupPolicy::new(gathering)),
             released: AtomicU64::new(released.as_u64()),
             log_end: AtomicU64::new(end.as_u64()),
-            log: Mutex::new(Log { wal, stamps, head: Vec::new() }),
+            log: Mutex::new(Log { wal, stamps, head: Vec::new(), is_held: false }),
             queue: Mutex::default(),
             applier: Mutex::new(Applier { applied: end }),
             preparing: Mutex::new(()),
+            unheld: Condvar::new(),
             commit_count: AtomicU64::new(0),
             data_bytes: AtomicU64::new(0),
             wants_file: AtomicBool::new(false),
@@ -218,10 +226,16 @@ impl Drop for Lead<'_> {
 }
 
 /// D4: a commit that was not applied to its end is neither there nor not.
-struct PoisonOnPanic<'c> {
+pub(super) struct PoisonOnPanic<'c> {
     core: &'c Core,
     /// A destructor may commit while its thread unwinds.
     in_panic_before: bool,
+}
+
+impl<'c> PoisonOnPanic<'c> {
+    pub(super) fn new(core: &'c Core) -> PoisonOnPanic<'c> {
+        PoisonOnPanic { core, in_panic_before: std::thread::panicking() }
+    }
 }
 
 impl Drop for PoisonOnPanic<'_> {
@@ -295,13 +309,16 @@ impl Core {
         premise: Option<&Checked<'_>>,
     ) -> Result<(SeqNo, Arc<Caller>)> {
         let mut log = lock(&self.log.log);
+        if log.is_held {
+            log = self.wait_while_held(log)?;
+        }
         self.check_writable()?;
         if let Some(Checked { premise, up_to }) = premise
             && log.stamps.last() > *up_to
         {
             self.verify(premise)?;
         }
-        let Log { wal, stamps, head } = &mut *log;
+        let Log { wal, stamps, head, .. } = &mut *log;
         let seqno = stamps.next(self.clock.wall_millis());
         batch.put_record_head(head, seqno);
         let appended = wal.append(&[head, batch.bytes()]);
@@ -364,9 +381,9 @@ impl Core {
         if self.log.sync_turn.durable() >= end { Ok(()) } else { self.sync_for(&Caller::new(end)) }
     }
 
-    /// Makes the log durable when a file of it, or of values, is not: a flush begins with a sync of all that its
-    /// memtable holds, and a durable commit has to wait for whatever was written before it. Done
-    /// bit by bit, neither takes long. Whether it was due.
+    /// Makes the log durable when a file of it, or of values, is not: a flush begins with a sync of
+    /// all that its memtable holds, and a durable commit has to wait for whatever was written
+    /// before it. Done bit by bit, neither takes long. Whether it was due.
     pub(super) fn sync_ahead(&self) -> Result<bool> {
         let target = {
             let log = lock(&self.log.log);
@@ -468,7 +485,7 @@ impl Core {
     fn apply_to_next_other(&self, own: &Caller) -> Option<Arc<Caller>> {
         let mut applier = self.log.lock_applier();
         // Dropped in front of the lock: nobody else may go on behind half a commit.
-        let _guard = PoisonOnPanic { core: self, in_panic_before: std::thread::panicking() };
+        let _guard = PoisonOnPanic::new(self);
         loop {
             let pending = {
                 let queue = lock(&self.log.queue);
@@ -528,8 +545,27 @@ fn insert_entries<'a>(
     place: (u64, u64),
     entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
 ) {
-    table.memtable.writer().insert_batch(seqno, entries);
+    let mut writer = table.memtable.writer();
+    if table.presence.is_on() {
+        insert_noted(&mut writer, table, seqno, entries);
+    } else {
+        writer.insert_batch(seqno, entries);
+    }
+    drop(writer);
     table.note_commit(place.0, place.1);
+}
+
+/// Inserts entries of which counts are kept (P3).
+#[cold]
+fn insert_noted<'a>(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    seqno: SeqNo,
+    entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
+) {
+    let entries: Vec<_> = entries.into_iter().collect();
+    table.presence.note(seqno, entries.iter().map(|(key, ..)| *key));
+    writer.insert_batch(seqno, entries);
 }
 
 /// Where operations on a keyspace go.
@@ -561,7 +597,11 @@ pub(super) fn insert_commit<'a>(
         operation.write.entry().filter(|(key, ..)| !deleted.reach(key, &operation))
     });
     let mut writer = table.memtable.writer();
-    writer.insert_batch(seqno, entries);
+    if table.presence.is_on() {
+        insert_noted(&mut writer, table, seqno, entries);
+    } else {
+        writer.insert_batch(seqno, entries);
+    }
     for (start, end) in ranges {
         writer.delete_range(start, end, seqno);
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use crate::base::{Clock, Entropy, Error, Result, SeqNo};
 use crate::block::Block;
@@ -59,6 +59,8 @@ pub(super) struct Core {
     pub pacer: Pacer,
     pub cleaning: Cleaning,
     pub dropped: DroppedRegister,
+    /// Held shared while an ingest writes to files; closing waits for that.
+    pub staging: RwLock<()>,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
 
     // Atomic.
@@ -117,6 +119,7 @@ impl Core {
             pacer: Pacer::default(),
             cleaning: Cleaning::default(),
             dropped: DroppedRegister::default(),
+            staging: RwLock::new(()),
             lock: Mutex::new(Some(parts.lock)),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),

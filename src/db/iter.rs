@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::{EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice};
+use crate::db::order::{OtherMoment, looked_up};
 use crate::db::state::KeyspaceState;
 use crate::db::walk::{Shown, Walk};
 use crate::memtable::{Memtable, MemtableCursor};
@@ -329,13 +330,16 @@ impl Iter {
         if count < STEPS_MAX.saturating_add(in_memtables.saturating_mul(STEPS_PER_MEMTABLE_ENTRY)) {
             return Ok(false);
         }
+        let other = OtherMoment::LookUp;
+        let rank_of = |key: &[u8]| looked_up(keyspace.rank(key, front.at, other));
         let given = match (front.walk.shown(), front.walk.key(), self.front_turn) {
-            (Shown::Start, ..) => keyspace.rank(&front.walk.range().half_open().0, front.at)?,
-            (_, Some(key), Turn::Following) => keyspace.rank(key, front.at)? + 1,
-            (_, Some(key), Turn::Sought) => keyspace.rank(key, front.at)?,
+            (Shown::Start, ..) => rank_of(&front.walk.range().half_open().0)?,
+            (_, Some(key), Turn::Following) => rank_of(key)? + 1,
+            (_, Some(key), Turn::Sought) => rank_of(key)?,
             _ => return Ok(false), // At the end, or it has lost its place: the next step tells.
         };
-        match keyspace.select(given.saturating_add(count as u64), front.at)? {
+        let rank = given.saturating_add(count as u64);
+        match looked_up(keyspace.select(rank, front.at, other))?.0 {
             Some(entry) => {
                 self.front.seek(&entry.key)?;
                 self.front_turn = Turn::Sought;

@@ -1,11 +1,12 @@
 //! Flushing, keeping the log short, creating and dropping keyspaces, closing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 
 use crate::base::{Error, Result, SeqNo, StripedCounters};
+use crate::cache::MemoryBudget;
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir};
 use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
@@ -81,6 +82,7 @@ impl Core {
             let Some(keyspace) = state.find(id) else { return state.clone() };
             let mut next = KeyspaceState::clone(keyspace);
             next.version = Arc::clone(&outcome.version);
+            next.flushed_to = outcome.next.clone();
             if outcome.progress == FlushProgress::Complete {
                 next.sealed.retain(|other| !Arc::ptr_eq(other, table));
             }
@@ -146,12 +148,12 @@ impl Core {
     /// Makes a version of a keyspace the one that new reads see, and gives back what only the one
     /// before needed.
     pub(super) fn publish_version(&self, runtime: &Arc<Runtime>, version: &Arc<dyn Version>) {
-        self.published.replace(|state| {
-            let Some(keyspace) = state.find(runtime.id) else { return state.clone() };
-            let mut next = KeyspaceState::clone(keyspace);
-            next.version = Arc::clone(version);
-            state.with(next)
-        });
+        self.published.replace(|state| state.with_version(runtime.id, version));
+        self.give_back_unreferenced(runtime);
+    }
+
+    /// Gives back what only the version before the newest needed.
+    pub(super) fn give_back_unreferenced(&self, runtime: &Runtime) {
         self.cache.trim();
         runtime.store.remove_unreferenced();
         self.cleaning.note_garbage();
@@ -229,21 +231,27 @@ impl Core {
 
     fn flush_everything(&self) -> Result<()> {
         for runtime in self.runtimes() {
-            let id = runtime.id;
-            {
-                let applier = self.log.lock_applier();
-                self.seal(id, &applier);
-            }
-            // Tables sealed from here on are not waited for.
-            let Some(until) = self.newest_sealed(id) else { continue };
-            while self.is_sealed(id, &until) {
-                let turn = crate::db::core::lock(&runtime.flushing);
-                let flushed = self.flush_oldest(id);
-                drop(turn);
-                flushed.inspect_err(|error| self.note_failure(error))?;
-            }
+            self.flush_keyspace(&runtime)?;
         }
         self.advance_log(AdvanceLog::Always).inspect_err(|error| self.note_failure(error))
+    }
+
+    /// Seals and flushes everything that a keyspace has in memtables now.
+    pub(super) fn flush_keyspace(&self, runtime: &Runtime) -> Result<()> {
+        let id = runtime.id;
+        {
+            let applier = self.log.lock_applier();
+            self.seal(id, &applier);
+        }
+        // Tables sealed from here on are not waited for.
+        let Some(until) = self.newest_sealed(id) else { return Ok(()) };
+        while self.is_sealed(id, &until) {
+            let turn = crate::db::core::lock(&runtime.flushing);
+            let flushed = self.flush_oldest(id);
+            drop(turn);
+            flushed.inspect_err(|error| self.note_failure(error))?;
+        }
+        Ok(())
     }
 
     /// The keyspaces that there are. Long work holds these and not the state, which would keep the
@@ -286,12 +294,11 @@ impl Core {
         self.storage.sync_dir(&parent).map_err(|error| Error::io("sync", &parent, error))?;
         let store = FlexStore::open(&place, None)?;
         self.apply_edit(&mut manifest, &Edit::CreateKeyspace(record.clone()))?;
-        let runtime = runtime_of(&record, store, &self.values, self.sizes.memtable);
+        let runtime = runtime_of(&record, store, &self.values, &self.budget, self.sizes.memtable);
         self.published.replace(|state| {
             let active = Table::new(&self.meter, runtime.memtable_size);
             let version = runtime.store.version();
-            let sealed = Vec::new();
-            state.with(KeyspaceState { runtime: Arc::clone(&runtime), active, sealed, version })
+            state.with(KeyspaceState::new(Arc::clone(&runtime), active, version))
         });
         Ok(runtime)
     }
@@ -366,6 +373,7 @@ impl Core {
         self.log.wake_waiting();
         self.workers.join();
         self.log.wait_for_writers();
+        drop(self.staging.write().unwrap_or_else(PoisonError::into_inner));
         // Flushes that other threads are at; those that have not begun find the database closed.
         for keyspace in &self.published.state().keyspaces {
             drop(crate::db::core::lock(&keyspace.runtime.flushing));
@@ -440,6 +448,7 @@ pub(super) fn runtime_of(
     record: &KeyspaceRecord,
     store: FlexStore,
     values: &Arc<ValueLog>,
+    budget: &Arc<MemoryBudget>,
     default_memtable_size: u64,
 ) -> Arc<Runtime> {
     Arc::new(Runtime {
@@ -449,6 +458,7 @@ pub(super) fn runtime_of(
         memtable_size: record.options.memtable_size.unwrap_or(default_memtable_size),
         store,
         values: Arc::clone(values),
+        budget: Arc::clone(budget),
         dropped: AtomicBool::new(false),
         flushing: Mutex::new(()),
         gets: StripedCounters::default(),

@@ -298,7 +298,7 @@ impl<'a> Opening<'a> {
             let runtime = Arc::clone(&keyspace.runtime);
             let active = Table::new(&self.meter, runtime.memtable_size);
             let version = Arc::clone(&keyspace.version);
-            state.with(KeyspaceState { runtime, active, sealed: Vec::new(), version })
+            state.with(KeyspaceState::new(runtime, active, version))
         })
     }
 
@@ -345,10 +345,11 @@ impl<'a> Opening<'a> {
                 options: record.options.clone(),
             };
             let store = FlexStore::open(&place, record.journal)?;
-            let runtime = runtime_of(record, store, &self.values, self.sizes.memtable);
+            let runtime =
+                runtime_of(record, store, &self.values, &self.budget, self.sizes.memtable);
             let active = Table::new(&self.meter, runtime.memtable_size);
             let version = runtime.store.version();
-            state = state.with(KeyspaceState { runtime, active, sealed: Vec::new(), version });
+            state = state.with(KeyspaceState::new(runtime, active, version));
         }
         Ok(state)
     }

@@ -2,56 +2,106 @@
 //! at a rank. Exact, with what is in memtables.
 //!
 //! The structure counts what it has by the sums in its tree. What memtables change about that is
-//! gathered once: each key that they add or take away, in order.
+//! looked up if it is little; else it is kept with them (`presence.rs`).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::base::{Cursor as _, Entropy, EntryKind, EntryRef, KeyRange, RangeTombstones};
-use crate::base::{Result, SeqNo};
+use crate::base::{Result, SeqNo, Slice};
 use crate::db::iter::{Cursor, Entry};
-use crate::db::state::KeyspaceState;
+use crate::db::presence::{Below, TableChanges};
+use crate::db::state::{KeyspaceState, Table};
 use crate::memtable::MemtableCursor;
 use crate::merge::MergeCursor;
 use crate::structure::Want;
 
-/// What memtables change about the number of entries: keys in order, each with the sum of the
-/// changes up to it.
-struct Changes {
+/// Keys of memtables in a range that are looked up each time it is counted. With more, what is
+/// found is kept.
+const LOOKED_UP_MAX: usize = 32;
+
+/// What memtables change about the number of entries.
+enum Changes {
+    /// Found for this count.
+    Gathered(Gathered),
+    /// Kept with the memtables.
+    Kept(Vec<TableChanges>),
+}
+
+/// Keys in order, each with the sum of the changes up to it.
+struct Gathered {
     sums: Vec<(Vec<u8>, i64)>,
     deleted: Arc<RangeTombstones>,
 }
 
+/// The entry at a rank, if there are as many.
+pub(super) struct Selected(pub Option<Entry>);
+
+/// How far gathering goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// So many keys.
+    Keys(usize),
+    Whatever,
+}
+
+/// What is done when what is kept is of another moment: of a later one, as when another thread has
+/// counted meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OtherMoment {
+    /// To answer with nothing: the caller has a later moment to offer.
+    Refuse,
+    /// To look every key up for this count alone.
+    LookUp,
+}
+
+/// What [`OtherMoment::LookUp`] has led to.
+pub(super) fn looked_up<T>(found: Result<Option<T>>) -> Result<T> {
+    found.map(|found| found.expect("it is looked up if need be"))
+}
+
 impl KeyspaceState {
-    /// Number of entries with keys in `range`.
-    pub(super) fn count(&self, range: &KeyRange, at: SeqNo) -> Result<u64> {
+    /// Number of entries with keys in `range`, as of the stamp `at`.
+    pub(super) fn count(
+        &self,
+        range: &KeyRange,
+        at: SeqNo,
+        other: OtherMoment,
+    ) -> Result<Option<u64>> {
         let (start, end) = range.half_open();
         if end.as_ref().is_some_and(|end| *end <= start) {
-            return Ok(0);
+            return Ok(Some(0));
         }
-        let changes = self.changes_between(&start, end.as_deref(), at)?;
-        let of_structure = self.structure_count(&start, end.as_deref(), &changes.deleted)?;
-        Ok(of_structure.saturating_add_signed(changes.total()))
+        let changes = self.changes(&start, end.as_deref(), at, other)?;
+        changes.map(|changes| self.count_with(&start, end.as_deref(), &changes)).transpose()
     }
 
     /// Number of entries with keys below `key`.
-    pub(super) fn rank(&self, key: &[u8], at: SeqNo) -> Result<u64> {
+    pub(super) fn rank(&self, key: &[u8], at: SeqNo, other: OtherMoment) -> Result<Option<u64>> {
         let range = KeyRange { start: Bound::Unbounded, end: Bound::Excluded(key.to_vec()) };
-        self.count(&range, at)
+        self.count(&range, at, other)
     }
 
     /// The entry in front of which there are `rank` others.
-    pub(super) fn select(self: &Arc<Self>, rank: u64, at: SeqNo) -> Result<Option<Entry>> {
-        let changes = self.changes_between(b"", None, at)?;
+    pub(super) fn select(
+        self: &Arc<Self>,
+        rank: u64,
+        at: SeqNo,
+        other: OtherMoment,
+    ) -> Result<Option<Selected>> {
+        let Some(changes) = self.changes(b"", None, at, other)? else { return Ok(None) };
+        self.select_with(rank, at, &changes).map(Some)
+    }
+
+    fn select_with(self: &Arc<Self>, rank: u64, at: SeqNo, changes: &Changes) -> Result<Selected> {
         // The last interval that begins with at most so many entries in front of it.
         let (mut low, mut high) = (0, self.version.entries_at_most());
         let (mut from, mut before) = (Vec::new(), 0);
         while low <= high {
             let middle = low + (high - low) / 2;
             let anchor = self.version.anchor_near(middle);
-            let of_structure = self.structure_count(b"", Some(&anchor), &changes.deleted)?;
-            let in_front = of_structure.saturating_add_signed(changes.below(&anchor));
+            let in_front = self.count_with(b"", Some(&anchor), changes)?;
             if in_front <= rank {
                 (from, before) = (anchor.to_vec(), in_front);
                 low = middle + 1;
@@ -69,7 +119,7 @@ impl KeyspaceState {
             }
             cursor.next()?;
         }
-        cursor.valid().then(|| cursor.take_entry()).transpose()
+        Ok(Selected(cursor.valid().then(|| cursor.take_entry()).transpose()?))
     }
 
     /// Up to `count` different entries of `range`, drawn at random, in order.
@@ -78,13 +128,21 @@ impl KeyspaceState {
         range: &KeyRange,
         count: usize,
         entropy: &dyn Entropy,
-        at: SeqNo,
-    ) -> Result<Vec<Entry>> {
-        let entries = self.count(range, at)?;
-        let first = self.rank(&range.half_open().0, at)?;
+        (at, other): (SeqNo, OtherMoment),
+    ) -> Result<Option<Vec<Entry>>> {
+        let (start, end) = range.half_open();
+        if end.as_ref().is_some_and(|end| *end <= start) {
+            return Ok(Some(Vec::new()));
+        }
+        let Some(changes) = self.changes(b"", None, at, other)? else { return Ok(None) };
+        let entries = self.count_with(&start, end.as_deref(), &changes)?;
+        let first = self.count_with(b"", Some(&start), &changes)?;
         let ranks = draw(entries, count as u64, entropy);
-        let entries = ranks.into_iter().map(|rank| self.select(first + rank, at));
-        entries.filter_map(Result::transpose).collect()
+        let entries = ranks.into_iter().map(|rank| self.select_with(first + rank, at, &changes));
+        entries
+            .filter_map(|entry| entry.map(|Selected(entry)| entry).transpose())
+            .collect::<Result<_>>()
+            .map(Some)
     }
 
     /// Keys that part `range` into up to `count` ranges of about as many entries each, ascending.
@@ -110,6 +168,21 @@ impl KeyspaceState {
         keys
     }
 
+    /// Number of entries from `start` to in front of `end`.
+    fn count_with(&self, start: &[u8], end: Option<&[u8]>, changes: &Changes) -> Result<u64> {
+        let (of_structure, change) = match changes {
+            Changes::Gathered(gathered) => {
+                let of_structure = self.structure_count(start, end, &gathered.deleted)?;
+                (of_structure, gathered.between(start, end))
+            }
+            Changes::Kept(tables) => {
+                let sums = tables.iter().map(|table| table.between(start, end));
+                (self.version.count(start, end)?, sums.sum())
+            }
+        };
+        Ok(of_structure.saturating_add_signed(change))
+    }
+
     /// Number of entries of the structure from `start` to in front of `end` that no deleted range
     /// hides.
     fn structure_count(
@@ -118,11 +191,7 @@ impl KeyspaceState {
         end: Option<&[u8]>,
         deleted: &RangeTombstones,
     ) -> Result<u64> {
-        let below = |key: Option<&[u8]>| match key {
-            Some(key) => self.version.count_below(key),
-            None => self.version.count(),
-        };
-        let mut count = below(end)?.saturating_sub(self.version.count_below(start)?);
+        let mut count = self.version.count(start, end)?;
         let mut from = start.to_vec();
         while let Some(range) = deleted.first_from(&from) {
             let hidden_from = range.start.max(start);
@@ -133,8 +202,7 @@ impl KeyspaceState {
                 (Some(its_end), Some(end)) => Some(its_end.min(end)),
                 (its_end, end) => its_end.or(end),
             };
-            let hidden = below(hidden_to)?.saturating_sub(self.version.count_below(hidden_from)?);
-            count = count.saturating_sub(hidden);
+            count = count.saturating_sub(self.version.count(hidden_from, hidden_to)?);
             match range.end {
                 Some(end) => from = end.to_vec(),
                 None => break,
@@ -143,13 +211,68 @@ impl KeyspaceState {
         Ok(count)
     }
 
-    /// What memtables change from `start` to in front of `end`. Costs a lookup in the structure for
-    /// each key that they hold there.
-    fn changes_between(&self, start: &[u8], end: Option<&[u8]>, at: SeqNo) -> Result<Changes> {
+    /// What memtables change from `start` to in front of `end`: looked up if it is little, else as
+    /// it is kept, for which all keys of the memtables are looked up the first time.
+    fn changes(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        at: SeqNo,
+        other: OtherMoment,
+    ) -> Result<Option<Changes>> {
+        if let Some(gathered) = self.gather(start, end, at, Effort::Keys(LOOKED_UP_MAX))? {
+            return Ok(Some(Changes::Gathered(gathered)));
+        }
+        // P3: a deleted range changes what older memtables do.
+        if !self.tables().any(|table| table.memtable.deletes_ranges()) {
+            if let Some(kept) = self.kept_changes(at)? {
+                return Ok(Some(Changes::Kept(kept)));
+            }
+            if other == OtherMoment::Refuse {
+                return Ok(None);
+            }
+        }
+        Ok(self.gather(start, end, at, Effort::Whatever)?.map(Changes::Gathered))
+    }
+
+    fn kept_changes(&self, at: SeqNo) -> Result<Option<Vec<TableChanges>>> {
+        let tables: Vec<Arc<Table>> = self.tables().cloned().collect();
+        let mut kept = Vec::with_capacity(tables.len());
+        for (index, table) in
+            tables.iter().enumerate().filter(|(_, table)| !table.memtable.is_empty())
+        {
+            let older = &tables[index + 1..];
+            // P2
+            let from =
+                if index > 0 && older.is_empty() { &self.flushed_to } else { &Slice::default() };
+            let below = Below { tables: older, version: &*self.version };
+            match table.changes(&below, from, at, &self.runtime.budget)? {
+                Some(changes) => kept.push(changes),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(kept))
+    }
+
+    /// Looks up what memtables change from `start` to in front of `end`; `None` if that is more
+    /// than the effort allows.
+    fn gather(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        at: SeqNo,
+        effort: Effort,
+    ) -> Result<Option<Gathered>> {
         let deleted = self.deleted_ranges(at, None).unwrap_or_default();
         let tables = self.tables().filter(|table| !table.memtable.is_empty());
         let cursors = tables.map(|table| MemtableCursor::new(Arc::clone(&table.memtable), at));
         let mut merged = MergeCursor::new(cursors.collect());
+        merged.seek(start)?;
+        if let Effort::Keys(count) = effort
+            && !is_at_most(&mut merged, count, end)?
+        {
+            return Ok(None);
+        }
         merged.seek(start)?;
         let (mut sums, mut sum) = (Vec::new(), 0);
         while let Some(EntryRef { key, seqno, kind, .. }) = merged.entry() {
@@ -169,7 +292,7 @@ impl KeyspaceState {
             }
             merged.next()?;
         }
-        Ok(Changes { sums, deleted })
+        Ok(Some(Gathered { sums, deleted }))
     }
 
     fn is_in_structure(&self, key: &[u8]) -> Result<bool> {
@@ -191,13 +314,32 @@ fn draw(end: u64, count: u64, entropy: &dyn Entropy) -> BTreeSet<u64> {
     drawn
 }
 
-impl Changes {
-    fn total(&self) -> i64 {
-        self.sums.last().map_or(0, |(_, sum)| *sum)
+/// Whether there are at most `count` entries from where the cursor is to in front of `end`.
+fn is_at_most(
+    cursor: &mut MergeCursor<MemtableCursor>,
+    count: usize,
+    end: Option<&[u8]>,
+) -> Result<bool> {
+    for _ in 0..=count {
+        match cursor.entry() {
+            Some(entry) if end.is_none_or(|end| entry.key < end) => cursor.next()?,
+            _ => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+impl Gathered {
+    fn between(&self, start: &[u8], end: Option<&[u8]>) -> i64 {
+        let up_to = end.map_or_else(|| self.sum_of(self.sums.len()), |end| self.below(end));
+        up_to - self.below(start)
     }
 
     fn below(&self, key: &[u8]) -> i64 {
-        let place = self.sums.partition_point(|(other, _)| other.as_slice() < key);
-        place.checked_sub(1).map_or(0, |last| self.sums[last].1)
+        self.sum_of(self.sums.partition_point(|(other, _)| other.as_slice() < key))
+    }
+
+    fn sum_of(&self, count: usize) -> i64 {
+        count.checked_sub(1).map_or(0, |last| self.sums[last].1)
     }
 }

@@ -11,6 +11,7 @@ use crate::db::Handle;
 use crate::db::core::lock;
 use crate::db::iter::{Cursor, Entry, Iter};
 use crate::db::keyspace::Keyspace;
+use crate::db::order::{OtherMoment, Selected, looked_up};
 use crate::db::state::{KeyspaceState, State};
 use crate::db::values::ValueReader;
 
@@ -128,7 +129,8 @@ impl Snapshot {
         self.keyspace_state(keyspace)?.multi_get(keys, self.moment.at)
     }
 
-    /// Number of keys in `range`; see [`Keyspace::count`].
+    /// Number of keys in `range`; see [`Keyspace::count`]. When the keyspace was counted as of
+    /// later moments, each count looks up all keys in its range that the memtables held.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -137,7 +139,8 @@ impl Snapshot {
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<u64> {
-        self.keyspace_state(keyspace)?.count(&KeyRange::new(&range), self.moment.at)
+        let (state, at) = (self.keyspace_state(keyspace)?, self.moment.at);
+        looked_up(state.count(&KeyRange::new(&range), at, OtherMoment::LookUp))
     }
 
     /// Number of keys below `key`; see [`Keyspace::rank`].
@@ -145,7 +148,8 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn rank(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<u64> {
-        self.keyspace_state(keyspace)?.rank(key.as_ref(), self.moment.at)
+        let (state, at) = (self.keyspace_state(keyspace)?, self.moment.at);
+        looked_up(state.rank(key.as_ref(), at, OtherMoment::LookUp))
     }
 
     /// The entry with `rank` keys below it; see [`Keyspace::select`].
@@ -153,7 +157,8 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn select(&self, keyspace: &Keyspace, rank: u64) -> Result<Option<Entry>> {
-        self.keyspace_state(keyspace)?.select(rank, self.moment.at)
+        let (state, at) = (self.keyspace_state(keyspace)?, self.moment.at);
+        looked_up(state.select(rank, at, OtherMoment::LookUp)).map(|Selected(entry)| entry)
     }
 
     /// The entry with the smallest key.

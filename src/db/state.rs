@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::base::{SeqNo, StripedCounters, ValuePointer};
+use crate::base::{SeqNo, Slice, StripedCounters, ValuePointer};
 use crate::cache::{Charge, MemoryBudget, Part};
+use crate::db::presence::Presence;
 use crate::jobs::FlushRate;
 use crate::manifest::KeyspaceOptions;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
@@ -55,6 +56,8 @@ pub(super) struct Table {
     charge: Mutex<Charge>,
     /// Value files that its entries point into, each with the bytes of the records there.
     values: Mutex<BTreeMap<u64, (Arc<ValueFile>, u64)>>,
+    /// What it changes about the number of keys, if that was asked for.
+    pub presence: Presence,
     meter: Arc<MemtableMeter>,
     /// Bytes counted as pinned: from when it was flushed until the last reader lets go.
     pinned: AtomicU64,
@@ -81,6 +84,7 @@ impl Table {
             log_end: AtomicU64::new(0),
             charge,
             values: Mutex::default(),
+            presence: Presence::default(),
             meter: Arc::clone(meter),
             pinned: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
@@ -168,6 +172,8 @@ pub(super) struct Runtime {
     pub store: FlexStore,
     /// Where its large values are.
     pub values: Arc<ValueLog>,
+    /// What the memory of its counts is charged to.
+    pub budget: Arc<MemoryBudget>,
     /// Bytes at which a memtable is sealed.
     pub memtable_size: u64,
     pub dropped: AtomicBool,
@@ -185,9 +191,22 @@ pub(super) struct KeyspaceState {
     /// Newest first.
     pub sealed: Vec<Arc<Table>>,
     pub version: Arc<dyn Version>,
+    /// Up to in front of this key, the oldest sealed memtable is in the version: a flush of it is
+    /// under way. Empty when none is.
+    pub flushed_to: Slice,
 }
 
 impl KeyspaceState {
+    /// With one memtable.
+    pub(super) fn new(
+        runtime: Arc<Runtime>,
+        active: Arc<Table>,
+        version: Arc<dyn Version>,
+    ) -> KeyspaceState {
+        let (sealed, flushed_to) = (Vec::new(), Slice::default());
+        KeyspaceState { runtime, active, sealed, version, flushed_to }
+    }
+
     /// All memtables, newest first.
     pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         std::iter::once(&self.active).chain(&self.sealed)
@@ -222,6 +241,12 @@ impl State {
         State { keyspaces, ..State::default() }
     }
 
+    /// This state with another version of one keyspace, if that is there.
+    pub(super) fn with_version(&self, id: u32, version: &Arc<dyn Version>) -> State {
+        let Some(keyspace) = self.find(id) else { return self.clone() };
+        self.with(KeyspaceState { version: Arc::clone(version), ..KeyspaceState::clone(keyspace) })
+    }
+
     /// This state without one keyspace.
     pub(super) fn without(&self, id: u32) -> State {
         let keyspaces = self.keyspaces.iter().filter(|keyspace| keyspace.runtime.id != id);
@@ -238,7 +263,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Published {
     state: ArcSwap<State>,
-    /// That of the state, or of the one before while it is being replaced.
+    /// That of the state, or of the one before or behind it while it is being replaced.
     generation: AtomicU64,
     visible: AtomicU64,
     /// Held to replace the state.
@@ -304,6 +329,21 @@ impl Published {
     /// Makes commits up to `seqno` visible.
     pub(super) fn publish(&self, seqno: SeqNo) {
         self.visible.store(seqno.as_u64(), Ordering::Release);
+    }
+
+    /// Replaces the state by one with a commit in its versions, and publishes that commit: as one,
+    /// for readers (D2). In between, which is a few stores, they look again until it is done. No
+    /// other commit may be published meanwhile.
+    pub(super) fn replace_and_publish(&self, change: impl FnOnce(&State) -> State, seqno: SeqNo) {
+        let _turn = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.state.load();
+        let generation = current.generation + 1;
+        let next = Arc::new(State { generation, ..change(&current) });
+        // Who sees the stamp sees the generation, and does not take the state of before; who finds
+        // the state sees the stamp.
+        self.generation.store(generation, Ordering::Release);
+        self.visible.store(seqno.as_u64(), Ordering::Release);
+        self.state.store(next);
     }
 
     /// Replaces the state by what `change` makes of it.

@@ -48,19 +48,13 @@ pub trait Version: Send + Sync + fmt::Debug {
     /// A cursor over all entries, tombstones among them.
     fn cursor(&self) -> Box<dyn StructureCursor>;
 
-    /// Number of keys below `key` that have a value.
+    /// Number of keys from `start` to in front of `end`, or to the last, that have a value.
     ///
     /// # Errors
     /// As [`Version::find`].
-    fn count_below(&self, key: &[u8]) -> Result<u64>;
+    fn count(&self, start: &[u8], end: Option<&[u8]>) -> Result<u64>;
 
-    /// Number of keys that have a value.
-    ///
-    /// # Errors
-    /// As [`Version::find`].
-    fn count(&self) -> Result<u64>;
-
-    /// At least [`Version::count`], without reading anything.
+    /// At least [`Version::count`] of everything, without reading anything.
     fn entries_at_most(&self) -> u64;
 
     /// How many of [`Version::entries_at_most`] are in front of the interval that `key` lies in.
@@ -102,6 +96,8 @@ pub struct FlushOutcome {
     pub progress: FlushProgress,
     /// Key and value bytes of the memtable that the slice has taken.
     pub taken_bytes: u64,
+    /// Up to in front of this key the memtable is in the structure; empty when it is whole.
+    pub next: Slice,
 }
 
 /// Whether a flush is complete.

@@ -25,8 +25,8 @@
 //!   does not count.
 //! - V4  Every byte that is read is verified: against its place by checksums, against the pointer
 //!   by length and hash.
-//! - V5  A sync that failed is never tried again: what it was to carry over may be lost, and whoever
-//!   syncs after it is told.
+//! - V5  A sync that failed is never tried again: what it was to carry over may be lost, and
+//!   whoever syncs after it is told.
 
 mod append;
 mod file;

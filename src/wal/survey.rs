@@ -65,7 +65,11 @@ impl FoundFile {
     ///
     /// # Errors
     /// [`crate::base::Error::Io`].
-    pub fn of_log(header: FileHeader, file: Arc<dyn StorageFile>, path: &Path) -> Result<FoundFile> {
+    pub fn of_log(
+        header: FileHeader,
+        file: Arc<dyn StorageFile>,
+        path: &Path,
+    ) -> Result<FoundFile> {
         let window = FileWindow::new(file, path.to_owned())?;
         let (number, tag) = (header.number, file_tag(header.database_id, header.number));
         Ok(FoundFile { number, header: HeaderBlock::Valid(header), window, tag })

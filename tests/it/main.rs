@@ -10,6 +10,8 @@ mod crash;
 mod errors;
 mod fuzz_smoke;
 mod holes;
+mod ingest;
+mod ingest_timings;
 mod model;
 mod order;
 mod ranges;

@@ -205,3 +205,100 @@ fn a_sample_is_of_the_range_in_order_and_without_repetition() {
     assert!(k.sample(key(9)..key(3), 5).unwrap().is_empty());
     assert!(k.sample::<&[u8]>(.., 0).unwrap().is_empty());
 }
+
+#[test]
+fn counts_are_exact_whatever_memtables_hold() {
+    let (db, k) = open();
+    let (mut random, mut keys) = (Random::new(73), Keys::new());
+    put(&db, &k, &mut keys, |number| number % 3 == 0);
+    db.compact().unwrap();
+    for round in 0..400 {
+        // More than are looked up each time, so that what is found is kept and brought up to date.
+        for _ in 0..random.below(60) {
+            let key = key(random.below(22_000));
+            if random.chance(500) {
+                k.put(&key, [b'v'; 40]).unwrap();
+                keys.insert(key);
+            } else {
+                k.delete(&key).unwrap();
+                keys.remove(&key);
+            }
+        }
+        match random.below(60) {
+            0 => db.flush().unwrap(),
+            1 => db.compact().unwrap(),
+            2..12 => drop(db.step().unwrap()),
+            12 => {
+                let rows: Vec<(Vec<u8>, &[u8])> =
+                    (0..300).map(|number| (key(number * 50 + round % 50), &b"i"[..])).collect();
+                keys.extend(rows.iter().map(|(key, _)| key.clone()));
+                k.ingest(rows).unwrap();
+            }
+            13 => {
+                let from = random.below(20_000);
+                let range = key(from)..key(from + 300);
+                k.delete_range(range.clone()).unwrap();
+                keys.retain(|other| !range.contains(other));
+            }
+            _ => {}
+        }
+        let snapshot = random.chance(200).then(|| (db.snapshot(), keys.len() as u64));
+        assert_eq!(k.len().unwrap(), keys.len() as u64, "round {round}");
+        let (low, high) = (random.below(22_000), random.below(22_000));
+        let (low, high) = (key(low.min(high)), key(low.max(high)));
+        let expected = between(&keys, &low, Some(&high)) as u64;
+        assert_eq!(k.count(low.clone()..high).unwrap(), expected, "round {round}");
+        let rank = k.rank(&low).unwrap();
+        assert_eq!(rank, between(&keys, b"", Some(&low)) as u64, "round {round}");
+        let found = k.select(rank).unwrap().map(|entry| entry.key.to_vec());
+        assert_eq!(found.as_ref(), keys.range(low..).next(), "round {round}");
+        if let Some((snapshot, count)) = snapshot {
+            k.put("zz", "").unwrap();
+            k.delete("zz").unwrap();
+            assert_eq!(k.len().unwrap(), count);
+            assert_eq!(snapshot.count::<&[u8]>(&k, ..).unwrap(), count, "as of before");
+        }
+    }
+}
+
+#[test]
+fn counts_are_exact_beside_writers() {
+    let db = Db::builder()
+        .storage(Arc::new(MemoryStorage::new()))
+        .durability(Durability::Buffered)
+        .memory_budget(8 << 20)
+        .open("/db")
+        .unwrap();
+    let k = db.create_keyspace("k", KeyspaceOptions::flex().interval_size(2048)).unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    // Keys come and go in pairs, one below and one above the middle.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random::new(74);
+            for number in 0..30_000u64 {
+                let place = random.below(4000);
+                let mut batch = WriteBatch::new();
+                for key in [key(place), key(10_000 + place)] {
+                    match number % 3 {
+                        0 => batch.delete(&k, key),
+                        _ => batch.put(&k, key, [b'v'; 80]),
+                    }
+                }
+                db.write(batch).unwrap();
+            }
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert_eq!(k.len().unwrap() % 2, 0, "all of a commit or nothing");
+                    let snapshot = db.snapshot();
+                    let low = snapshot.count(&k, key(0)..key(9_999)).unwrap();
+                    let high = snapshot.rank(&k, key(20_000)).unwrap() - low;
+                    assert_eq!(low, high);
+                }
+            });
+        }
+    });
+    assert_eq!(k.len().unwrap(), k.iter().count() as u64);
+}

@@ -5,10 +5,12 @@ use std::ops::Bound;
 use lithedb::{Durability, KeyRange};
 
 use crate::random::Random;
-use crate::sample::{Key, Value, ValueSizes};
+use crate::sample::{FAMILY_COUNT, Key, Value, ValueSizes};
 
 /// Operations of a batch at most.
 const BATCH_LEN_MAX: u64 = 24;
+/// Entries of an ingest at most.
+const INGEST_LEN_MAX: u64 = 60;
 /// Keyspaces that a run has at most.
 pub const KEYSPACE_COUNT_MAX: usize = 4;
 /// Names that keyspaces are created and renamed with.
@@ -30,6 +32,8 @@ pub enum Op {
     Batch(Vec<(Slot, Key, Option<Value>)>, Durability),
     /// Deletes a range, in one commit with what is written before and behind it.
     DeleteRange(Slot, Extent, Vec<(Slot, Key, Value)>, Vec<(Slot, Key, Value)>, Durability),
+    /// Ingests entries, in the order of their keys and each key once.
+    Ingest(Slot, Vec<(Key, Value)>, IngestEnd),
     /// Makes all commits durable.
     Sync,
     /// Flushes all memtables.
@@ -58,6 +62,17 @@ pub enum Op {
     DropSnapshot(u8),
     /// Lets the database check itself.
     Check,
+}
+
+/// How an ingest ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IngestEnd {
+    /// As it should.
+    Finish,
+    /// It is given up.
+    Drop,
+    /// By an entry that is not in order.
+    Disorder,
 }
 
 /// How a database is left before it is opened again.
@@ -187,7 +202,7 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
     }
     let slot = random.below(8) as Slot;
     let key = Key::choose(random, mix.key_count);
-    match random.below(214) {
+    match random.below(222) {
         0..80 => Op::Put(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
         80..105 => Op::Delete(slot, key, draw_durability(random)),
         105..150 => draw_batch(random, mix),
@@ -204,6 +219,7 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
             let piece = 1 + random.below(2000) as u16;
             Op::Stream(slot, key, value, piece, draw_durability(random))
         }
+        214.. => draw_ingest(random, mix),
         212.. => Op::Vacuum(if random.chance(700) { u8::MAX } else { random.below(4) as u8 }),
         _ if mix.purpose == Purpose::Comparing => Op::Reopen(draw_farewell(random)),
         _ => Op::Step(16),
@@ -242,6 +258,27 @@ fn draw_range_deletion(random: &mut Random, mix: Mix) -> Op {
         other => other,
     };
     Op::DeleteRange(random.below(8) as Slot, extent, before, behind, draw_durability(random))
+}
+
+/// An ingest.
+pub fn draw_ingest(random: &mut Random, mix: Mix) -> Op {
+    let len = 1 + random.below(INGEST_LEN_MAX);
+    // Keys of one family lie together: what is ingested often goes into a gap, or to the end.
+    let together = random.chance(600).then(|| Key::choose(random, mix.key_count));
+    let entry = |number| {
+        let key = match together {
+            Some(Key(first)) => Key(first.saturating_add(number as u16 * FAMILY_COUNT)),
+            None => Key::choose(random, mix.key_count),
+        };
+        (key, Value::choose(random, mix.sizes))
+    };
+    let entries = (0..len).map(entry).collect();
+    let end = match random.below(10) {
+        0 => IngestEnd::Drop,
+        1 => IngestEnd::Disorder,
+        _ => IngestEnd::Finish,
+    };
+    Op::Ingest(random.below(8) as Slot, entries, end)
 }
 
 fn draw_reading_op(random: &mut Random, mix: Mix) -> Op {

@@ -10,8 +10,8 @@ use crate::random::{Random, mix};
 
 /// How many different keys a keyspace is given.
 pub const KEY_COUNT_DEFAULT: u16 = 160;
-/// Kinds of keys.
-const FAMILY_COUNT: u16 = 8;
+/// Kinds of keys; those whose numbers differ by a multiple of it are of one kind.
+pub const FAMILY_COUNT: u16 = 8;
 /// More is not shown of a key.
 const SHOWN_LEN_MAX: usize = 24;
 

@@ -3,6 +3,7 @@
 //! Owns the handles and tells the [`Timeline`] what is issued and acknowledged. Must not know
 //! storage, crashes or faults, nor judge errors: it reports them.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use lithedb::{Db, Durability, Error, KeyRange, Keyspace, SeqNo, WriteBatch};
 
 use crate::clock::SimClock;
 use crate::finding::{Fault, Finding, Verdict};
-use crate::ops::{KEYSPACE_COUNT_MAX, NAMES, Op, Slot};
+use crate::ops::{IngestEnd, KEYSPACE_COUNT_MAX, NAMES, Op, Slot};
 use crate::readback::{Detail, payload_for, read_all, timeline_of};
 use crate::sample::{Key, Value};
 use crate::setup::{START_MILLIS, Setup};
@@ -148,6 +149,7 @@ impl Session {
             Op::DeleteRange(slot, extent, before, behind, durability) => {
                 self.delete_range((*slot, &extent.key_range()), before, behind, *durability)
             }
+            Op::Ingest(slot, entries, end) => self.ingest(*slot, entries, *end),
             Op::Sync => {
                 self.db.sync()?;
                 self.timeline().mark_durable();
@@ -158,15 +160,7 @@ impl Session {
                 self.timeline().mark_durable();
                 Ok(())
             }
-            Op::Vacuum(slice_count) => {
-                let mut left = *slice_count;
-                self.db.vacuum_while(|_| {
-                    left = left.saturating_sub(1);
-                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                })?;
-                self.timeline().mark_durable();
-                Ok(())
-            }
+            Op::Vacuum(slice_count) => self.vacuum(*slice_count),
             Op::Step(count) => {
                 for _ in 0..*count {
                     if !self.db.step()? {
@@ -206,6 +200,17 @@ impl Session {
     /// What closing returns.
     pub fn close(&self) -> Result<(), Error> {
         self.db.close()?;
+        self.timeline().mark_durable();
+        Ok(())
+    }
+
+    /// Gives back room, for so many slices at most.
+    fn vacuum(&self, slice_count: u8) -> Result<(), Trouble> {
+        let mut left = slice_count;
+        self.db.vacuum_while(|_| {
+            left = left.saturating_sub(1);
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
         self.timeline().mark_durable();
         Ok(())
     }
@@ -272,6 +277,33 @@ impl Session {
             return Ok(()); // An empty range and nothing else.
         }
         self.commit(issued, durability, |db| db.write_with(batch, durability))
+    }
+
+    /// Ingests entries; one that does not finish must leave nothing.
+    fn ingest(&self, slot: Slot, entries: &[(Key, Value)], end: IngestEnd) -> Result<(), Trouble> {
+        let Some(keyspace) = self.keyspace(slot) else { return Ok(()) };
+        let rows: BTreeMap<Vec<u8>, Vec<u8>> =
+            entries.iter().map(|(key, value)| (key.bytes(), value.bytes())).collect();
+        if end == IngestEnd::Finish {
+            let changes = rows.iter().map(|(key, value)| Change {
+                keyspace: keyspace.id(),
+                key: key.clone(),
+                value: Some(value.clone()),
+            });
+            return self.commit(changes, Durability::Sync, |_| Ok(keyspace.ingest(&rows)?.seqno));
+        }
+        let mut ingest = keyspace.begin_ingest()?;
+        for (key, value) in &rows {
+            ingest.add(key, value)?;
+        }
+        if end == IngestEnd::Drop {
+            return Ok(());
+        }
+        let last = rows.last_key_value().map(|(key, _)| key.clone()).unwrap_or_default();
+        match (ingest.add(&last, b"again"), ingest.finish()) {
+            (Err(Error::InvalidArgument { .. }), Err(Error::InvalidArgument { .. })) => Ok(()),
+            other => Err(absurd(format!("a key was ingested twice: {other:?}"))),
+        }
     }
 
     fn commit(

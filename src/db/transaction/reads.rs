@@ -153,7 +153,7 @@ impl Ranges {
         before.is_some_and(|(_, end)| end.as_deref().is_none_or(|end| key < end))
     }
 
-    fn overlap(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+    pub(super) fn overlap(&self, start: &[u8], end: Option<&[u8]>) -> bool {
         let first_behind = end.map_or(Bound::Unbounded, Bound::Excluded);
         let before = self.ends.range::<[u8], _>((Bound::Unbounded, first_behind)).next_back();
         before.is_some_and(|(_, its_end)| its_end.as_deref().is_none_or(|its_end| start < its_end))

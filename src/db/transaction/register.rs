@@ -9,11 +9,13 @@
 //!   memtable's last commit is kept, or its keyspace's `forgotten` is at least that commit.
 //! - T2  It is kept before it leaves the state; so who looks at the state first and here
 //!   afterwards misses none.
+//! - T3  What an ingest brings is in no memtable: its range of keys is noted here, from before it
+//!   is visible until no transaction is open that began before it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
-use crate::base::SeqNo;
+use crate::base::{SeqNo, Slice};
 use crate::db::core::lock;
 use crate::db::state::{Published, Table};
 
@@ -34,8 +36,20 @@ struct Held {
     kept: Vec<(u32, Arc<Table>)>,
     /// Of each keyspace, the newest commit in a memtable that was not kept.
     forgotten: HashMap<u32, SeqNo>,
+    ingests: Vec<IngestNote>,
     commits: u64,
     conflicts: u64,
+}
+
+/// The keys of an ingest: each from the first to the last may have changed (T3).
+#[derive(Clone, Debug)]
+struct IngestNote {
+    keyspace: u32,
+    first: Slice,
+    last: Slice,
+    seqno: SeqNo,
+    /// Until then transactions may begin that do not see it.
+    is_over: bool,
 }
 
 /// A transaction's place in the register, until it is dropped.
@@ -86,6 +100,34 @@ impl TransactionRegister {
         }
     }
 
+    /// An ingest of keys from `first` to `last` is about to become visible (T3).
+    pub(in crate::db) fn note_ingest(&self, keyspace: u32, range: (Slice, Slice), seqno: SeqNo) {
+        let (first, last) = range;
+        let note = IngestNote { keyspace, first, last, seqno, is_over: false };
+        lock(&self.held).ingests.push(note);
+    }
+
+    /// The ingest of this stamp is visible, or has failed: who begins now does not need the note.
+    pub(in crate::db) fn note_ingest_over(&self, seqno: SeqNo) {
+        let mut held = lock(&self.held);
+        for note in held.ingests.iter_mut().filter(|note| note.seqno == seqno) {
+            note.is_over = true;
+        }
+        held.release_ingests();
+    }
+
+    /// Whether `overlaps` says of any ingest into a keyspace since `since` that it matters.
+    pub(super) fn has_ingest(
+        &self,
+        keyspace: u32,
+        since: SeqNo,
+        overlaps: impl Fn(&[u8], &[u8]) -> bool,
+    ) -> bool {
+        let held = lock(&self.held);
+        let mut notes = held.ingests.iter().filter(|note| note.keyspace == keyspace);
+        notes.any(|note| note.seqno > since && overlaps(&note.first, &note.last))
+    }
+
     /// The memtables of a keyspace that are kept; `None` if some with commits above `since` are
     /// not.
     pub(super) fn kept(&self, keyspace: u32, since: SeqNo) -> Option<Vec<Arc<Table>>> {
@@ -130,8 +172,16 @@ impl Held {
         }
     }
 
+    /// T3.
+    fn release_ingests(&mut self) {
+        let oldest = self.open.first().map(|(oldest, _)| *oldest);
+        self.ingests
+            .retain(|note| !note.is_over || oldest.is_some_and(|oldest| note.seqno > oldest));
+    }
+
     /// Lets go what no open transaction needs.
     fn release(&mut self) -> Vec<(u32, Arc<Table>)> {
+        self.release_ingests();
         let Some((oldest, _)) = self.open.first().copied() else {
             self.forgotten.clear();
             return std::mem::take(&mut self.kept);

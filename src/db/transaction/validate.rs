@@ -63,6 +63,11 @@ impl Premise<'_> {
                     return Ok(Verdict::Changed);
                 }
             }
+            let was_read =
+                |first: &[u8], last: &[u8]| ranges.overlap(first, Some(&successor(last)));
+            if register.has_ingest(id, self.at, was_read) {
+                return Ok(Verdict::Changed);
+            }
         }
         Ok(Verdict::Holds)
     }

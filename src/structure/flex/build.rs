@@ -36,9 +36,10 @@ pub(super) struct RunWriter {
     base: Option<SegmentWriter>,
     /// Full segments that were written to since the last [`Self::take_written`].
     sealed: Vec<SegmentWriter>,
-    next_segment: u64,
-    /// Segments from this number on are in no edit yet.
-    first_unlisted: u64,
+    /// Full segments that were synced ahead of the rest, and where they end.
+    synced: Vec<(u64, u64)>,
+    /// Segments that were created and are in no edit yet.
+    unlisted: Vec<u64>,
     /// Whether a file was created since the directory was synced.
     directory: Directory,
     payload: Vec<u8>,
@@ -52,19 +53,15 @@ enum Directory {
 }
 
 impl RunWriter {
-    pub(super) fn new(
-        place: Arc<SegmentPlace>,
-        options: RunOptions,
-        next_segment: u64,
-    ) -> RunWriter {
+    pub(super) fn new(place: Arc<SegmentPlace>, options: RunOptions) -> RunWriter {
         RunWriter {
             place,
             options,
             delta: None,
             base: None,
             sealed: Vec::new(),
-            next_segment,
-            first_unlisted: next_segment,
+            synced: Vec::new(),
+            unlisted: Vec::new(),
             directory: Directory::Synced,
             payload: Vec::new(),
             bytes_written: 0,
@@ -73,10 +70,6 @@ impl RunWriter {
 
     pub(super) fn options(&self) -> RunOptions {
         self.options
-    }
-
-    pub(super) fn next_segment(&self) -> u64 {
-        self.next_segment
     }
 
     /// Bytes of frames written since opening.
@@ -116,6 +109,7 @@ impl RunWriter {
             checksum: sum as u32,
             entry_count,
             level,
+            stamp: None,
             values,
         })
     }
@@ -130,8 +124,8 @@ impl RunWriter {
             return Ok(());
         }
         self.sealed.extend(slot.take());
-        let number = self.next_segment;
-        self.next_segment += 1; // Never used twice, even when the creation fails.
+        let number = self.place.take_number();
+        self.unlisted.push(number);
         self.directory = Directory::Changed;
         *slot = Some(SegmentWriter::create(&self.place, number)?);
         Ok(())
@@ -140,7 +134,7 @@ impl RunWriter {
     /// Makes all runs durable (X4). Returns the segments written to and where they end.
     pub(super) fn sync(&mut self) -> Result<Vec<(u64, u64)>> {
         let writers = self.sealed.iter_mut().chain(self.delta.as_mut()).chain(self.base.as_mut());
-        let mut ends = Vec::new();
+        let mut ends = self.synced.clone();
         for writer in writers {
             writer.sync()?;
             ends.push((writer.segment.number, writer.position()));
@@ -152,7 +146,25 @@ impl RunWriter {
             self.directory = Directory::Synced;
         }
         self.sealed.clear();
+        self.synced.clear();
         Ok(ends)
+    }
+
+    /// Makes full segments durable and closes them, but for the newest `keep`, whose writing the
+    /// system has only begun: so that who writes much holds few files open, and waits little.
+    pub(super) fn sync_full(&mut self, keep: usize) -> Result<()> {
+        while self.sealed.len() > keep {
+            let mut oldest = self.sealed.remove(0);
+            oldest.sync()?;
+            self.synced.push((oldest.segment.number, oldest.position()));
+        }
+        Ok(())
+    }
+
+    /// Ends the open segments: what is written from here on goes to new ones.
+    pub(super) fn close(&mut self) {
+        self.sealed.extend(self.delta.take());
+        self.sealed.extend(self.base.take());
     }
 
     /// The segments that later runs may still go to.
@@ -163,19 +175,18 @@ impl RunWriter {
 
     /// Says that the segments that [`Self::sync`] returned are in the index.
     pub(super) fn note_listed(&mut self) {
-        self.first_unlisted = self.next_segment;
+        self.unlisted.clear();
     }
 
     /// After a failure: gives up the open segments. What was written to them since the last sync
     /// is not referred to. Returns the segments of which nothing is, unless the edit may have
     /// become durable nevertheless.
-    pub(super) fn abandon(&mut self) -> std::ops::Range<u64> {
-        let unlisted = self.first_unlisted..self.next_segment;
-        self.first_unlisted = self.next_segment;
+    pub(super) fn abandon(&mut self) -> Vec<u64> {
         self.sealed.clear();
+        self.synced.clear();
         self.delta = None;
         self.base = None;
-        unlisted
+        std::mem::take(&mut self.unlisted)
     }
 }
 

@@ -145,7 +145,7 @@ fn check_durable_form(index: &Index, place: &Arc<SegmentPlace>, findings: &mut F
     let differs = |(a, b): &(&Arc<Interval>, &Arc<Interval>)| {
         a.anchor != b.anchor
             || a.run_count() != b.run_count()
-            || !a.runs().zip(b.runs()).all(|(a, b)| a.is_same_place(b) && a.checksum == b.checksum)
+            || !a.runs().zip(b.runs()).all(|(a, b)| a.is_same_run(b))
     };
     if let Some((interval, _)) = index.tree.iter().zip(durable.tree.iter()).find(differs) {
         let anchor = &interval.anchor;

@@ -1,6 +1,7 @@
 //! The index: the tree of intervals and the segments it refers to, and their durable form.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -245,12 +246,8 @@ impl Index {
                 Ok(vec![Interval::new(old.anchor.clone(), old.base.clone(), deltas)])
             }
             ChangeRecord::Replace { range, intervals } => {
-                let removed: Vec<Arc<Interval>> =
-                    self.tree.range(range.clone()).map(Arc::clone).collect();
-                for run in removed.iter().flat_map(|interval| interval.runs()) {
-                    self.lose(run, lost)?;
-                }
-                self.check_anchors(range, intervals)?;
+                self.lose_intervals(range, lost)?;
+                self.check_anchors(range, intervals.iter().map(|(anchor, _)| anchor))?;
                 intervals
                     .iter()
                     .map(|(anchor, base)| {
@@ -260,25 +257,51 @@ impl Index {
                     })
                     .collect()
             }
+            ChangeRecord::Insert { range, intervals } => {
+                self.lose_intervals(range, lost)?;
+                self.check_anchors(range, intervals.iter().map(|interval| &interval.anchor))?;
+                intervals.iter().map(|interval| self.interval_of(interval)).collect()
+            }
         }
     }
 
-    /// X1, for intervals that are about to take the place of `range`.
-    fn check_anchors(
-        &self,
-        range: &std::ops::Range<usize>,
-        intervals: &[(Slice, Option<RunRecord>)],
+    fn lose_intervals(
+        &mut self,
+        range: &Range<usize>,
+        lost: &mut Vec<Run>,
     ) -> std::result::Result<(), String> {
-        let anchors = intervals.iter().map(|(anchor, _)| anchor);
+        let removed: Vec<Arc<Interval>> = self.tree.range(range.clone()).map(Arc::clone).collect();
+        let mut runs = removed.iter().flat_map(|interval| interval.runs());
+        runs.try_for_each(|run| self.lose(run, lost))
+    }
+
+    /// A new interval with new runs.
+    fn interval_of(
+        &mut self,
+        record: &IntervalRecord,
+    ) -> std::result::Result<Arc<Interval>, String> {
+        let base = record.base.as_ref().map(|run| self.gain(run, RunRole::Base)).transpose()?;
+        let deltas = record.deltas.iter().map(|run| self.gain(run, RunRole::Delta));
+        let deltas = deltas.collect::<std::result::Result<_, String>>()?;
+        Ok(Interval::new(record.anchor.clone(), base, deltas))
+    }
+
+    /// X1, for intervals that are about to take the place of `range`.
+    fn check_anchors<'a>(
+        &'a self,
+        range: &Range<usize>,
+        anchors: impl Iterator<Item = &'a Slice> + Clone,
+    ) -> std::result::Result<(), String> {
         let behind = self.tree.get(range.end).map(|interval| &interval.anchor);
         let in_order = anchors.clone().chain(behind).is_sorted_by(|a, b| a < b);
+        let mut anchors = anchors;
         let start = match range.start.checked_sub(1) {
             // Without new intervals the interval in front takes over the keys.
             Some(before) => {
                 let before = self.tree.get(before).map(|interval| &interval.anchor);
-                anchors.clone().next().is_none_or(|first| Some(first) > before)
+                anchors.next().is_none_or(|first| Some(first) > before)
             }
-            None => anchors.clone().next().is_some_and(|first| first.is_empty()),
+            None => anchors.next().is_some_and(|first| first.is_empty()),
         };
         if in_order && start {
             return Ok(());
@@ -337,6 +360,7 @@ impl Index {
             checksum: record.checksum,
             entry_count: record.entry_count,
             level: record.level,
+            stamp: record.stamp,
             value_files: (!files.is_empty()).then(|| files.into()),
             slot: role.slot(),
             memory: Arc::default(),
@@ -402,7 +426,7 @@ impl<'a> Loading<'a> {
             }
             Record::SnapshotPart(bytes) => {
                 let records = Decoder::intervals(bytes).ok_or_else(malformed)?;
-                records.into_iter().try_for_each(|record| self.add(record)).map_err(refuse)
+                records.iter().try_for_each(|record| self.add(record)).map_err(refuse)
             }
             Record::SnapshotEnd => self.build_tree().map_err(refuse),
             Record::Edit(bytes) => {
@@ -415,7 +439,7 @@ impl<'a> Loading<'a> {
         }
     }
 
-    fn add(&mut self, record: IntervalRecord) -> std::result::Result<(), String> {
+    fn add(&mut self, record: &IntervalRecord) -> std::result::Result<(), String> {
         let ascends = match self.intervals.last() {
             Some(before) => before.anchor < record.anchor,
             None => record.anchor.is_empty(),
@@ -423,13 +447,8 @@ impl<'a> Loading<'a> {
         if !ascends {
             return Err("anchors out of order in the snapshot".to_owned());
         }
-        let base = record.base.map(|run| self.index.gain(&run, RunRole::Base)).transpose()?;
-        let deltas = record
-            .deltas
-            .iter()
-            .map(|run| self.index.gain(run, RunRole::Delta))
-            .collect::<std::result::Result<_, String>>()?;
-        self.intervals.push(Interval::new(record.anchor, base, deltas));
+        let interval = self.index.interval_of(record)?;
+        self.intervals.push(interval);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::segment::{LostBytes, Segment};
 use super::tree::{Item, KeyGuide, Keyed};
-use crate::base::Slice;
+use crate::base::{SeqNo, Slice};
 use crate::block::{Block, Guide};
 use crate::cache::{Charge, Slot};
 use crate::value_log::ValueFile;
@@ -23,6 +23,8 @@ pub(super) struct Run {
     pub entry_count: u32,
     /// 0 for a run that a flush wrote; one more each time runs are merged into a larger delta.
     pub level: u8,
+    /// The stamp of every entry, of a run that an ingest wrote.
+    pub stamp: Option<SeqNo>,
     /// Value files that entries point into; `None` for most runs.
     pub value_files: Option<ValueFiles>,
     /// The whole run as a block, when it is in memory. Not for deltas: they are small, and read
@@ -74,8 +76,9 @@ impl Run {
         files.map(|(file, bytes)| (file.number(), *bytes))
     }
 
-    pub(super) fn is_same_place(&self, other: &Run) -> bool {
-        self.segment.number == other.segment.number && self.offset == other.offset
+    pub(super) fn is_same_run(&self, other: &Run) -> bool {
+        let place = |run: &Run| (run.segment.number, run.offset, run.checksum);
+        (place(self), self.stamp) == (place(other), other.stamp)
     }
 }
 

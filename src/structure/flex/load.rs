@@ -240,7 +240,11 @@ impl Loader {
         let payload = frame::read(&*file, len, kind, place, run.checksum, self.heap())?;
         self.count_read(run.len as usize);
         let frame::Payload { data, range } = payload;
-        Ok(Arc::new(Block::parse(data, range, place)?))
+        let block = Block::parse(data, range, place)?;
+        Ok(Arc::new(match run.stamp {
+            Some(stamp) => block.stamped(stamp),
+            None => block,
+        }))
     }
 
     fn count_read(&self, bytes: usize) {

@@ -32,6 +32,7 @@ mod cursor;
 mod flush;
 mod holes;
 mod index;
+mod ingest;
 mod interval;
 mod load;
 mod order;
@@ -43,5 +44,6 @@ mod sweep;
 mod tests;
 pub mod tree;
 
+pub use ingest::{Fitted, StagedRuns};
 pub use segment::OpenSegments;
 pub use store::{Consolidation, FlexStore, Moving, RoundProgress, StorePlace};

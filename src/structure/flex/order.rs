@@ -4,35 +4,66 @@
 //! upper bound: how many of its entries are live is known when its runs were merged once; it is
 //! kept with the interval.
 
+use std::ops::Range;
+
 use super::interval::Interval;
 use super::load::Loader;
 use super::store::FlexVersion;
 use crate::base::{Cursor, Result, Slice};
 use crate::block::BlockCursor;
 
+/// So many intervals with deltas are looked at one by one.
+const MIXED_COUNTED_SINGLY_MAX: u64 = 32;
+
 impl FlexVersion {
-    /// Number of live entries below `key`. O(log n), and for each interval in front with deltas as
-    /// much again; the first time, that interval is read.
-    pub(super) fn live_below(&self, key: &[u8]) -> Result<u64> {
-        let Some((index, interval)) = self.tree.find_key(key) else { return Ok(0) };
-        Ok(self.live_before(index)? + live_in_interval_below(&self.loader, interval, key)?)
-    }
-
-    /// Number of live entries in the intervals before `index`.
-    fn live_before(&self, index: usize) -> Result<u64> {
-        let before = self.tree.prefix_size(index);
-        let mut live = before.entries;
-        for number in 0..before.mixed {
-            let found = self.tree.find_by(|size| size.mixed, number);
-            let (_, _, interval) = found.expect("there are as many");
-            live -= entries_at_most(interval) - live_count(&self.loader, interval)?;
+    /// Number of live entries from `start` to in front of `end`, or to the last. O(log n), and
+    /// the blocks of the two intervals at the ends. Intervals with deltas in between are read the
+    /// first time that they are counted; a version that has many is gone through once.
+    pub(super) fn live_between(&self, start: &[u8], end: Option<&[u8]>) -> Result<u64> {
+        let Some((first, interval)) = self.tree.find_key(start) else { return Ok(0) };
+        let below_start = live_in_interval_below(&self.loader, interval, start)?;
+        let (last, below_end) = match end.and_then(|end| Some((end, self.tree.find_key(end)?))) {
+            Some((end, (last, interval))) => {
+                (last, live_in_interval_below(&self.loader, interval, end)?)
+            }
+            None => (self.tree.len(), 0),
+        };
+        if last < first {
+            return Ok(0);
         }
-        Ok(live)
+        let live = self.live_in_intervals(first..last)?;
+        Ok((live + below_end).saturating_sub(below_start))
     }
 
-    /// Number of live entries.
-    pub(super) fn live_total(&self) -> Result<u64> {
-        self.live_before(self.tree.len())
+    /// Number of live entries in intervals.
+    fn live_in_intervals(&self, range: Range<usize>) -> Result<u64> {
+        let (before, all) = (self.tree.prefix_size(range.start), self.tree.prefix_size(range.end));
+        let entries = all.entries - before.entries;
+        let mixed = before.mixed..all.mixed;
+        if mixed.end - mixed.start <= MIXED_COUNTED_SINGLY_MAX {
+            let dead = mixed.map(|number| {
+                let found = self.tree.find_by(|size| size.mixed, number);
+                let (_, _, interval) = found.expect("there are as many");
+                dead_count(&self.loader, interval)
+            });
+            return Ok(entries - dead.sum::<Result<u64>>()?);
+        }
+        let dead_in_front = self.dead_in_front()?;
+        Ok(entries - (dead_in_front[mixed.end as usize] - dead_in_front[mixed.start as usize]))
+    }
+
+    /// Dead entries in front of each interval with deltas, and of all of them.
+    fn dead_in_front(&self) -> Result<&[u64]> {
+        if let Some(sums) = self.dead_in_front.get() {
+            return Ok(sums);
+        }
+        let mut sums = vec![0];
+        let mut sum = 0;
+        for interval in self.tree.iter().filter(|interval| !interval.deltas.is_empty()) {
+            sum += dead_count(&self.loader, interval)?;
+            sums.push(sum);
+        }
+        Ok(self.dead_in_front.get_or_init(|| sums))
     }
 
     /// Number of entries in the intervals in front of that of `key`, dead ones counted.
@@ -53,8 +84,10 @@ impl FlexVersion {
     }
 }
 
-fn entries_at_most(interval: &Interval) -> u64 {
-    interval.runs().map(|run| u64::from(run.entry_count)).sum()
+/// Entries of an interval that are overwritten, deleted, or deletions.
+fn dead_count(loader: &Loader, interval: &Interval) -> Result<u64> {
+    let entries: u64 = interval.runs().map(|run| u64::from(run.entry_count)).sum();
+    Ok(entries - live_count(loader, interval)?)
 }
 
 fn live_count(loader: &Loader, interval: &Interval) -> Result<u64> {

@@ -13,11 +13,14 @@
 //! |---|---|
 //! | counters | flushes, log end, last stamp, next segment, logical bytes, segment bytes |
 //! | run | segment - that of the run before, offset - end of the run before, length, checksum |
-//! | | (4 bytes, little-endian), entries, level (1 byte), value file count; for each: |
-//! | | number - that of the one before, bytes of the records that the run points to |
+//! | | (4 bytes, little-endian), entries, level (1 byte; bit 7: has stamp), stamp - that of the |
+//! | | run before that has one, value file count; for each: number - that of the one before, |
+//! | | bytes of the records that the run points to |
 //! | change: delta | 0, intervals skipped, newest deltas replaced, run |
 //! | change: replace | 1, intervals skipped, intervals removed, intervals added; for each: |
 //! | | anchor (length, bytes), has base, run |
+//! | change: insert | 2, intervals skipped, intervals removed, intervals added; for each, as in |
+//! | | an intervals part: anchor, run count * 2 + has base; runs |
 
 use std::ops::Range;
 
@@ -48,6 +51,8 @@ pub(super) struct RunRecord {
     pub checksum: u32,
     pub entry_count: u32,
     pub level: u8,
+    /// The stamp of every entry, of a run that was written before that was known.
+    pub stamp: Option<SeqNo>,
     pub values: Vec<ValueShare>,
 }
 
@@ -68,6 +73,7 @@ impl From<&Run> for RunRecord {
             checksum: run.checksum,
             entry_count: run.entry_count,
             level: run.level,
+            stamp: run.stamp,
             values: run.values().map(|(file, bytes)| ValueShare { file, bytes }).collect(),
         }
     }
@@ -88,13 +94,30 @@ pub(super) enum ChangeRecord {
     Delta { index: usize, replaced: usize, run: RunRecord },
     /// Consolidated intervals take the place of others.
     Replace { range: Range<usize>, intervals: Vec<(Slice, Option<RunRecord>)> },
+    /// Intervals that an ingest makes, with new runs on what is left of older ones.
+    Insert { range: Range<usize>, intervals: Vec<IntervalRecord> },
 }
 
 impl ChangeRecord {
     pub(super) fn range(&self) -> Range<usize> {
         match self {
             ChangeRecord::Delta { index, .. } => *index..index + 1,
-            ChangeRecord::Replace { range, .. } => range.clone(),
+            ChangeRecord::Replace { range, .. } | ChangeRecord::Insert { range, .. } => {
+                range.clone()
+            }
+        }
+    }
+
+    /// The runs that it brings.
+    pub(super) fn runs_mut(&mut self) -> Box<dyn Iterator<Item = &mut RunRecord> + '_> {
+        match self {
+            ChangeRecord::Delta { run, .. } => Box::new(std::iter::once(run)),
+            ChangeRecord::Replace { intervals, .. } => {
+                Box::new(intervals.iter_mut().filter_map(|(_, base)| base.as_mut()))
+            }
+            ChangeRecord::Insert { intervals, .. } => Box::new(
+                intervals.iter_mut().flat_map(|new| new.base.iter_mut().chain(&mut new.deltas)),
+            ),
         }
     }
 }
@@ -112,6 +135,9 @@ pub(super) struct EditRecord {
 
 const CHANGE_DELTA: u64 = 0;
 const CHANGE_REPLACE: u64 = 1;
+const CHANGE_INSERT: u64 = 2;
+/// Bit of a run's level that says that a stamp follows.
+const HAS_STAMP: u8 = 1 << 7;
 
 /// Encodes records; the runs in one record are relative to each other.
 #[derive(Debug, Default)]
@@ -119,6 +145,7 @@ pub(super) struct Encoder {
     out: Vec<u8>,
     segment: u64,
     end: u64,
+    stamp: u64,
 }
 
 fn zigzag(value: i64) -> u64 {
@@ -145,7 +172,12 @@ impl Encoder {
         self.number(u64::from(run.len));
         self.out.extend_from_slice(&run.checksum.to_le_bytes());
         self.number(u64::from(run.entry_count));
-        self.out.push(run.level);
+        debug_assert!(run.level & HAS_STAMP == 0);
+        self.out.push(run.level | if run.stamp.is_some() { HAS_STAMP } else { 0 });
+        if let Some(stamp) = run.stamp {
+            self.number(zigzag(stamp.as_u64().wrapping_sub(self.stamp) as i64));
+            self.stamp = stamp.as_u64();
+        }
         self.number(run.values.len() as u64);
         let mut before = 0;
         for share in &run.values {
@@ -191,16 +223,16 @@ impl Encoder {
     pub(super) fn intervals(intervals: &[IntervalRecord]) -> Vec<u8> {
         let mut encoder = Encoder::default();
         encoder.number(intervals.len() as u64);
-        for interval in intervals {
-            encoder.bytes(&interval.anchor);
-            let has_base = u64::from(interval.base.is_some());
-            let run_count = interval.deltas.len() as u64 + has_base;
-            encoder.number(run_count * 2 + has_base);
-            for run in interval.base.iter().chain(&interval.deltas) {
-                encoder.run(run);
-            }
-        }
+        intervals.iter().for_each(|interval| encoder.interval(interval));
         encoder.out
+    }
+
+    fn interval(&mut self, interval: &IntervalRecord) {
+        self.bytes(&interval.anchor);
+        let has_base = u64::from(interval.base.is_some());
+        let run_count = interval.deltas.len() as u64 + has_base;
+        self.number(run_count * 2 + has_base);
+        interval.base.iter().chain(&interval.deltas).for_each(|run| self.run(run));
     }
 
     /// An edit.
@@ -228,6 +260,13 @@ impl Encoder {
                         base.iter().for_each(|run| encoder.run(run));
                     }
                 }
+                ChangeRecord::Insert { intervals, .. } => {
+                    encoder.number(CHANGE_INSERT);
+                    encoder.number((range.start - done) as u64);
+                    encoder.number(range.len() as u64);
+                    encoder.number(intervals.len() as u64);
+                    intervals.iter().for_each(|interval| encoder.interval(interval));
+                }
             }
             done = range.end;
         }
@@ -243,11 +282,12 @@ pub(super) struct Decoder<'a> {
     position: usize,
     segment: u64,
     end: u64,
+    stamp: u64,
 }
 
 impl<'a> Decoder<'a> {
     fn new(bytes: &'a [u8]) -> Decoder<'a> {
-        Decoder { bytes, position: 0, segment: 0, end: 0 }
+        Decoder { bytes, position: 0, segment: 0, end: 0, stamp: 0 }
     }
 
     fn number(&mut self) -> Option<u64> {
@@ -279,8 +319,14 @@ impl<'a> Decoder<'a> {
         self.position += 1;
         self.segment = segment;
         self.end = offset.checked_add(u64::from(len))?;
-        let values = self.shares()?;
-        Some(RunRecord { segment, offset, len, checksum, entry_count, level, values })
+        let stamp = if level & HAS_STAMP == 0 { None } else { Some(self.stamp()?) };
+        let (level, values) = (level & !HAS_STAMP, self.shares()?);
+        Some(RunRecord { segment, offset, len, checksum, entry_count, level, stamp, values })
+    }
+
+    fn stamp(&mut self) -> Option<SeqNo> {
+        self.stamp = self.stamp.wrapping_add(unzigzag(self.number()?) as u64);
+        Some(SeqNo::from_u64(self.stamp))
     }
 
     fn shares(&mut self) -> Option<Vec<ValueShare>> {
@@ -328,18 +374,18 @@ impl<'a> Decoder<'a> {
     pub(super) fn intervals(bytes: &'a [u8]) -> Option<Vec<IntervalRecord>> {
         let mut decoder = Decoder::new(bytes);
         let count = decoder.count()?;
-        let mut intervals = Vec::with_capacity(count);
-        for _ in 0..count {
-            let anchor = Slice::from(decoder.bytes()?);
-            let packed = decoder.count()?;
-            let (run_count, has_base) = (packed / 2, packed % 2 == 1);
-            let mut runs =
-                (0..run_count).map(|_| decoder.run()).collect::<Option<Vec<_>>>()?.into_iter();
-            let base = if has_base { Some(runs.next()?) } else { None };
-            intervals.push(IntervalRecord { anchor, base, deltas: runs.collect() });
-        }
+        let intervals = (0..count).map(|_| decoder.interval()).collect::<Option<_>>()?;
         decoder.at_end()?;
         Some(intervals)
+    }
+
+    fn interval(&mut self) -> Option<IntervalRecord> {
+        let anchor = Slice::from(self.bytes()?);
+        let packed = self.count()?;
+        let (run_count, has_base) = (packed / 2, packed % 2 == 1);
+        let mut runs = (0..run_count).map(|_| self.run()).collect::<Option<Vec<_>>>()?.into_iter();
+        let base = if has_base { Some(runs.next()?) } else { None };
+        Some(IntervalRecord { anchor, base, deltas: runs.collect() })
     }
 
     /// An edit.
@@ -362,6 +408,12 @@ impl<'a> Decoder<'a> {
                         .map(|_| decoder.new_interval())
                         .collect::<Option<_>>()?;
                     ChangeRecord::Replace { range: start..end, intervals }
+                }
+                CHANGE_INSERT => {
+                    let end = start.checked_add(usize::try_from(decoder.number()?).ok()?)?;
+                    let intervals =
+                        (0..decoder.count()?).map(|_| decoder.interval()).collect::<Option<_>>()?;
+                    ChangeRecord::Insert { range: start..end, intervals }
                 }
                 _ => return None,
             };
@@ -391,7 +443,8 @@ mod tests {
         let share = |file| ValueShare { file, bytes: 5000 + file };
         let values = (0..u64::from(level)).map(|number| share(7 + number * 200)).collect();
         let checksum = 0xDEAD_BEEF;
-        RunRecord { segment, offset, len: 16_400, checksum, entry_count, level, values }
+        let stamp = (level == 2).then(|| SeqNo::from_parts(1_700_000_000_000 + segment, 3));
+        RunRecord { segment, offset, len: 16_400, checksum, entry_count, level, stamp, values }
     }
 
     fn sample() -> EditRecord {
@@ -416,6 +469,14 @@ mod tests {
                     ],
                 },
                 ChangeRecord::Delta { index: 5, replaced: 8, run: run(10, 16_440, 1) },
+                ChangeRecord::Insert {
+                    range: 9..9,
+                    intervals: vec![IntervalRecord {
+                        anchor: Slice::from(&b"c"[..]),
+                        base: Some(run(11, 16_440, 2)),
+                        deltas: vec![run(12, 40, 2)],
+                    }],
+                },
             ],
         }
     }

@@ -76,6 +76,8 @@ pub(super) struct SegmentPlace {
     /// Numbers of segments that have a [`SegmentWriter`].
     written_to: Mutex<BTreeSet<u64>>,
     // Atomic.
+    /// The number of the next segment. Never used twice, even when the creation fails.
+    next_number: AtomicU64,
     /// Bytes in files that only old versions refer to.
     pinned_bytes: AtomicU64,
     /// Bytes of holes in files that are there.
@@ -105,6 +107,7 @@ impl SegmentPlace {
             doomed: Mutex::default(),
             with_dead: Mutex::default(),
             written_to: Mutex::default(),
+            next_number: AtomicU64::new(1),
             pinned_bytes: AtomicU64::new(0),
             hole_bytes: AtomicU64::new(0),
             refuses_holes: AtomicBool::new(false),
@@ -113,6 +116,21 @@ impl SegmentPlace {
 
     fn path_of(&self, number: u64) -> PathBuf {
         self.dir.join(format!("{NAME_PREFIX}{number:08}"))
+    }
+
+    /// Says that segments up to in front of `number` are, or were, there.
+    pub(super) fn skip_to(&self, number: u64) {
+        self.next_number.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// Numbers from this one on were not given to anybody.
+    pub(super) fn next_number(&self) -> u64 {
+        self.next_number.load(Ordering::Relaxed)
+    }
+
+    /// A number for a new segment. Flushes and ingests run beside one another.
+    pub(super) fn take_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Bytes in files that only old versions refer to.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
@@ -57,22 +57,22 @@ pub struct StorePlace {
 #[derive(Debug)]
 pub struct FlexStore {
     // Constant after opening.
-    segments: Arc<SegmentPlace>,
-    loader: Arc<Loader>,
-    options: KeyspaceOptions,
+    pub(super) segments: Arc<SegmentPlace>,
+    pub(super) loader: Arc<Loader>,
+    pub(super) options: KeyspaceOptions,
     /// Bytes written to segments before it was opened.
     segment_bytes_before: u64,
     // Replaced whole.
-    current: ArcSwap<FlexVersion>,
+    pub(super) current: ArcSwap<FlexVersion>,
     // Guarded by the lock.
     writer: Mutex<Writer>,
 }
 
 /// What a flush changes.
 #[derive(Debug)]
-struct Writer {
-    index: Index,
-    log: EditLog,
+pub(super) struct Writer {
+    pub(super) index: Index,
+    pub(super) log: EditLog,
     runs: RunWriter,
     sweep: Sweep,
     /// Where the flush at hand goes on; `None` between flushes.
@@ -155,6 +155,8 @@ pub(super) struct FlexVersion {
     summary: Summary,
     /// Of the index.
     value_bytes: Arc<BTreeMap<u64, u64>>,
+    /// Dead entries in front of each interval with deltas; made when many of those are counted.
+    pub(super) dead_in_front: OnceLock<Vec<u64>>,
 }
 
 /// What others ask about the newest version, so that nobody waits for a flush to learn it.
@@ -234,16 +236,11 @@ impl FlexStore {
         let loader = Arc::new(Loader::new(Arc::clone(&place.cache)));
         // A file that was created and never referred to has used its number up.
         let newest_orphan = orphans.last().copied().unwrap_or(0);
-        let next_segment = index.counters.next_segment.max(newest_orphan + 1);
-        let options = RunOptions {
-            codec: place.options.codec,
-            segment_size: u64::from(place.options.segment_size),
-            interval_size: place.options.interval_size as usize,
-        };
+        segments.skip_to(index.counters.next_segment.max(newest_orphan + 1));
         let sweep = Sweep { from: index.sweep_from.clone(), ..Sweep::default() };
         let budget: &Arc<MemoryBudget> = place.cache.budget();
         let charge = budget.charge(Part::Index, index_memory(&index));
-        let runs = RunWriter::new(Arc::clone(&segments), options, next_segment);
+        let runs = RunWriter::new(Arc::clone(&segments), run_options(&place.options));
         let writer = Writer {
             index,
             log,
@@ -322,7 +319,9 @@ impl FlexStore {
             self.give_up_runs(writer);
         }
         let (progress, taken_bytes) = result?;
-        Ok(FlushOutcome { version: self.publish(writer), progress, taken_bytes })
+        let version = self.publish(writer);
+        let next = writer.resume.clone().unwrap_or_default();
+        Ok(FlushOutcome { version, progress, taken_bytes, next })
     }
 
     fn flush_slice(
@@ -533,7 +532,7 @@ impl FlexStore {
             counters: Counters {
                 logical_bytes: counters.logical_bytes + done.logical_bytes,
                 segment_bytes: counters.segment_bytes + written,
-                next_segment: writer.runs.next_segment(),
+                next_segment: self.segments.next_number(),
                 ..counters
             },
             sweep_from: sweep.from.clone(),
@@ -552,7 +551,7 @@ impl FlexStore {
     }
 
     /// Makes the writer's state the newest version.
-    fn publish(&self, writer: &mut Writer) -> Arc<dyn Version> {
+    pub(super) fn publish(&self, writer: &mut Writer) -> Arc<dyn Version> {
         writer.charge.resize(index_memory(&writer.index));
         let version = Arc::new(version_of(writer, &self.loader));
         self.current.store(Arc::clone(&version));
@@ -572,7 +571,7 @@ impl FlexStore {
     }
 
     /// Makes an edit durable and applies it.
-    fn commit(&self, writer: &mut Writer, edit: &EditRecord) -> Result<()> {
+    pub(super) fn commit(&self, writer: &mut Writer, edit: &EditRecord) -> Result<()> {
         let bytes = Encoder::edit(edit);
         if bytes.len() > EditLog::EDIT_LEN_MAX {
             return self.commit_in_snapshot(writer, edit);
@@ -671,7 +670,7 @@ impl FlexStore {
         }
     }
 
-    fn lock_writer(&self) -> MutexGuard<'_, Writer> {
+    pub(super) fn lock_writer(&self) -> MutexGuard<'_, Writer> {
         // A panic in a flush leaves the index as it was: changes are applied last, at once.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -680,7 +679,8 @@ impl FlexStore {
 fn version_of(writer: &Writer, loader: &Arc<Loader>) -> FlexVersion {
     let (tree, loader) = (writer.index.tree.clone(), Arc::clone(loader));
     let value_bytes = Arc::new(writer.index.value_bytes.clone());
-    FlexVersion { tree, loader, summary: writer.summary(), value_bytes }
+    let dead_in_front = OnceLock::new();
+    FlexVersion { tree, loader, summary: writer.summary(), value_bytes, dead_in_front }
 }
 
 /// Whether an interval has deltas worth consolidating, or runs in one of the `sparse` segments.
@@ -717,6 +717,15 @@ fn orphans_of(segments: &SegmentPlace, index: &Index) -> Result<Vec<u64>> {
     Ok(present.into_iter().filter(|number| !index.segments.contains_key(number)).collect())
 }
 
+/// How runs of a keyspace with these options are written.
+pub(super) fn run_options(options: &KeyspaceOptions) -> RunOptions {
+    RunOptions {
+        codec: options.codec,
+        segment_size: u64::from(options.segment_size),
+        interval_size: options.interval_size as usize,
+    }
+}
+
 fn segment_place(place: &StorePlace) -> Arc<SegmentPlace> {
     let storage = Arc::clone(&place.storage);
     let open = Arc::clone(&place.open_segments);
@@ -745,12 +754,8 @@ impl Version for FlexVersion {
         Box::new(FlexCursor::new(Arc::clone(&self.loader), self.tree.clone()))
     }
 
-    fn count_below(&self, key: &[u8]) -> Result<u64> {
-        self.live_below(key)
-    }
-
-    fn count(&self) -> Result<u64> {
-        self.live_total()
+    fn count(&self, start: &[u8], end: Option<&[u8]>) -> Result<u64> {
+        self.live_between(start, end)
     }
 
     fn entries_at_most(&self) -> u64 {

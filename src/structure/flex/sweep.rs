@@ -171,6 +171,9 @@ pub(super) fn is_sparse(live_bytes: u64, size: u64) -> bool {
     live_bytes * denominator < size * numerator
 }
 
+/// The highest level; no merging comes near it.
+const LEVEL_MAX: u8 = 127;
+
 /// How many of an interval's newest deltas a new one is merged with: levels that have reached
 /// `fan_in` runs, the new one counted, cascade. `levels` are those of the deltas, oldest first.
 /// Answers with the number of deltas and the level of the result.
@@ -186,7 +189,7 @@ pub(super) fn deltas_to_merge(levels: &[u8], fan_in: u8) -> (usize, u8) {
     loop {
         let rest = &levels[..levels.len() - merged];
         let same = rest.iter().rev().take_while(|&&other| other == level).count();
-        if same + 1 < usize::from(fan_in) || level == u8::MAX {
+        if same + 1 < usize::from(fan_in) || level == LEVEL_MAX {
             return (merged, level);
         }
         merged += same;

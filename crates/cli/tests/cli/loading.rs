@@ -50,6 +50,27 @@ fn lines_come_back_sorted_and_distinct() {
 }
 
 #[test]
+fn an_ingest_loads_sorted_input_all_or_nothing() {
+    let shell = Shell::new();
+    let distinct: BTreeSet<Vec<u8>> = odd_lines().into_iter().collect();
+    let sorted: Vec<Vec<u8>> = distinct.iter().cloned().collect();
+    shell.write("sorted", &joined(sorted.clone()));
+    let run = shell.db(&["load", "--ingest", "--ack", "sorted"]);
+    let summary = run.stderr.clone();
+    assert_eq!(run.ok_text(), format!("{}\n", distinct.len()));
+    assert!(summary.starts_with("loaded "), "{summary}");
+    assert_eq!(shell.db(&["scan", "--keys-only", "--format", "raw"]).ok(), joined(distinct));
+    assert!(shell.db(&["check"]).ok_text().starts_with("ok: "));
+
+    shell.write("unsorted", &joined(sorted.into_iter().chain([b"0".to_vec()])));
+    let keyspace = ["--keyspace", "other"];
+    let refused = shell.db(&[&keyspace[..], &["load", "--ingest", "unsorted"]].concat());
+    let stderr = refused.fails(2);
+    assert!(stderr.contains("nothing was loaded"), "{stderr}");
+    assert_eq!(shell.db(&[&keyspace[..], &["count"]].concat()).ok_text(), "0\n");
+}
+
+#[test]
 fn standard_input_and_line_numbers_the_last_one_wins() {
     let shell = Shell::new();
     let lines = odd_lines();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lithedb::storage::{FaultEffect, FaultPlan, FaultRule, Operation};
 
-use crate::crash::CrashRun;
+use crate::crash::{CrashRun, Diet};
 use crate::ledger::Ledger;
 use crate::random::seed_of;
 
@@ -18,23 +18,67 @@ pub struct Canary {
     pub name: &'static str,
     operation: Operation,
     path_part: &'static str,
+    diet: Diet,
 }
 
 /// Every planted mistake.
-pub const CANARIES: [Canary; 9] = [
-    Canary { name: "sync of the log", operation: Operation::Sync, path_part: ".wal" },
-    Canary { name: "sync of segments", operation: Operation::Sync, path_part: "seg-" },
-    Canary { name: "sync of value files", operation: Operation::Sync, path_part: "val-" },
+pub const CANARIES: [Canary; 10] = [
+    Canary {
+        name: "sync of the log",
+        operation: Operation::Sync,
+        path_part: ".wal",
+        diet: Diet::Everything,
+    },
+    Canary {
+        name: "sync of segments",
+        operation: Operation::Sync,
+        path_part: "seg-",
+        diet: Diet::Everything,
+    },
+    Canary {
+        name: "sync of value files",
+        operation: Operation::Sync,
+        path_part: "val-",
+        diet: Diet::Everything,
+    },
     Canary {
         name: "sync of the value files' directory",
         operation: Operation::SyncDir,
         path_part: "values",
+        diet: Diet::Everything,
     },
-    Canary { name: "sync of indexes", operation: Operation::Sync, path_part: "index-" },
-    Canary { name: "sync of the manifest", operation: Operation::Sync, path_part: "MANIFEST" },
-    Canary { name: "sync of the log's directory", operation: Operation::SyncDir, path_part: "wal" },
-    Canary { name: "sync of directories", operation: Operation::SyncDir, path_part: "" },
-    Canary { name: "any sync", operation: Operation::Sync, path_part: "" },
+    // An ingest that is made visible before its segments are synced: nothing else writes any.
+    Canary {
+        name: "sync of ingested segments",
+        operation: Operation::Sync,
+        path_part: "seg-",
+        diet: Diet::Ingests,
+    },
+    Canary {
+        name: "sync of indexes",
+        operation: Operation::Sync,
+        path_part: "index-",
+        diet: Diet::Everything,
+    },
+    Canary {
+        name: "sync of the manifest",
+        operation: Operation::Sync,
+        path_part: "MANIFEST",
+        diet: Diet::Everything,
+    },
+    Canary {
+        name: "sync of the log's directory",
+        operation: Operation::SyncDir,
+        path_part: "wal",
+        diet: Diet::Everything,
+    },
+    Canary {
+        name: "sync of directories",
+        operation: Operation::SyncDir,
+        path_part: "",
+        diet: Diet::Everything,
+    },
+    Canary { name: "any sync", operation: Operation::Sync, path_part: "", diet: Diet::Everything },
 ];
 
 impl Canary {
@@ -53,6 +97,7 @@ impl Canary {
             let mut run = CrashRun::of_seed(seed_of(&[seed, *number]), 6);
             run.stride = 5;
             run.planted = self.plan();
+            run.diet = self.diet;
             run.run(&ledger);
             ledger.finding_count() > 0
         })

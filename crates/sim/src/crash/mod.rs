@@ -26,7 +26,7 @@ use lithedb::storage::{FaultPlan, Operation, SimStorage};
 
 use crate::finding::{Fault, Finding, Verdict};
 use crate::ledger::{HOLES, Ledger, VALUE_BYTES};
-use crate::ops::{Mix, Op, Purpose, draw_run};
+use crate::ops::{Mix, Op, Purpose, draw_ingest, draw_run};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
 use crate::sample::ValueSizes;
@@ -49,6 +49,15 @@ const DEPTH: u32 = 3;
 /// Numbers of option sets that runs choose from.
 const SETUP_COUNT: u64 = 48;
 
+/// Which operations a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Diet {
+    /// All that there are.
+    Everything,
+    /// Ingests and nothing else.
+    Ingests,
+}
+
 /// A run and how it is struck.
 #[derive(Clone, Debug)]
 pub struct CrashRun {
@@ -64,6 +73,8 @@ pub struct CrashRun {
     pub only_operation: Option<Operation>,
     /// Which states are tried at each point.
     pub states: Range<u64>,
+    /// Which operations it has.
+    pub diet: Diet,
     /// Faults of the storage while the run goes on: planted mistakes.
     pub planted: FaultPlan,
 }
@@ -81,6 +92,7 @@ impl CrashRun {
             only_point: None,
             only_operation: None,
             states: 0..states,
+            diet: Diet::Everything,
             planted: FaultPlan::new(),
         }
     }
@@ -97,7 +109,15 @@ impl CrashRun {
         let mut random = Random::new(seed_of(&[self.seed, 1]));
         let key_count = random.pick(&[12, 60, 160]);
         let sizes = random.pick(&[ValueSizes::Mixed, ValueSizes::Mixed, ValueSizes::Small]);
-        draw_run(&mut random, Mix { key_count, sizes, purpose: Purpose::Writing }, self.op_count)
+        let mix = Mix { key_count, sizes, purpose: Purpose::Writing };
+        match self.diet {
+            Diet::Everything => draw_run(&mut random, mix, self.op_count),
+            Diet::Ingests => {
+                let mut ops = vec![Op::Create(0, 0)];
+                ops.extend((0..self.op_count).map(|_| draw_ingest(&mut random, mix)));
+                ops
+            }
+        }
     }
 
     /// Runs it, and notes what is tried and what is wrong.

@@ -57,6 +57,7 @@ impl<'d> Client<'d> {
                 0..=9 => self.write_batch()?,
                 10..=19 => self.swap()?,
                 20..=29 => self.view()?,
+                30..=33 => self.ingest()?,
                 _ => self.transact()?,
             }
         }
@@ -119,6 +120,26 @@ impl<'d> Client<'d> {
         }
         let stamp = self.shared.db.write_with(batch, durability).map_err(refused)?;
         self.end(story, End::Committed { stamp, durable: durability == Durability::Sync });
+        Ok(())
+    }
+
+    /// Writes that read nothing, as an ingest.
+    fn ingest(&mut self) -> Verdict {
+        let mut story = self.begin();
+        let Place { keyspace, key } = self.draw_place();
+        let step = 1 + self.random.below(3) as u16;
+        let entries: Vec<(u16, Identity)> = (0..1 + self.random.below(6) as u16)
+            .map(|number| {
+                self.next_id += 1;
+                (key + number * step, self.next_id)
+            })
+            .collect();
+        let rows = entries.iter().map(|(key, id)| (key_of(*key), value_of(*id)));
+        let report = self.keyspace(keyspace).ingest(rows).map_err(refused)?;
+        let wrote =
+            |(key, id): &(u16, Identity)| Action::Wrote(Place { keyspace, key: *key }, Some(*id));
+        story.actions.extend(entries.iter().map(wrote));
+        self.end(story, End::Committed { stamp: report.seqno, durable: true });
         Ok(())
     }
 

@@ -1,0 +1,427 @@
+//! Bulk ingest: sorted entries go to the structure of a keyspace directly, past log and memtables,
+//! and become visible at once.
+//!
+//! ```text
+//! add ......... runs in segments that nothing refers to; large values to the value log
+//! finish
+//!   flush ..... what memtables have in the range of keys: it is older, and would hide what comes
+//!   fit ....... the place of each run in the index; the segments are durable
+//!   hold ...... commits that are on their way are applied, new ones wait. Has anything come to the
+//!               range meanwhile: again from the flush on; after a few tries, while commits wait
+//!   stamp, edit of the index (durable: this is the commit), version and stamp published as one
+//! ```
+//!
+//! Invariants
+//! - J1  When the edit is made, no memtable of the keyspace has an entry or a deletion in the range
+//!   of keys: so all of them that come later are newer.
+//! - J2  Every commit of a lower stamp is durable before the edit is, and none of a higher stamp is
+//!   in the log: what is recovered is a prefix of the commits, with this one among them (D5).
+//! - J3  Who sees the stamp sees the version, and the other way round; transactions that began
+//!   before know of the range (T3) from before that on.
+//! - J4  Nothing is written to a file after the database was closed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use crate::base::{Cursor as _, EntryKind, Error, Result, SeqNo, Slice, successor};
+use crate::db::batch::{Write, WriteBatch};
+use crate::db::commit::PoisonOnPanic;
+use crate::db::core::{Core, lock};
+use crate::db::keyspace::Keyspace;
+use crate::db::state::{Runtime, State, Table};
+use crate::memtable::MemtableCursor;
+use crate::structure::flex::{Fitted, StagedRuns};
+use crate::value_log::ValueFile;
+
+/// Large values that are written to the value log together, in bytes.
+const VALUES_TOGETHER: usize = 256 << 10;
+/// How often what others write to the range is flushed while they go on. Each time it is what came
+/// in the time that the one before took.
+const UNHELD_TRY_COUNT: u32 = 4;
+
+/// A bulk ingest: see [`Keyspace::begin_ingest`].
+pub struct Ingest {
+    keyspace: Keyspace,
+    /// `None` when it is over.
+    staged: Option<StagedRuns>,
+    /// Entries from the first large value on that was not written yet.
+    waiting: WriteBatch,
+    /// Files that entries point into, held.
+    files: BTreeMap<u64, Arc<ValueFile>>,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+    report: IngestReport,
+    has_failed: bool,
+}
+
+/// What an ingest has brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IngestReport {
+    /// The stamp of every entry; of the newest commit, if there were no entries.
+    pub seqno: SeqNo,
+    /// Number of entries.
+    pub entries: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+}
+
+/// How a try to commit ended.
+enum Tried {
+    Committed(SeqNo),
+    /// Something came to the range meanwhile.
+    Again,
+}
+
+/// What is done when something has come to the range meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meanwhile {
+    /// So many times.
+    TryAgain(u32),
+    FlushWhileHeld,
+}
+
+impl Meanwhile {
+    fn next(self) -> Meanwhile {
+        match self {
+            Meanwhile::TryAgain(count @ 1..) => Meanwhile::TryAgain(count - 1),
+            _ => Meanwhile::FlushWhileHeld,
+        }
+    }
+}
+
+impl fmt::Debug for Ingest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ingest").field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
+impl Keyspace {
+    /// Begins a bulk ingest: sorted entries are written to the structure directly, once, and become
+    /// visible together, with one stamp, when it is finished. Faster than batches, and nothing goes
+    /// through the log or a memtable; for loads, not for single entries.
+    ///
+    /// Any number may be under way, beside other reads and writes. In memory are a run of 16 KiB,
+    /// large values of 256 KiB, and about 200 bytes for each run, which is some one part in 80 of
+    /// what was added. The room on disk is that of the entries.
+    ///
+    /// ```
+    /// # fn main() -> lithedb::Result<()> {
+    /// # let db = lithedb::Db::builder()
+    /// #     .storage(std::sync::Arc::new(lithedb::storage::MemoryStorage::new())).open("/db")?;
+    /// let squares = db.keyspace_or_create("squares")?;
+    /// let mut ingest = squares.begin_ingest()?;
+    /// for number in 0..1000u64 {
+    ///     ingest.add(number.to_be_bytes(), (number * number).to_string())?;
+    /// }
+    /// assert!(squares.is_empty()?);
+    /// let report = ingest.finish()?;
+    /// assert_eq!(report.entries, 1000);
+    /// assert_eq!(squares.get(30u64.to_be_bytes())?.as_deref(), Some(&b"900"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `KeyspaceNotFound`, `ReadOnly`, `Closed`.
+    pub fn begin_ingest(&self) -> Result<Ingest> {
+        self.handle().core.check_writable()?;
+        self.read(|_, _| Ok(()))?;
+        Ok(Ingest {
+            staged: Some(self.runtime().store.stage()),
+            keyspace: self.clone(),
+            waiting: WriteBatch::new(),
+            files: BTreeMap::new(),
+            first_key: Vec::new(),
+            last_key: Vec::new(),
+            report: IngestReport::default(),
+            has_failed: false,
+        })
+    }
+
+    /// Ingests `entries`, whose keys must ascend: see [`Keyspace::begin_ingest`]. All or nothing.
+    ///
+    /// # Errors
+    /// As [`Ingest::add`] and [`Ingest::finish`]; nothing has changed.
+    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<IngestReport> {
+        self.try_ingest(entries.into_iter().map(Ok))
+    }
+
+    /// As [`Keyspace::ingest`], of entries that may fail to come.
+    ///
+    /// # Errors
+    /// The first error among the entries; as [`Keyspace::ingest`]. Nothing has changed.
+    pub fn try_ingest<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<Error>>(
+        &self,
+        entries: impl IntoIterator<Item = std::result::Result<(K, V), E>>,
+    ) -> std::result::Result<IngestReport, E> {
+        let mut ingest = self.begin_ingest()?;
+        for entry in entries {
+            let (key, value) = entry?;
+            ingest.add(key, value)?;
+        }
+        Ok(ingest.finish()?)
+    }
+}
+
+impl Ingest {
+    /// Number of entries added.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.report.entries
+    }
+
+    /// Whether nothing was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.report.entries == 0
+    }
+
+    /// Adds an entry. Its key must be above the one before it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key that is not above the one before it, or a key or value over the
+    /// limits; `DiskFull`, `Io`, `ReadOnly`, `Closed`. After an error it cannot be finished.
+    pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let added = self.try_add(key.as_ref(), value.as_ref());
+        if added.is_err() {
+            self.has_failed = true;
+        }
+        added
+    }
+
+    /// Makes all entries visible, durably and at once. Entries that their keys had before are
+    /// overwritten; reads and snapshots that began before do not see any of it.
+    ///
+    /// First flushes what memtables have in the range from the first key to the last. Commits, of
+    /// all keyspaces, wait while the index is changed durably: for about two syncs; longer if
+    /// others keep writing to the very range. A transaction that has read anything in the range
+    /// conflicts. Without entries nothing happens.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Corruption` of what had to be read, `KeyspaceNotFound`, `Closed`;
+    /// `InvalidArgument` when [`Ingest::add`] has failed: nothing has changed. `Io` and `ReadOnly`
+    /// when a write or sync failed: whether the ingest survives is unknown then, and nothing is
+    /// written any more until the database is reopened.
+    pub fn finish(mut self) -> Result<IngestReport> {
+        if self.has_failed {
+            return Err(Error::invalid("an entry could not be added to the ingest"));
+        }
+        if self.report.entries == 0 {
+            self.report.seqno = self.core().visible();
+            return Ok(self.report);
+        }
+        self.place_waiting()?;
+        let core = Arc::clone(&self.keyspace.handle().core);
+        let runtime = Arc::clone(self.keyspace.runtime());
+        let range = (Slice::from(&*self.first_key), Slice::from(&*self.last_key));
+        let order = Order { runtime: &runtime, range, data_bytes: self.report.bytes };
+        let Some(staged) = self.staged.as_mut() else { return Ok(self.report) };
+        self.report.seqno = core.commit_ingest(&order, staged)?;
+        self.staged = None; // The index has its segments.
+        core.give_back_unreferenced(&runtime);
+        Ok(self.report)
+    }
+
+    fn core(&self) -> &Core {
+        &self.keyspace.handle().core
+    }
+
+    #[inline]
+    fn try_add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.report.entries > 0 && key <= self.last_key.as_slice() || self.has_failed {
+            return Err(self.out_of_order(key));
+        }
+        let write = Write::Put { key, value };
+        if let Some(refusal) = self.waiting.refusal(write) {
+            return Err(Error::invalid(refusal));
+        }
+        if self.report.entries == 0 {
+            self.first_key.extend_from_slice(key);
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.report.entries += 1;
+        self.report.bytes += (key.len() + value.len()) as u64;
+        if !self.waiting.is_empty() || self.keyspace.separates(value.len()) {
+            self.waiting.put(&self.keyspace, key, value);
+            return match self.waiting.size() >= VALUES_TOGETHER {
+                true => self.place_waiting(),
+                false => Ok(()),
+            };
+        }
+        self.stage(key, EntryKind::Value, value)
+    }
+
+    #[cold]
+    fn out_of_order(&self, key: &[u8]) -> Error {
+        if self.has_failed {
+            return Error::invalid("an entry could not be added to the ingest");
+        }
+        let (key, before) = (key.escape_ascii(), self.last_key.escape_ascii());
+        Error::invalid(format!("the key {key} is not above the one before it, {before}"))
+    }
+
+    #[inline]
+    fn stage(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
+        let staged = self.staged.as_mut().expect("it is there until it is over");
+        if staged.is_full_for(key, value.len()) {
+            let core = &self.keyspace.handle().core;
+            let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
+            core.check_writable()?;
+            self.keyspace.runtime().store.end_run(staged, key)?;
+        }
+        staged.add(key, kind, value)
+    }
+
+    /// Writes the large values that wait, and stages the entries.
+    #[cold]
+    fn place_waiting(&mut self) -> Result<()> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        {
+            let core = &self.keyspace.handle().core;
+            let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
+            core.check_writable()?;
+            core.place_values(&mut waiting)?;
+        }
+        for operation in waiting.operations() {
+            let (key, kind, value) = operation.write.entry().expect("only puts are waiting");
+            self.stage(key, kind, value)?;
+        }
+        let files = waiting.take_files().into_iter();
+        self.files.extend(files.map(|file| (file.number(), file)));
+        waiting.clear();
+        self.waiting = waiting;
+        Ok(())
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        let Some(staged) = self.staged.take() else { return };
+        let core = &self.keyspace.handle().core;
+        let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
+        // After a failure that leaves doubt, the index may refer to the files.
+        if core.check_writable().is_ok() {
+            staged.discard();
+        }
+    }
+}
+
+/// What is to be committed, and where.
+struct Order<'a> {
+    runtime: &'a Arc<Runtime>,
+    /// First and last key.
+    range: (Slice, Slice),
+    data_bytes: u64,
+}
+
+impl Core {
+    /// Commits staged runs; returns their stamp.
+    fn commit_ingest(&self, order: &Order<'_>, staged: &mut StagedRuns) -> Result<SeqNo> {
+        let mut meanwhile = Meanwhile::TryAgain(UNHELD_TRY_COUNT);
+        loop {
+            match self.try_commit_ingest(order, staged, meanwhile)? {
+                Tried::Committed(seqno) => return Ok(seqno),
+                Tried::Again => meanwhile = meanwhile.next(),
+            }
+        }
+    }
+
+    fn try_commit_ingest(
+        &self,
+        order: &Order<'_>,
+        staged: &mut StagedRuns,
+        meanwhile: Meanwhile,
+    ) -> Result<Tried> {
+        let Order { runtime, range, .. } = order;
+        if self.has_in_memtables(order)? {
+            self.flush_keyspace(runtime)?;
+        }
+        let _turn = lock(&runtime.flushing);
+        self.check_open()?; // Under the turn, which closing waits for (J4).
+        let mut fitted = runtime.store.fit(staged)?;
+        self.sync_values()?;
+        let hold = self.hold_commits()?; // J2
+        if self.has_in_memtables(order)? {
+            if meanwhile != Meanwhile::FlushWhileHeld {
+                return Ok(Tried::Again);
+            }
+            let flushed = self.flush_under_turn(runtime);
+            flushed.inspect_err(|error| self.note_failure(error))?;
+            fitted = runtime.store.fit(staged)?;
+        }
+        let seqno = hold.next_stamp(self.clock.wall_millis());
+        self.transactions.note_ingest(runtime.id, range.clone(), seqno); // J3
+        let committed = self.ingest_held(order, staged, fitted, seqno);
+        self.transactions.note_ingest_over(seqno);
+        committed?;
+        hold.note_commit(order.data_bytes);
+        Ok(Tried::Committed(seqno))
+    }
+
+    /// Makes staged runs part of the index, and visible. Commits are held.
+    fn ingest_held(
+        &self,
+        order: &Order<'_>,
+        staged: &mut StagedRuns,
+        fitted: Fitted,
+        seqno: SeqNo,
+    ) -> Result<()> {
+        let runtime = order.runtime;
+        if self.published.state().find(runtime.id).is_none() {
+            return Err(Error::KeyspaceNotFound { name: runtime.name.load().to_string() });
+        }
+        let _guard = PoisonOnPanic::new(self);
+        let version = runtime.store.ingest(staged, fitted, seqno);
+        let version = version.inspect_err(|error| self.note_failure(error))?; // D4
+        let with_version = |state: &State| state.with_version(runtime.id, &version);
+        self.published.replace_and_publish(with_version, seqno); // J3
+        Ok(())
+    }
+
+    /// Flushes everything that a keyspace has in memtables; the caller has its turn.
+    fn flush_under_turn(&self, runtime: &Runtime) -> Result<()> {
+        {
+            let applier = self.log.lock_applier();
+            self.seal(runtime.id, &applier);
+        }
+        while self.flush_oldest(runtime.id)? {}
+        Ok(())
+    }
+
+    /// Whether memtables have an entry, or delete anything, in the range (J1).
+    fn has_in_memtables(&self, order: &Order<'_>) -> Result<bool> {
+        let name = || order.runtime.name.load().to_string();
+        let state = self.published.state();
+        let keyspace = state.find(order.runtime.id);
+        let keyspace = keyspace.ok_or_else(|| Error::KeyspaceNotFound { name: name() })?;
+        let (first, last) = &order.range;
+        for table in keyspace.tables() {
+            if has_between(table, first, last)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes what was appended to the value log durable (X7).
+    fn sync_values(&self) -> Result<()> {
+        self.values.sync().inspect_err(|error| self.set_poison(&error.to_string()))
+    }
+}
+
+fn has_between(table: &Table, first: &[u8], last: &[u8]) -> Result<bool> {
+    let behind = successor(last);
+    let deleted = table.memtable.ranges();
+    if deleted.is_some_and(|ranges| ranges.has_newer(first, Some(&behind), SeqNo::ZERO)) {
+        return Ok(true);
+    }
+    let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
+    cursor.seek(first)?;
+    Ok(cursor.entry().is_some_and(|entry| entry.key <= last))
+}
