@@ -284,11 +284,11 @@ impl BlockCursor {
         self.block.reach_above(key)
     }
 
-    /// What the entry at the position is, and its value or pointer.
+    /// Whether the entry at the position holds a pointer to its value.
     #[inline]
     #[must_use]
-    pub fn kind_and_value(&self) -> Option<(EntryKind, &[u8])> {
-        Some((self.kind, self.value()?))
+    pub fn is_pointer(&self) -> bool {
+        self.is_on_entry() && self.kind == EntryKind::Pointer
     }
 
     /// How the key at the position compares with `key`; behind the last entry is above all.

@@ -118,7 +118,8 @@ fn work(core: &Arc<Core>, role: Role) {
             Err(Error::DiskFull { .. }) => core.workers.wait_for_call(seen, RETRY_WAIT),
             // After a failure the database is poisoned, and says so on every write.
             Ok(false) | Err(_) => {
-                core.workers.wait_for_call(seen, core.cleaning.wait_at_most(IDLE_WAIT));
+                let longest = core.cleaning.wait_at_most(IDLE_WAIT, core.clock.monotonic());
+                core.workers.wait_for_call(seen, longest);
             }
         }
     }
@@ -147,43 +148,50 @@ impl Core {
 
     /// One piece of background work, be it only consolidation, for the caller's thread.
     pub(super) fn step_or_consolidate(&self) -> Result<bool> {
-        if self.step()? || self.clean_in_background()? {
+        if self.step()? || self.clean_in_background()?.is_some() {
             return Ok(true);
         }
-        Ok(self.consolidate_in_background()? == Found::Work)
+        Ok(matches!(self.consolidate_in_background()?, Found::Work { .. }))
     }
 
     fn has_idle_work(&self) -> bool {
-        self.workers.may_have_leftovers() || self.meter.spares.bytes() > 0
+        self.may_have_leftovers() || self.meter.spares.bytes() > 0
     }
 
-    /// Gives memory back, and consolidates, until something is committed or called for.
+    /// Whether there may be something to consolidate that is not left to who asks for it.
+    fn may_have_leftovers(&self) -> bool {
+        self.cleaning.is_in_background() && self.workers.may_have_leftovers()
+    }
+
+    /// Gives memory back, and consolidates at the pace of cleaning, until something is committed or
+    /// called for.
     fn work_while_idle(&self, seen: u64, before: SeqNo) {
         let is_idle =
             || !self.is_closed() && self.workers.calls() == seen && self.visible() == before;
         if is_idle() {
             self.meter.spares.give_back();
         }
-        while is_idle() && self.workers.may_have_leftovers() {
+        while is_idle() && self.may_have_leftovers() {
             // Set first: a flush that comes meanwhile takes it back.
             self.workers.nothing_left.store(true, Ordering::Relaxed);
             let mut found = Found::Nothing;
+            let began = self.clock.monotonic();
             let done = caught(self, || {
                 found = self.consolidate_in_background()?;
-                Ok(found == Found::Work)
+                Ok(matches!(found, Found::Work { .. }))
             });
             if done.is_err() || found == Found::Nothing {
                 return; // After a failure: until something is flushed again.
             }
             self.workers.note_leftovers();
-            if found == Found::Busy {
-                return;
-            }
+            let Found::Work { bytes } = found else { return };
+            let next = began + self.cleaning.time_for(bytes);
+            self.workers.wait_for_call(seen, next.saturating_sub(self.clock.monotonic()));
         }
     }
 
     fn consolidate_in_background(&self) -> Result<Found> {
-        if self.poison().is_some() {
+        if self.poison().is_some() || !self.cleaning.is_in_background() {
             return Ok(Found::Nothing);
         }
         self.consolidate_slice_of_any().inspect_err(|error| self.note_idle_failure(error))

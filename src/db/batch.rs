@@ -193,7 +193,8 @@ impl WriteBatch {
         }
         let separated = self.separated.get_or_insert_default();
         let pointer = separated.staged.push(keyspace.id(), value).encode();
-        self.push(keyspace, Kind::PutPointer, key, &pointer);
+        self.count += 1;
+        self.push_allowed(keyspace, Kind::PutPointer, key, &pointer);
         self.data_bytes += (value.len() - pointer.len()) as u64;
         let place = self.operations.len() - pointer.len();
         self.separated.as_mut().expect("it was made above").places.push(place);
@@ -264,7 +265,7 @@ impl WriteBatch {
     /// Bytes of keys and values and a few for each operation.
     #[must_use]
     pub fn size(&self) -> usize {
-        let staged = self.separated.as_ref().map_or(0, |separated| separated.staged.size());
+        let staged = self.separated.as_ref().map_or(0, |separated| separated.staged.value_bytes());
         let payload = self.payload.as_ref().map_or(0, |payload| payload.len());
         self.operations.len() + staged + payload
     }
@@ -324,6 +325,12 @@ impl WriteBatch {
             self.refused.get_or_insert(refusal);
             return; // Nothing of such a batch is ever committed.
         }
+        self.push_allowed(keyspace, kind, key, value);
+    }
+
+    /// Adds an operation that is within the limits.
+    #[inline]
+    fn push_allowed(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
         self.data_bytes += (key.len() + value.len()) as u64;
         let id = keyspace.id();
         let is_known =

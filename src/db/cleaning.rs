@@ -2,7 +2,8 @@
 //! time, and the files go when the last version that needs them does.
 //!
 //! In the background a slice at a time, at a pace, when garbage is more than a share of what is
-//! live; all that is worth it by [`crate::Db::vacuum`].
+//! live; between flushes, as fast as may be, when that does not keep up; all that is worth it by
+//! [`crate::Db::vacuum`]. [`crate::Cleaning`] says which of these.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,29 +13,66 @@ use std::time::Duration;
 use crate::base::{Result, Slice};
 use crate::db::background::caught;
 use crate::db::core::{Core, lock};
+use crate::db::options::{Cleaning, CleaningPolicy};
 use crate::db::state::Runtime;
-use crate::jobs::{Aim, ValueFileFigures, files_to_clean};
+use crate::jobs::{Aim, GarbageFigures, ValueFileFigures, files_to_clean};
 use crate::structure::flex::Moving;
 use crate::value_log::Mover;
 
 /// Bytes that a slice writes.
 const SLICE_BYTES: u64 = 8 << 20;
-/// Bytes a second that cleaning in the background writes at most.
-const BYTES_PER_SECOND: u64 = 64 << 20;
-/// What a slice takes at that pace.
-const SLICE_TIME: Duration = Duration::from_millis(1000 * SLICE_BYTES / BYTES_PER_SECOND);
+/// The background does not keep up when garbage is so many times what it is to be.
+const BEHIND_FACTOR: f64 = 1.25;
 
-/// Cleaning in the background.
-#[derive(Debug, Default)]
-pub(super) struct Cleaning {
+/// How far cleaning is.
+#[derive(Debug)]
+pub(super) struct Cleaner {
+    // Constant.
+    policy: CleaningPolicy,
+    // Guarded by their locks, atomic.
     /// Whether garbage may have come to light since it was last looked for.
     may_have_garbage: AtomicBool,
     round: Mutex<Option<CleaningRound>>,
-    /// When the next slice may begin.
+    /// Held by the thread that cleans between flushes: another would move the same values.
+    between_flushes: Mutex<()>,
+    /// When the next slice in the background may begin.
     not_before: Mutex<Duration>,
 }
 
-impl Cleaning {
+impl Cleaner {
+    pub(super) fn new(policy: CleaningPolicy) -> Cleaner {
+        Cleaner {
+            policy,
+            may_have_garbage: AtomicBool::new(false),
+            round: Mutex::default(),
+            between_flushes: Mutex::default(),
+            not_before: Mutex::default(),
+        }
+    }
+
+    /// Whether anything is done when nobody waits for it.
+    pub(super) fn is_in_background(&self) -> bool {
+        self.policy.mode == Cleaning::Background
+    }
+
+    /// How long `bytes` take at the pace of the background.
+    pub(super) fn time_for(&self, bytes: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 / self.policy.bytes_per_second as f64)
+    }
+
+    /// The share of garbage from which on flushes wait for cleaning.
+    fn share_with_flush(&self) -> Option<f64> {
+        match self.policy.mode {
+            Cleaning::Background => Some(self.policy.garbage_share * BEHIND_FACTOR),
+            Cleaning::WithFlush => Some(self.policy.garbage_share),
+            Cleaning::OnDemand => None,
+        }
+    }
+
+    fn aim(&self) -> Aim {
+        Aim::Bounded(self.policy.garbage_share)
+    }
+
     /// Says that something may have become garbage.
     pub(super) fn note_garbage(&self) {
         self.may_have_garbage.store(true, Ordering::Relaxed);
@@ -46,8 +84,13 @@ impl Cleaning {
     }
 
     /// How long a thread without work may wait, if it may wait for `longest`.
-    pub(super) fn wait_at_most(&self, longest: Duration) -> Duration {
-        if lock(&self.round).is_some() { longest.min(SLICE_TIME) } else { longest }
+    pub(super) fn wait_at_most(&self, longest: Duration, now: Duration) -> Duration {
+        if !self.is_in_background() || lock(&self.round).is_none() {
+            return longest;
+        }
+        // Not at all would be a loop while a flush is in the way.
+        const SHORTEST: Duration = Duration::from_millis(10);
+        longest.min(lock(&self.not_before).saturating_sub(now).max(SHORTEST))
     }
 }
 
@@ -55,23 +98,18 @@ impl Cleaning {
 #[derive(Debug)]
 pub(super) struct CleaningRound {
     pub mover: Mover,
-    /// Keyspaces that are still to be gone through, the one at hand last.
-    left: Vec<Arc<Runtime>>,
+    /// Numbers of keyspaces that are still to be gone through, the one at hand last. They are not
+    /// held: one that is dropped must be able to go.
+    left: Vec<u32>,
     /// Where that one goes on.
     from: Slice,
-}
-
-impl CleaningRound {
-    /// The keyspace at hand.
-    pub(super) fn at_hand(&self) -> Option<&Arc<Runtime>> {
-        self.left.last()
-    }
 }
 
 /// What a slice of a round came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cleaned {
-    Slice,
+    /// So many bytes were written.
+    Slice { bytes: u64 },
     /// A flush of the keyspace at hand is under way.
     Busy,
     /// The round is over.
@@ -79,93 +117,140 @@ pub(super) enum Cleaned {
 }
 
 impl Core {
-    /// Bytes that entries point to, by value file.
-    pub(super) fn value_bytes(&self) -> BTreeMap<u64, u64> {
-        let mut sums = BTreeMap::new();
+    /// Bytes that entries point to, by value file: those of runs, and those of memtables.
+    pub(super) fn value_bytes(&self) -> (BTreeMap<u64, u64>, BTreeMap<u64, u64>) {
+        let (mut of_runs, mut of_tables) = (BTreeMap::new(), BTreeMap::new());
         for keyspace in &self.published.state().keyspaces {
             for (file, bytes) in &*keyspace.runtime.store.value_bytes() {
-                *sums.entry(*file).or_default() += bytes;
+                *of_runs.entry(*file).or_default() += bytes;
             }
-            keyspace.tables().for_each(|table| table.add_value_bytes(&mut sums));
+            keyspace.tables().for_each(|table| table.add_value_bytes(&mut of_tables));
         }
-        sums
+        (of_runs, of_tables)
     }
 
-    /// A round for the files that are worth it; `None` if there are none.
-    pub(super) fn begin_cleaning(&self, aim: Aim) -> Option<CleaningRound> {
-        let live = self.value_bytes();
+    /// The files that may be emptied.
+    fn value_file_figures(&self) -> Vec<ValueFileFigures> {
+        let (of_runs, of_tables) = self.value_bytes();
+        let bytes_in = |sums: &BTreeMap<u64, u64>, number| sums.get(&number).copied().unwrap_or(0);
         let written_to = self.values.written_to();
         let files = self.values.files();
-        let figures: Vec<ValueFileFigures> = files
+        let files = files
             .iter()
             .filter(|file| !written_to.contains(&file.number()) && !file.is_damaged())
             .map(|file| {
                 let number = file.number();
-                let live = live.get(&number).copied().unwrap_or(0);
-                ValueFileFigures { number, size: file.size(), live }
-            })
-            .collect();
-        let victims = files_to_clean(&figures, aim);
+                let movable = bytes_in(&of_runs, number);
+                let live = movable + bytes_in(&of_tables, number);
+                ValueFileFigures { number, size: file.size(), live, movable }
+            });
+        files.collect()
+    }
+
+    /// A round for the files that are worth it; `None` if there are none.
+    pub(super) fn begin_cleaning(&self, aim: Aim) -> Option<CleaningRound> {
+        let victims = files_to_clean(&self.value_file_figures(), aim);
         if victims.is_empty() {
             return None;
         }
+        let files = self.values.files();
         // A value that is put again meanwhile must not keep its file.
         files.iter().filter(|file| victims.contains(&file.number())).for_each(|file| file.shun());
         let mover = Mover::new(&self.values, victims);
-        Some(CleaningRound { mover, left: self.runtimes(), from: Slice::default() })
+        let left = self.runtimes().iter().map(|runtime| runtime.id).collect();
+        Some(CleaningRound { mover, left, from: Slice::default() })
     }
 
     /// Does a slice of a round, if nobody flushes the keyspace at hand.
     pub(super) fn clean_slice(&self, round: &mut CleaningRound) -> Result<Cleaned> {
-        while let Some(runtime) = round.left.last().map(Arc::clone) {
+        while let Some(id) = round.left.last() {
+            let Some(runtime) = self.runtime(*id) else {
+                round.left.pop();
+                round.from = Slice::default();
+                continue;
+            };
             let _turn = match runtime.flushing.try_lock() {
                 Ok(turn) => turn,
                 Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
                 Err(TryLockError::WouldBlock) => return Ok(Cleaned::Busy),
             };
             self.check_open()?; // Under the turn, which closing waits for.
-            if runtime.dropped.load(Ordering::Acquire) {
-                round.left.pop();
-                continue;
-            }
             let moved = runtime.store.move_values(&mut round.mover, &round.from, SLICE_BYTES);
-            let next = match moved.inspect_err(|error| self.note_idle_failure(error))? {
+            let (next, bytes) = match moved.inspect_err(|error| self.note_idle_failure(error))? {
                 Moving::FlushUnderWay => return Ok(Cleaned::Busy),
-                Moving::Nothing => None,
-                Moving::Slice { version, next } => {
+                Moving::Nothing => (None, None),
+                Moving::Slice { version, next, bytes } => {
                     self.publish_version(&runtime, &version);
-                    Some(next)
+                    (next, Some(bytes))
                 }
             };
-            match &next {
-                Some(Some(from)) => round.from = from.clone(),
-                Some(None) | None => {
+            match next {
+                Some(from) => round.from = from,
+                None => {
                     round.left.pop();
                     round.from = Slice::default();
                 }
             }
-            if next.is_some() {
-                return Ok(Cleaned::Slice);
+            if let Some(bytes) = bytes {
+                return Ok(Cleaned::Slice { bytes });
             }
         }
         Ok(Cleaned::Everything)
     }
 
-    /// A slice of cleaning in the background; `false` when none is due.
-    pub(super) fn clean_in_background(&self) -> Result<bool> {
-        if self.poison().is_some() {
-            return Ok(false);
+    /// A slice of cleaning in the background; the bytes that it wrote, `None` when none is due.
+    pub(super) fn clean_in_background(&self) -> Result<Option<u64>> {
+        if self.poison().is_some() || !self.cleaning.is_in_background() {
+            return Ok(None);
         }
-        let Some(mut round) = self.take_round() else { return Ok(false) };
+        let Some(mut round) = self.take_round() else { return Ok(None) };
         // What fails ends the round; the mover goes after the failure was noted, for what it has
         // written may be referred to.
-        match self.clean_slice(&mut round)? {
-            Cleaned::Everything => Ok(false),
-            outcome => {
-                *lock(&self.cleaning.round) = Some(round);
-                Ok(outcome == Cleaned::Slice)
+        let cleaned = self.clean_slice(&mut round)?;
+        if cleaned != Cleaned::Everything {
+            *lock(&self.cleaning.round) = Some(round);
+        }
+        match cleaned {
+            Cleaned::Slice { bytes } => Ok(Some(bytes)),
+            Cleaned::Busy | Cleaned::Everything => Ok(None),
+        }
+    }
+
+    /// Cleans until there is not too much garbage for flushes to go on. Room can be done without:
+    /// what fails here fails nothing else, unless the disk does.
+    pub(super) fn clean_with_flush(&self) {
+        let Some(share) = self.cleaning.share_with_flush() else { return };
+        let is_too_much = || GarbageFigures::of(&self.value_file_figures()).exceed(share);
+        if self.values.is_empty() || self.check_writable().is_err() || !is_too_much() {
+            return;
+        }
+        let _turn = lock(&self.cleaning.between_flushes);
+        let begun = lock(&self.cleaning.round).take();
+        let begun = begun.or_else(|| self.begin_cleaning(self.cleaning.aim()));
+        let Some(mut round) = begun else { return };
+        while is_too_much() {
+            match self.clean_slice(&mut round) {
+                Ok(Cleaned::Slice { .. }) => {}
+                Ok(Cleaned::Busy) if self.finish_flush(&round).is_ok() => {}
+                // What is left of it is no reason to stop the writers.
+                Ok(Cleaned::Busy | Cleaned::Everything) | Err(_) => return,
             }
         }
+        // It goes on in the background, or with the next flush.
+        *lock(&self.cleaning.round) = Some(round);
+    }
+
+    /// Does a slice of the flush that is in the way of a round.
+    pub(super) fn finish_flush(&self, round: &CleaningRound) -> Result<()> {
+        let runtime = round.left.last().and_then(|id| self.runtime(*id));
+        let Some(runtime) = runtime else { return Ok(()) };
+        let _turn = lock(&runtime.flushing);
+        let flushed = self.flush_oldest(runtime.id);
+        flushed.map(drop).inspect_err(|error| self.note_failure(error))
+    }
+
+    fn runtime(&self, id: u32) -> Option<Arc<Runtime>> {
+        self.published.with(|state, _| state.find(id).map(|found| Arc::clone(&found.runtime)))
     }
 
     fn take_round(&self) -> Option<CleaningRound> {
@@ -176,7 +261,7 @@ impl Core {
         if !self.cleaning.may_have_garbage.swap(false, Ordering::Relaxed) {
             return None;
         }
-        self.begin_cleaning(Aim::Bounded)
+        self.begin_cleaning(self.cleaning.aim())
     }
 
     /// As [`Core::clean_in_background`], not faster than it may; whether something was done.
@@ -185,11 +270,90 @@ impl Core {
         if now < *lock(&self.cleaning.not_before) {
             return false;
         }
-        let before = self.values.bytes_written();
-        let done = caught(self, || self.clean_in_background());
-        let bytes = self.values.bytes_written().saturating_sub(before);
-        let pause = Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND as f64);
-        *lock(&self.cleaning.not_before) = now + pause;
+        let mut bytes = None;
+        let done = caught(self, || {
+            bytes = self.clean_in_background()?;
+            Ok(bytes.is_some())
+        });
+        *lock(&self.cleaning.not_before) = now + self.cleaning.time_for(bytes.unwrap_or(0));
         matches!(done, Ok(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{Clock, ManualClock};
+    use crate::db::{Background, Builder, Db, Durability, WriteBatch};
+    use crate::storage::MemoryStorage;
+    use crate::structure::flex::RoundProgress;
+
+    const RATE: u64 = 1 << 20;
+
+    /// A database with garbage that the background has not looked for yet.
+    fn with_garbage(clock: &Arc<ManualClock>, cleaning: Cleaning) -> Db {
+        let builder = Builder::default()
+            .storage(Arc::new(MemoryStorage::new()))
+            .clock(Arc::clone(clock) as Arc<_>)
+            .background(Background::Stepped)
+            .value_file_size(1 << 20)
+            .cleaning(cleaning)
+            .cleaning_rate(RATE);
+        let db = builder.open("/db").unwrap();
+        let keyspace = db.keyspace_or_create("k").unwrap();
+        for round in 0..2u32 {
+            let mut batch = WriteBatch::new();
+            // Every second key stays as it is, so that every file has something to move.
+            for key in (0..8000u32).filter(|key| round == 0 || key % 2 == 1) {
+                let value = (key ^ round << 16).to_le_bytes().repeat(1024);
+                batch.put(&keyspace, key.to_be_bytes(), value);
+            }
+            db.write_with(batch, Durability::Buffered).unwrap();
+            db.core().flush_all().unwrap();
+            let runtime = db.core().runtimes().pop().unwrap();
+            while db.core().compact_slice(&runtime).unwrap() == RoundProgress::GoesOn {}
+        }
+        db
+    }
+
+    #[test]
+    fn the_background_keeps_to_its_rate() {
+        let clock = Arc::new(ManualClock::at_millis(1_700_000_000_000));
+        let db = with_garbage(&clock, Cleaning::Background);
+        let core = db.core();
+        let (mut slices, mut moved) = (0, 0);
+        let began = clock.monotonic();
+        loop {
+            let done = core.clean_at_a_pace();
+            let now_moved = core.values.moved().1;
+            if !done {
+                break;
+            }
+            slices += 1;
+            assert!(!core.clean_at_a_pace(), "not before it is time");
+            assert_eq!(core.values.moved().1, now_moved);
+            let wait = core.cleaning.wait_at_most(Duration::MAX, clock.monotonic());
+            assert!(wait >= core.cleaning.time_for(now_moved - moved), "{wait:?}");
+            moved = now_moved;
+            clock.advance(wait + Duration::from_micros(1));
+        }
+        let took = clock.monotonic().saturating_sub(began);
+        assert!(moved >= 4000 << 12 && slices > 1, "{slices} slices, {moved} bytes");
+        assert!(took.as_secs_f64() >= moved as f64 / RATE as f64, "{moved} bytes in {took:?}");
+    }
+
+    #[test]
+    fn who_cleans_follows_from_the_mode() {
+        for (mode, background, flush) in [
+            (Cleaning::Background, true, Some(0.25)),
+            (Cleaning::WithFlush, false, Some(0.2)),
+            (Cleaning::OnDemand, false, None),
+        ] {
+            let builder = Builder::default().cleaning(mode).garbage_share(0.2);
+            let cleaner = Cleaner::new(builder.cleaning_policy());
+            assert_eq!(cleaner.is_in_background(), background);
+            let share = cleaner.share_with_flush();
+            assert_eq!(share.map(|share| (share * 1000.0).round() / 1000.0), flush);
+        }
     }
 }

@@ -20,20 +20,18 @@ use crate::db::state::{State, Table};
 use crate::db::transaction::{Premise, Verdict};
 use crate::memtable::Writer;
 use crate::value_log::ValueLog;
-use crate::wal::{LogReader, Lsn, Wal};
-
-mod hold;
+use crate::wal::{Lsn, RecordReader, Wal};
 
 /// The log and the commits on their way.
 #[derive(Debug)]
 pub(super) struct CommitLog {
-    log: Mutex<Log>,
+    pub(super) log: Mutex<Log>,
     /// Commits that are appended and not yet wholly in memtables, in the order of the log. Only
     /// pushed to under the log's lock; only popped under the applier's.
-    queue: Mutex<VecDeque<Arc<Pending>>>,
+    pub(super) queue: Mutex<VecDeque<Arc<Pending>>>,
     applier: Mutex<Applier>,
     /// Signalled when commits are not held any more.
-    unheld: Condvar,
+    pub(super) unheld: Condvar,
     /// Held by the thread that makes a log file ready, which it does without the log's lock; and
     /// while the directory is read, which must not change then. Taken before the log's.
     preparing: Mutex<()>,
@@ -42,21 +40,21 @@ pub(super) struct CommitLog {
     /// Up to where the log may be released, durably so.
     released: AtomicU64,
     log_end: AtomicU64,
-    commit_count: AtomicU64,
+    pub(super) commit_count: AtomicU64,
     /// Bytes of keys and values committed.
-    data_bytes: AtomicU64,
+    pub(super) data_bytes: AtomicU64,
     /// The next log file should be made ready, and no worker was told yet.
     wants_file: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Log {
-    wal: Wal,
+pub(super) struct Log {
+    pub(super) wal: Wal,
     stamps: StampClock,
     /// What stands in front of a record's operations, while it is appended.
     head: Vec<u8>,
     /// Whether commits wait: see [`Core::hold_commits`].
-    is_held: bool,
+    pub(super) is_held: bool,
 }
 
 /// What applying commits has come to. Guarded by its lock, which also seals.
@@ -68,7 +66,7 @@ pub(super) struct Applier {
 
 /// A commit in the queue.
 #[derive(Debug)]
-struct Pending {
+pub(super) struct Pending {
     batch: WriteBatch,
     seqno: SeqNo,
     start: Lsn,
@@ -132,7 +130,7 @@ impl CommitLog {
     }
 
     /// A reader of all that the log has up to `end`.
-    pub(super) fn reader(&self, end: Lsn) -> LogReader {
+    pub(super) fn reader(&self, end: Lsn) -> RecordReader {
         lock(&self.log).wal.reader(end)
     }
 
@@ -474,7 +472,7 @@ impl Core {
 
     /// Applies the commits at the head of the queue that may be, and wakes the threads that wait
     /// for them, each as soon as its commit is applied.
-    fn apply_ready(&self, own: &Caller) {
+    pub(super) fn apply_ready(&self, own: &Caller) {
         while let Some(other) = self.apply_to_next_other(own) {
             other.call(Call::Look); // Without the lock: waking is slow, and may cost the processor.
         }

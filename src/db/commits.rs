@@ -7,7 +7,7 @@ use crate::base::{Error, Result, SeqNo};
 use crate::db::batch::{DecodedCommit, decode_record, decode_stamp};
 use crate::db::core::Core;
 use crate::db::{Db, Handle};
-use crate::wal::{LogReader, Lsn};
+use crate::wal::{Lsn, RecordReader};
 
 /// A commit as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Commit {
 #[derive(Debug)]
 pub struct Commits {
     handle: Arc<Handle>,
-    reader: LogReader,
+    reader: RecordReader,
     range: (Bound<SeqNo>, Bound<SeqNo>),
     /// A commit that was read while looking where the log starts.
     ahead: Option<Commit>,
@@ -38,8 +38,8 @@ pub struct Commits {
 
 impl Db {
     /// The commits whose stamps are in `range`, in their order. Without a start, from the first one
-    /// that is there. Each is there until it is flushed, and then for as long as
-    /// [`crate::Builder::kept_log_size`] keeps its log file.
+    /// that is there. An ingest is none of them. Each is there until it is flushed, and then for as
+    /// long as [`crate::Builder::kept_log_size`] keeps its log file.
     ///
     /// Costs some reads to find the first one, and reading the log from the beginning of a file on.
     /// Memory: 256 KiB, or one commit where that is larger.
@@ -64,7 +64,7 @@ impl Db {
 
 impl Core {
     /// A reader of all that the log has of commits that are visible.
-    pub(super) fn log_reader(&self) -> LogReader {
+    pub(super) fn log_reader(&self) -> RecordReader {
         let applied = self.log.lock_applier().applied();
         self.log.reader(applied)
     }

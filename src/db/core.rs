@@ -8,7 +8,7 @@ use crate::base::{Clock, Entropy, Error, Result, SeqNo};
 use crate::block::Block;
 use crate::cache::{Cache, MemoryBudget};
 use crate::db::background::Workers;
-use crate::db::cleaning::Cleaning;
+use crate::db::cleaning::Cleaner;
 use crate::db::commit::CommitLog;
 use crate::db::maintain::DroppedRegister;
 use crate::db::options::{Background, Builder, Durability, Sizes};
@@ -57,7 +57,7 @@ pub(super) struct Core {
     pub transactions: Arc<TransactionRegister>,
     pub stalls: StallCounters,
     pub pacer: Pacer,
-    pub cleaning: Cleaning,
+    pub cleaning: Cleaner,
     pub dropped: DroppedRegister,
     /// Held shared while an ingest writes to files; closing waits for that.
     pub staging: RwLock<()>,
@@ -93,6 +93,7 @@ pub(super) struct Parts {
 
 impl Core {
     pub(super) fn new(builder: Builder, parts: Parts) -> Core {
+        let cleaning = Cleaner::new(builder.cleaning_policy());
         Core {
             dir: parts.dir,
             storage: builder.storage,
@@ -117,7 +118,7 @@ impl Core {
             transactions: TransactionRegister::new(parts.sizes.budget / KEPT_FRACTION),
             stalls: StallCounters::default(),
             pacer: Pacer::default(),
-            cleaning: Cleaning::default(),
+            cleaning,
             dropped: DroppedRegister::default(),
             staging: RwLock::new(()),
             lock: Mutex::new(Some(parts.lock)),

@@ -217,10 +217,17 @@ impl Cursor {
     /// When it is not [`Cursor::valid`].
     #[inline]
     pub fn value(&self) -> Result<&[u8]> {
-        match self.walk.value().expect(NOT_ON_AN_ENTRY) {
-            (EntryKind::Pointer, pointer) => self.load_value(pointer),
-            (_, value) => Ok(value),
+        match self.walk.block_value() {
+            Some(value) => Ok(value),
+            None => self.value_elsewhere(),
         }
+    }
+
+    /// Out of line, so that walking through a block is small.
+    #[inline(never)]
+    fn value_elsewhere(&self) -> Result<&[u8]> {
+        let EntryRef { kind, value, .. } = self.walk.entry().expect(NOT_ON_AN_ENTRY);
+        if kind == EntryKind::Pointer { self.load_value(value) } else { Ok(value) }
     }
 
     #[cold]

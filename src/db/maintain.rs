@@ -31,12 +31,7 @@ impl Core {
     /// Flushes a slice of the memtable that waits in the longest queue and that no other thread
     /// is at. Whether there was one.
     pub(super) fn flush_slice_of_any(&self) -> Result<bool> {
-        let state = self.published.state();
-        let mut waiting: Vec<&Arc<KeyspaceState>> =
-            state.keyspaces.iter().filter(|keyspace| !keyspace.sealed.is_empty()).collect();
-        waiting.sort_by_key(|keyspace| std::cmp::Reverse(keyspace.sealed.len()));
-        for keyspace in waiting {
-            let runtime = &keyspace.runtime;
+        for runtime in self.waiting_for_flush() {
             let turn = match runtime.flushing.try_lock() {
                 Ok(turn) => turn,
                 Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
@@ -45,10 +40,23 @@ impl Core {
             let flushed = self.flush_oldest(runtime.id)?;
             drop(turn);
             if flushed {
+                // Writers of keyspaces without large values need not wait for it.
+                if !runtime.store.value_bytes().is_empty() {
+                    self.clean_with_flush();
+                }
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Keyspaces with sealed memtables, those with most of them first.
+    fn waiting_for_flush(&self) -> Vec<Arc<Runtime>> {
+        let state = self.published.state();
+        let mut waiting: Vec<&Arc<KeyspaceState>> =
+            state.keyspaces.iter().filter(|keyspace| !keyspace.sealed.is_empty()).collect();
+        waiting.sort_by_key(|keyspace| std::cmp::Reverse(keyspace.sealed.len()));
+        waiting.into_iter().map(|keyspace| Arc::clone(&keyspace.runtime)).collect()
     }
 
     /// Flushes a slice of a keyspace's oldest sealed memtable. The caller has the keyspace's turn
@@ -126,7 +134,7 @@ impl Core {
             let consolidated = self.consolidate_slice(&runtime);
             drop(turn);
             match consolidated {
-                Ok(Consolidation::Slice { .. }) => return Ok(Found::Work),
+                Ok(Consolidation::Slice { bytes, .. }) => return Ok(Found::Work { bytes }),
                 Ok(Consolidation::FlushUnderWay) => found = Found::Busy,
                 Ok(Consolidation::Nothing) => {}
                 Err(error @ Error::Corruption { .. }) => damage = Some(error),
@@ -195,6 +203,8 @@ impl Core {
         if gained == 0 || (when == AdvanceLog::WhenWorthwhile && !is_worthwhile) {
             return Ok(());
         }
+        // W9: what is kept to be read is durable, also what concerned keyspaces that are gone.
+        self.sync_to(Lsn::from_u64(needed))?;
         let state = self.published.state();
         let known = |id| manifest.state().keyspace(id).is_some();
         let journals = state
@@ -221,6 +231,13 @@ impl Core {
         let oldest = tables.filter_map(|table| table.log_start()).min();
         let applied = applier.applied().as_u64();
         oldest.map_or(applied, |oldest| oldest.min(applied))
+    }
+
+    /// As [`Core::flush_all`], with the cleaning that is due then.
+    pub(super) fn flush_and_clean(&self) -> Result<()> {
+        self.flush_all()?;
+        self.clean_with_flush();
+        Ok(())
     }
 
     /// Seals and flushes everything that is in memtables now.
@@ -296,7 +313,7 @@ impl Core {
         self.apply_edit(&mut manifest, &Edit::CreateKeyspace(record.clone()))?;
         let runtime = runtime_of(&record, store, &self.values, &self.budget, self.sizes.memtable);
         self.published.replace(|state| {
-            let active = Table::new(&self.meter, runtime.memtable_size);
+            let active = Table::new(&self.meter, &runtime);
             let version = runtime.store.version();
             state.with(KeyspaceState::new(Arc::clone(&runtime), active, version))
         });
@@ -369,9 +386,9 @@ impl Core {
         if !self.set_closed() {
             return Ok(self.stats()); // Another thread was faster.
         }
-        self.cleaning.give_up();
         self.log.wake_waiting();
         self.workers.join();
+        self.cleaning.give_up();
         self.log.wait_for_writers();
         drop(self.staging.write().unwrap_or_else(PoisonError::into_inner));
         // Flushes that other threads are at; those that have not begun find the database closed.
@@ -379,6 +396,7 @@ impl Core {
             drop(crate::db::core::lock(&keyspace.runtime.flushing));
         }
         drop(self.lock_manifest());
+        self.values.close();
         let finished = flushed.and_then(|()| self.finish_files());
         let stats = self.stats();
         self.unlock_directory();
@@ -403,8 +421,8 @@ impl Core {
 /// What a look for something to consolidate has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Something, and it was done.
-    Work,
+    /// Something, and it was done: so many bytes were written.
+    Work { bytes: u64 },
     /// Nothing, in any keyspace.
     Nothing,
     /// Nothing in those that could be looked at.

@@ -24,6 +24,7 @@ mod commit;
 mod commits;
 mod core;
 mod group;
+mod hold;
 mod ingest;
 mod iter;
 mod keyspace;
@@ -54,7 +55,7 @@ pub use ingest::{Ingest, IngestReport};
 pub use iter::{Cursor, Entry, Iter, Keys};
 pub use keyspace::{Keyspace, KeyspaceInfo};
 pub use open::RecoveryReport;
-pub use options::{Background, Builder, Durability, OpenExisting};
+pub use options::{Background, Builder, Cleaning, Durability, OpenExisting};
 pub use snapshot::Snapshot;
 pub use stats::{KeyspaceStats, Stats, ValueFileStats};
 pub use transaction::{
@@ -234,12 +235,13 @@ impl Db {
         self.core().sync()
     }
 
-    /// Moves everything in memtables into the structures, durably. The log is then short.
+    /// Moves everything in memtables into the structures, durably. The log is then short. Cleans
+    /// value files if [`Cleaning`] says so.
     ///
     /// # Errors
     /// `DiskFull`: try again when there is room. `Io`, `Corruption`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
-        self.core().flush_all()
+        self.core().flush_and_clean()
     }
 
     /// Flushes, and then consolidates what flushes have left in delta runs: reads become as fast as

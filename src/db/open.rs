@@ -196,7 +196,8 @@ impl<'a> Opening<'a> {
         let meter = MemtableMeter::new(Arc::clone(&budget), sizes.memtable);
         let report = RecoveryReport::default();
         let (storage, database) = (Arc::clone(&builder.storage), manifest.state().database());
-        let values = ValueLog::open(storage, dir.join(VALUES_DIR), database, sizes.value_file)?;
+        let options = builder.value_log_options(&sizes);
+        let values = ValueLog::open(storage, dir.join(VALUES_DIR), database, options)?;
         Ok(Opening {
             builder,
             dir,
@@ -296,7 +297,7 @@ impl<'a> Opening<'a> {
     fn with_fresh_memtables(&self, stores: &State) -> State {
         stores.keyspaces.iter().fold(State::default(), |state, keyspace| {
             let runtime = Arc::clone(&keyspace.runtime);
-            let active = Table::new(&self.meter, runtime.memtable_size);
+            let active = Table::new(&self.meter, &runtime);
             let version = Arc::clone(&keyspace.version);
             state.with(KeyspaceState::new(runtime, active, version))
         })
@@ -347,7 +348,7 @@ impl<'a> Opening<'a> {
             let store = FlexStore::open(&place, record.journal)?;
             let runtime =
                 runtime_of(record, store, &self.values, &self.budget, self.sizes.memtable);
-            let active = Table::new(&self.meter, runtime.memtable_size);
+            let active = Table::new(&self.meter, &runtime);
             let version = runtime.store.version();
             state = state.with(KeyspaceState::new(runtime, active, version));
         }

@@ -1,11 +1,13 @@
 //! Options for opening a database.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Clock, Entropy, Error, Result, SystemClock, SystemEntropy};
 use crate::db::Db;
 use crate::storage::{OpenMode, OsStorage, Storage};
+use crate::value_log::{ValueLogOptions, Verify};
 
 /// When a commit is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +30,27 @@ pub enum Background {
     /// The caller, by [`Db::step`]; and writers that would otherwise wait for it. With storage,
     /// clock and entropy given, a run is then deterministic.
     Stepped,
+}
+
+/// When room is given back that takes writing to give back: values are moved out of value files
+/// with garbage, and what flushes left in delta runs is consolidated. Whatever can be given back
+/// without, as segments and value files in which nothing is live, is so at once, in any case; and
+/// flushes consolidate at the pace of [`KeyspaceOptions::consolidation_pace`].
+///
+/// [`KeyspaceOptions::consolidation_pace`]: crate::KeyspaceOptions::consolidation_pace
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cleaning {
+    /// In the background, at up to [`Builder::cleaning_rate`]: values when garbage is more than
+    /// [`Builder::garbage_share`], delta runs when nothing was committed for a moment. Where that
+    /// does not keep up with the writers, flushes clean as well, as with [`Cleaning::WithFlush`],
+    /// which slows the writers down.
+    #[default]
+    Background,
+    /// Only when something was flushed and garbage is more than [`Builder::garbage_share`]: then at
+    /// once and as fast as may be, in front of the next flush.
+    WithFlush,
+    /// Only by [`Db::vacuum`] and [`Db::compact`].
+    OnDemand,
 }
 
 /// Whether a database may be created by opening it.
@@ -64,6 +87,10 @@ pub struct Builder {
     pub(super) wal_file_size: Option<u64>,
     pub(super) value_file_size: Option<u64>,
     pub(super) kept_log_size: Option<u64>,
+    pub(super) verify_values: Verify,
+    pub(super) cleaning: Cleaning,
+    pub(super) cleaning_rate: u64,
+    pub(super) garbage_share: f32,
     pub(super) durability: Durability,
     pub(super) background: Background,
     pub(super) existing: OpenExisting,
@@ -80,6 +107,10 @@ impl Default for Builder {
             wal_file_size: None,
             value_file_size: None,
             kept_log_size: None,
+            verify_values: Verify::Checksums,
+            cleaning: Cleaning::default(),
+            cleaning_rate: CLEANING_RATE_DEFAULT,
+            garbage_share: GARBAGE_SHARE_DEFAULT,
             durability: Durability::default(),
             background: Background::default(),
             existing: OpenExisting::default(),
@@ -106,6 +137,13 @@ const VALUE_FILE_SIZE_DEFAULT: u64 = 64 << 20;
 /// The small end is for tests.
 const VALUE_FILE_SIZE_MIN: u64 = 4 << 10;
 const VALUE_FILE_SIZE_MAX: u64 = 4 << 30;
+/// Half of what a common solid-state disk takes.
+const CLEANING_RATE_DEFAULT: u64 = 128 << 20;
+const CLEANING_RATE_MIN: u64 = 64 << 10;
+/// `docs/decisions/0023-value-log.md` has what was measured.
+const GARBAGE_SHARE_DEFAULT: f32 = 0.2;
+/// With less, cleaning would write more than the writers.
+const GARBAGE_SHARE_RANGE: RangeInclusive<f32> = 0.05..=8.0;
 
 impl Builder {
     /// Where files are. Default: the operating system.
@@ -172,6 +210,41 @@ impl Builder {
         self
     }
 
+    /// What is verified when a value is read from a value file. Default: [`Verify::Checksums`],
+    /// which finds whatever a disk does by accident. With [`Verify::Hash`] the value's BLAKE3 hash
+    /// is computed as well; a reader of parts then verifies it if it reads all of the value in
+    /// order. [`Db::check`] always does.
+    #[must_use]
+    pub fn verify_values(mut self, verify: Verify) -> Builder {
+        self.verify_values = verify;
+        self
+    }
+
+    /// When garbage is cleaned up. Default: [`Cleaning::Background`].
+    #[must_use]
+    pub fn cleaning(mut self, cleaning: Cleaning) -> Builder {
+        self.cleaning = cleaning;
+        self
+    }
+
+    /// Bytes a second that cleaning in the background writes at most, 64 KiB or more. Default 128
+    /// MiB. Averaged over slices of up to 8 MiB. Nobody keeps to it with [`Background::Stepped`].
+    #[must_use]
+    pub fn cleaning_rate(mut self, bytes_per_second: u64) -> Builder {
+        self.cleaning_rate = bytes_per_second;
+        self
+    }
+
+    /// Garbage in value files, for each byte of values that is live, from which on cleaning is due:
+    /// 0.05 to 8, default 0.2. It then goes on until half of that is left. Less takes less room and
+    /// writes more. Values that are overwritten count as live until the entry is consolidated that
+    /// has overwritten them.
+    #[must_use]
+    pub fn garbage_share(mut self, share: f32) -> Builder {
+        self.garbage_share = share;
+        self
+    }
+
     /// Durability of commits that do not say. Default: [`Durability::Sync`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Builder {
@@ -217,8 +290,38 @@ impl Builder {
         check_range("wal_file_size", wal_file, WAL_FILE_SIZE_MIN, WAL_FILE_SIZE_MAX)?;
         let value_file = self.value_file_size.unwrap_or(VALUE_FILE_SIZE_DEFAULT);
         check_range("value_file_size", value_file, VALUE_FILE_SIZE_MIN, VALUE_FILE_SIZE_MAX)?;
+        check_range("cleaning_rate", self.cleaning_rate, CLEANING_RATE_MIN, u64::MAX)?;
+        if !GARBAGE_SHARE_RANGE.contains(&self.garbage_share) {
+            let (share, range) = (self.garbage_share, GARBAGE_SHARE_RANGE);
+            let (start, end) = (range.start(), range.end());
+            return Err(Error::invalid(format!(
+                "garbage_share is {share}; it is from {start} to {end}"
+            )));
+        }
         Ok(Sizes { budget, memtable, wal_file, value_file })
     }
+
+    /// How values are written and read.
+    pub(super) fn value_log_options(&self, sizes: &Sizes) -> ValueLogOptions {
+        ValueLogOptions { file_size: sizes.value_file, verify: self.verify_values }
+    }
+
+    /// How garbage is cleaned up.
+    pub(super) fn cleaning_policy(&self) -> CleaningPolicy {
+        CleaningPolicy {
+            mode: self.cleaning,
+            bytes_per_second: self.cleaning_rate,
+            garbage_share: f64::from(self.garbage_share),
+        }
+    }
+}
+
+/// How garbage is cleaned up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CleaningPolicy {
+    pub mode: Cleaning,
+    pub bytes_per_second: u64,
+    pub garbage_share: f64,
 }
 
 /// Sizes in bytes.
@@ -283,6 +386,9 @@ mod tests {
             Builder::default().memtable_size(1),
             Builder::default().wal_file_size(1),
             Builder::default().value_file_size(1),
+            Builder::default().cleaning_rate(1),
+            Builder::default().garbage_share(0.01),
+            Builder::default().garbage_share(f32::NAN),
         ] {
             assert!(matches!(builder.sizes(), Err(Error::InvalidArgument { .. })));
         }

@@ -103,9 +103,9 @@ impl<'a> Replayer<'a> {
 
     fn seal_full(&mut self) {
         for keyspace in self.keyspaces.values_mut().map(|replayed| &mut replayed.state) {
-            let size = keyspace.runtime.memtable_size;
-            if keyspace.active.memtable.memory_used() as u64 >= size {
-                let fresh = Table::new(self.meter, size);
+            let (active, size) = (&keyspace.active, keyspace.runtime.memtable_size);
+            if active.memtable.memory_used() as u64 >= size || active.value_room() == 0 {
+                let fresh = Table::new(self.meter, &keyspace.runtime);
                 keyspace.sealed.insert(0, std::mem::replace(&mut keyspace.active, fresh));
             }
         }

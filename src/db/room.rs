@@ -35,6 +35,7 @@ impl Core {
         Pressure {
             active: keyspace.active.memtable.memory_used() as u64,
             active_ranges: keyspace.active.memtable.range_count(),
+            active_value_room: keyspace.active.value_room(),
             memtable_size: keyspace.runtime.memtable_size,
             sealed_count: keyspace.sealed.len(),
             memtables_total: self.meter.in_use(),
@@ -61,7 +62,7 @@ impl Core {
                 return state.clone();
             }
             let mut next = KeyspaceState::clone(keyspace);
-            let fresh = Table::new(&self.meter, keyspace.runtime.memtable_size);
+            let fresh = Table::new(&self.meter, &keyspace.runtime);
             next.sealed.insert(0, std::mem::replace(&mut next.active, fresh));
             state.with(next)
         });

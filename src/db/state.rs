@@ -36,6 +36,11 @@ impl MemtableMeter {
         Arc::new(MemtableMeter { budget, spares, pinned: AtomicU64::new(0) })
     }
 
+    /// Bytes of memtables that are flushed and still held.
+    pub(super) fn pinned(&self) -> u64 {
+        self.pinned.load(Ordering::Relaxed)
+    }
+
     /// Bytes of memtables that are written to or wait to be flushed. Sealing and waiting can do
     /// nothing about the others.
     pub(super) fn in_use(&self) -> u64 {
@@ -58,6 +63,8 @@ pub(super) struct Table {
     values: Mutex<BTreeMap<u64, (Arc<ValueFile>, u64)>>,
     /// What it changes about the number of keys, if that was asked for.
     pub presence: Presence,
+    /// How many more of them there may be before it is sealed.
+    value_room: AtomicU64,
     meter: Arc<MemtableMeter>,
     /// Bytes counted as pinned: from when it was flushed until the last reader lets go.
     pinned: AtomicU64,
@@ -72,10 +79,9 @@ impl Drop for Table {
 }
 
 impl Table {
-    /// `expected_bytes` is how large the memtable may become.
-    pub(super) fn new(meter: &Arc<MemtableMeter>, expected_bytes: u64) -> Arc<Table> {
-        let config =
-            MemtableConfig { expected_bytes: expected_bytes as usize, filtering: Filtering::Bloom };
+    pub(super) fn new(meter: &Arc<MemtableMeter>, runtime: &Runtime) -> Arc<Table> {
+        let expected_bytes = runtime.memtable_size as usize;
+        let config = MemtableConfig { expected_bytes, filtering: Filtering::Bloom };
         let memtable = Arc::new(Memtable::new(config, &meter.spares));
         let charge = Mutex::new(meter.budget.charge(Part::Memtable, memtable.memory_used()));
         Arc::new(Table {
@@ -85,6 +91,7 @@ impl Table {
             charge,
             values: Mutex::default(),
             presence: Presence::default(),
+            value_room: AtomicU64::new(runtime.value_room()),
             meter: Arc::clone(meter),
             pinned: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
@@ -134,8 +141,18 @@ impl Table {
         let mut held = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         for pointer in pointers.iter().filter_map(|bytes| ValuePointer::decode(bytes)) {
             let file = held.entry(pointer.file).or_insert_with(|| (log.hold(pointer.file), 0));
-            file.1 += record_len(u64::from(pointer.len));
+            let bytes = record_len(u64::from(pointer.len));
+            file.1 += bytes;
+            // Only who applies commits takes from it.
+            let room = self.value_room.load(Ordering::Relaxed);
+            self.value_room.store(room.saturating_sub(bytes), Ordering::Relaxed);
         }
+    }
+
+    /// Bytes of values that may still be put before it is sealed: what is overwritten in it cannot
+    /// be given back before it is flushed.
+    pub(super) fn value_room(&self) -> u64 {
+        self.value_room.load(Ordering::Relaxed)
     }
 
     /// Adds the bytes that its entries point to, by value file.
@@ -181,6 +198,16 @@ pub(super) struct Runtime {
     pub flushing: Mutex<()>,
     pub gets: StripedCounters<1>,
     pub flush_rate: FlushRate,
+}
+
+impl Runtime {
+    /// Bytes of values that a memtable may refer to: some files, or a part of what is live.
+    fn value_room(&self) -> u64 {
+        const FILE_COUNT: u64 = 2;
+        const LIVE_FRACTION: u64 = 16;
+        let live: u64 = self.store.value_bytes().values().sum();
+        (FILE_COUNT * self.values.file_size()).max(live / LIVE_FRACTION)
+    }
 }
 
 /// One keyspace at one moment.

@@ -55,6 +55,8 @@ pub struct KeyspaceStats {
     pub bytes_live: u64,
     /// Bytes in segments that are not, and take room.
     pub bytes_dead: u64,
+    /// Those of them that snapshots, iterators and the like keep: what they show that is no more.
+    pub bytes_pinned: u64,
     /// Bytes given back to the file system out of segments that are still there, since opening.
     pub bytes_in_holes: u64,
     /// Memory of its memtables.
@@ -110,6 +112,15 @@ pub struct Stats {
     pub value_bytes_written: u64,
     /// Syncs of value files since opening.
     pub value_syncs: u64,
+    /// Bytes of value files in which nothing is live and that snapshots, iterators, readers of
+    /// values and the like keep.
+    pub value_bytes_pinned: u64,
+    /// Values that cleaning has moved since opening.
+    pub values_moved: u64,
+    /// Bytes of them.
+    pub value_bytes_moved: u64,
+    /// Value files removed since opening.
+    pub value_files_removed: u64,
     /// Commits since opening.
     pub commits: u64,
     /// Bytes of keys and values committed since opening.
@@ -129,6 +140,8 @@ pub struct Stats {
     pub memory_budget: u64,
     /// Memory of memtables, those that only snapshots need included.
     pub memory_memtable: u64,
+    /// Memory of memtables that are flushed: snapshots, iterators and open transactions keep them.
+    pub memory_pinned: u64,
     /// Memory of cached blocks.
     pub memory_cache: u64,
     /// Memory kept for blocks to come, and what is left over between blocks: counted, in use by
@@ -207,7 +220,7 @@ impl Stats {
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         let mut out = String::new();
-        let per_database: [(&str, &str, f64); 26] = [
+        let per_database: [(&str, &str, f64); 31] = [
             ("commits_total", "counter", self.commits as f64),
             ("wal_bytes_written_total", "counter", self.wal_bytes_written as f64),
             ("value_files", "gauge", self.value_files.len() as f64),
@@ -215,6 +228,11 @@ impl Stats {
             ("value_live_bytes", "gauge", self.value_bytes_live() as f64),
             ("value_bytes_written_total", "counter", self.value_bytes_written as f64),
             ("value_syncs_total", "counter", self.value_syncs as f64),
+            ("value_pinned_bytes", "gauge", self.value_bytes_pinned as f64),
+            ("values_moved_total", "counter", self.values_moved as f64),
+            ("value_bytes_moved_total", "counter", self.value_bytes_moved as f64),
+            ("value_files_removed_total", "counter", self.value_files_removed as f64),
+            ("memory_pinned_bytes", "gauge", self.memory_pinned as f64),
             ("wal_bytes", "gauge", self.wal_bytes_on_disk as f64),
             ("wal_files", "gauge", self.wal_files as f64),
             ("wal_kept_bytes", "gauge", self.wal_bytes_kept as f64),
@@ -253,7 +271,7 @@ impl Stats {
 /// Name, kind and value of a keyspace's figure.
 type KeyspaceFigure = (&'static str, &'static str, fn(&KeyspaceStats) -> u64);
 
-const KEYSPACE_FIGURES: [KeyspaceFigure; 14] = [
+const KEYSPACE_FIGURES: [KeyspaceFigure; 15] = [
     ("entries_estimate", "gauge", |stats| stats.entries_estimate),
     ("intervals", "gauge", |stats| stats.intervals),
     ("runs", "gauge", |stats| stats.runs),
@@ -261,6 +279,7 @@ const KEYSPACE_FIGURES: [KeyspaceFigure; 14] = [
     ("disk_bytes", "gauge", |stats| stats.bytes_on_disk),
     ("live_bytes", "gauge", |stats| stats.bytes_live),
     ("dead_bytes", "gauge", |stats| stats.bytes_dead),
+    ("pinned_bytes", "gauge", |stats| stats.bytes_pinned),
     ("hole_bytes", "gauge", |stats| stats.bytes_in_holes),
     ("memtable_bytes", "gauge", |stats| stats.memtable_bytes),
     ("logical_bytes_written_total", "counter", |stats| stats.logical_bytes_written),
@@ -286,9 +305,15 @@ impl Core {
         let transactions = self.transactions.summary();
         let state = self.published.state();
         let nanos = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
+        let value_files = self.value_file_stats();
+        let (values_moved, value_bytes_moved) = self.values.moved();
         Stats {
             keyspaces: state.keyspaces.iter().map(|state| self.keyspace_stats(state)).collect(),
-            value_files: self.value_file_stats(),
+            value_bytes_pinned: self.value_bytes_pinned(&value_files),
+            value_files,
+            values_moved,
+            value_bytes_moved,
+            value_files_removed: self.values.removed_count(),
             value_bytes_written: self.values.bytes_written(),
             value_syncs: self.values.sync_count(),
             commits: self.log.commit_count(),
@@ -300,6 +325,7 @@ impl Core {
             wal_syncs: wal.sync_count,
             memory_budget: self.sizes.budget,
             memory_memtable: self.budget.usage(Part::Memtable) as u64,
+            memory_pinned: self.meter.pinned(),
             memory_cache: self.budget.usage(Part::Cache) as u64,
             memory_unused: self.budget.heap().unused() as u64,
             memory_index: self.budget.usage(Part::Index) as u64,
@@ -319,13 +345,19 @@ impl Core {
     }
 
     fn value_file_stats(&self) -> Vec<ValueFileStats> {
-        let live = self.value_bytes();
+        let (of_runs, of_tables) = self.value_bytes();
         let stats_of = |file: &crate::value_log::ValueFile| {
             let (number, bytes) = (file.number(), file.size());
-            let live = live.get(&number).copied().unwrap_or(0);
-            ValueFileStats { number, bytes, bytes_live: live.min(bytes) }
+            let live = [&of_runs, &of_tables].map(|sums| sums.get(&number).copied().unwrap_or(0));
+            ValueFileStats { number, bytes, bytes_live: live.iter().sum::<u64>().min(bytes) }
         };
         self.values.files().iter().map(|file| stats_of(file)).collect()
+    }
+
+    fn value_bytes_pinned(&self, files: &[ValueFileStats]) -> u64 {
+        let written_to = self.values.written_to();
+        let pinned = files.iter().filter(|file| file.bytes_live == 0);
+        pinned.filter(|file| !written_to.contains(&file.number)).map(|file| file.bytes).sum()
     }
 
     fn keyspace_stats(&self, keyspace: &KeyspaceState) -> KeyspaceStats {
@@ -345,6 +377,7 @@ impl Core {
             bytes_on_disk: structure.bytes_on_disk,
             bytes_live: structure.bytes_live,
             bytes_dead: structure.bytes_dead,
+            bytes_pinned: structure.bytes_pinned,
             bytes_in_holes: structure.bytes_in_holes,
             memtable_bytes: memtable_bytes.sum(),
             sealed_memtables: keyspace.sealed.len() as u64,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::base::Result;
 use crate::db::Db;
 use crate::db::cleaning::{Cleaned, CleaningRound};
-use crate::db::core::{Core, lock};
+use crate::db::core::Core;
 use crate::jobs::Aim;
 use crate::structure::flex::RoundProgress;
 
@@ -102,7 +102,7 @@ impl Core {
             self.check_writable()?;
             match self.clean_slice(&mut round)? {
                 Cleaned::Everything => break,
-                Cleaned::Slice => {}
+                Cleaned::Slice { .. } => {}
                 Cleaned::Busy => self.finish_flush(&round)?,
             }
             self.note_progress(progress, Some(&round));
@@ -113,14 +113,6 @@ impl Core {
         drop(round);
         self.remove_unreferenced_values();
         Ok(ControlFlow::Continue(()))
-    }
-
-    /// Does a slice of the flush that is in the way.
-    fn finish_flush(&self, round: &CleaningRound) -> Result<()> {
-        let Some(runtime) = round.at_hand() else { return Ok(()) };
-        let _turn = lock(&runtime.flushing);
-        let flushed = self.flush_oldest(runtime.id);
-        flushed.map(drop).inspect_err(|error| self.note_failure(error))
     }
 
     fn note_progress(&self, progress: &mut Progress<'_>, round: Option<&CleaningRound>) {

@@ -25,7 +25,11 @@ impl Core {
         let puts = batch.staged_puts();
         let known = puts.map(|(keyspace, key, staged)| self.same_value(keyspace, key, &staged));
         let known = known.collect();
-        batch.place_values(&self.values, known)
+        batch.place_values(&self.values, known)?;
+        if self.values.unsynced_bytes() >= self.sizes.value_file {
+            self.workers.wake(); // One of them syncs ahead.
+        }
+        Ok(())
     }
 
     /// Where the value lies, if the key has the same one now. Costs a lookup of the key. One that

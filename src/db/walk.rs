@@ -35,8 +35,10 @@ use crate::structure::StructureCursor;
 /// What a walk stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// The block's entry; the tables do not have its key.
+    /// The block's entry, which holds its value; the tables do not have its key.
     Block,
+    /// The block's entry, which points to its value; the tables do not have its key.
+    BlockPointer,
     /// The tables' entry; the block does not have its key.
     Table,
     /// The tables' entry; it hides that of the block (K1).
@@ -52,7 +54,13 @@ pub(super) enum Shown {
 impl Shown {
     #[inline]
     pub(super) fn is_entry(self) -> bool {
-        matches!(self, Shown::Block | Shown::Table | Shown::TableOverBlock)
+        !matches!(self, Shown::Start | Shown::End | Shown::Lost)
+    }
+
+    /// The same, whatever the block's entry holds.
+    #[inline]
+    fn side(self) -> Shown {
+        if self == Shown::BlockPointer { Shown::Block } else { self }
     }
 }
 
@@ -112,7 +120,7 @@ impl Walk {
     #[inline]
     pub(super) fn key(&self) -> Option<&[u8]> {
         match self.shown {
-            Shown::Block => self.sides.block.as_ref()?.key(),
+            Shown::Block | Shown::BlockPointer => self.sides.block.as_ref()?.key(),
             _ => self.table_key(),
         }
     }
@@ -122,25 +130,16 @@ impl Walk {
         self.sides.tables.key().filter(|_| self.shown.is_entry())
     }
 
-    /// What the entry holds, and whether that is the value itself or a pointer to it.
+    /// The value, if it lies in the block.
     #[inline]
-    pub(super) fn value(&self) -> Option<(EntryKind, &[u8])> {
-        match self.shown {
-            Shown::Block => self.sides.block.as_ref()?.kind_and_value(),
-            _ => self.table_value(),
-        }
-    }
-
-    #[inline(never)]
-    fn table_value(&self) -> Option<(EntryKind, &[u8])> {
-        let entry = self.sides.tables.entry().filter(|_| self.shown.is_entry())?;
-        Some((entry.kind, entry.value))
+    pub(super) fn block_value(&self) -> Option<&[u8]> {
+        self.sides.block.as_ref().filter(|_| self.shown == Shown::Block)?.value()
     }
 
     #[inline]
     pub(super) fn entry(&self) -> Option<EntryRef<'_>> {
         match self.shown {
-            Shown::Block => self.sides.block.as_ref()?.entry(),
+            Shown::Block | Shown::BlockPointer => self.sides.block.as_ref()?.entry(),
             Shown::Table | Shown::TableOverBlock => self.sides.tables.entry(),
             Shown::Start | Shown::End | Shown::Lost => None,
         }
@@ -149,7 +148,11 @@ impl Walk {
     /// The block, while its entry is shown.
     #[inline]
     pub(super) fn shown_block(&self) -> Option<&Block> {
-        self.sides.block.as_ref().filter(|_| self.shown == Shown::Block).map(BlockCursor::block)
+        self.sides
+            .block
+            .as_ref()
+            .filter(|_| self.shown.side() == Shown::Block)
+            .map(BlockCursor::block)
     }
 
     /// To the first entry of the range.
@@ -221,14 +224,15 @@ impl Walk {
     /// One entry on; behind the last it stays.
     #[inline(never)]
     pub(super) fn next(&mut self) -> Result<()> {
-        let (shown, ahead) = (self.shown, self.ahead);
+        let (shown, ahead) = (self.shown.side(), self.ahead);
         match (shown, self.direction) {
             (Shown::Start, _) => return self.seek_first(),
             (Shown::End, _) => return Ok(()),
             (Shown::Lost, _) => return Err(lost_its_place()),
             (Shown::Block, Direction::Forward) => {
                 if self.sides.block.as_mut().is_some_and(|block| block.next_within(ahead)) {
-                    return Ok(()); // K3
+                    self.shown = Shown::Block; // K3: a value
+                    return Ok(());
                 }
                 self.lose_place();
                 if self.sides.is_off_block() {
@@ -255,14 +259,15 @@ impl Walk {
     /// One entry back; in front of the first it stays.
     #[inline(never)]
     pub(super) fn prev(&mut self) -> Result<()> {
-        let (shown, behind) = (self.shown, self.behind);
+        let (shown, behind) = (self.shown.side(), self.behind);
         match (shown, self.direction) {
             (Shown::Start, _) => return Ok(()),
             (Shown::End, _) => return self.seek_last(),
             (Shown::Lost, _) => return Err(lost_its_place()),
             (Shown::Block, Direction::Backward) => {
                 if self.sides.block.as_mut().is_some_and(|block| block.prev_within(behind)) {
-                    return Ok(()); // K3
+                    self.shown = Shown::Block; // K3: a value
+                    return Ok(());
                 }
                 self.lose_place();
                 if self.sides.is_off_block() {
@@ -326,6 +331,7 @@ impl Walk {
         self.shown = shown;
         if shown == Shown::Block {
             self.ahead = reach;
+            self.tell_pointer();
         }
         Ok(true)
     }
@@ -362,8 +368,17 @@ impl Walk {
         self.shown = shown;
         if shown == Shown::Block {
             self.behind = reach;
+            self.tell_pointer();
         }
         Ok(true)
+    }
+
+    /// The block's entry is shown: it may be a pointer. K3 is of values, so that a step within the
+    /// reach comes to none.
+    fn tell_pointer(&mut self) {
+        if self.sides.block.as_ref().is_some_and(BlockCursor::is_pointer) {
+            self.shown = Shown::BlockPointer;
+        }
     }
 }
 
@@ -544,7 +559,9 @@ impl Sides {
     #[inline]
     fn is_hidden(&self, shown: Shown) -> bool {
         match shown {
-            Shown::Block => self.block.as_ref().is_some_and(BlockCursor::is_tombstone),
+            Shown::Block | Shown::BlockPointer => {
+                self.block.as_ref().is_some_and(BlockCursor::is_tombstone)
+            }
             Shown::Table | Shown::TableOverBlock => match &self.deleted {
                 None => self.tables.is_tombstone(),
                 Some(deleted) => self.tables.entry().is_some_and(|entry| {

@@ -19,15 +19,17 @@ impl FlexSpace {
     /// the sync before. With a journal it costs two syncs of the storage and about ten bytes for
     /// each operation; without one, or when the journal is full, the index is written anew.
     ///
-    /// Operations sync by themselves, first, when there are about a million since the last sync.
+    /// With a journal, operations sync by themselves, first, when there are about a million since
+    /// the last sync.
     ///
     /// When there is more garbage than [`SpaceOptions::garbage_fraction`] allows, some of it is
     /// collected before.
     ///
     /// # Errors
-    /// `DiskFull`, or `Io` when a write fails: nothing is lost, and the next sync tries again. `Io`
-    /// when a sync of the storage fails: what is durable is the state of this or the last sync,
-    /// and everything that changes the space is refused with `ReadOnly` from then on.
+    /// `DiskFull`, or `Io` when a write of data or of a checkpoint fails: nothing is lost, and the
+    /// next sync tries again. `Io` when a write of the journal, or a sync of the storage, fails:
+    /// what is durable is the state of this or the last sync, and everything that changes the space
+    /// is refused with `ReadOnly` from then on.
     ///
     /// [`SpaceOptions::garbage_fraction`]: super::SpaceOptions::garbage_fraction
     pub fn sync(&mut self) -> Result<()> {

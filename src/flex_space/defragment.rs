@@ -23,9 +23,8 @@ pub struct Defragmentation {
 
 impl FlexSpace {
     /// Writes the bytes of a range side by side, so that reading them in order takes few reads:
-    /// each mebibyte of it that is in more extents than its tags demand; zeros that are stored
-    /// nowhere stay so. The bytes stay the same.
-    /// Durable with the next sync.
+    /// each mebibyte of it that is in more extents than its tags, and the size of segments, demand;
+    /// zeros that are stored nowhere stay so. The bytes stay the same. Durable with the next sync.
     ///
     /// # Errors
     /// As [`FlexSpace::insert`]; `InvalidArgument` when `range` is not within the space;
@@ -37,8 +36,9 @@ impl FlexSpace {
         let mut offset = range.start;
         while offset < range.end {
             let (end, zeros_end) = self.stored_stretch(offset, range.end);
-            // A tag begins an extent; a stretch may fall on two segments.
-            let needed = self.tags(offset + 1..end).count() as u64 + 2;
+            // A tag begins an extent, and so does a segment: the first may have little room left.
+            let segment_count = (end - offset) / u64::from(self.tuning.data_size_max()) + 2;
+            let needed = self.tags(offset + 1..end).count() as u64 + segment_count;
             if self.extent_count(offset..end) > needed {
                 self.move_bytes(offset, end - offset)?;
                 bytes_moved += end - offset;

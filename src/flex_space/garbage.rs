@@ -15,8 +15,8 @@ use crate::structure::flex::tree::MapExtent;
 
 /// The least share of garbage in a segment that is emptied on demand.
 const FRACTION_ON_DEMAND: f64 = 0.125;
-/// Live bytes that are moved between two syncs, in segments: what a collection needs of the disk
-/// before it gives anything back.
+/// Live bytes that are moved between two syncs, in segments (or those of one that is larger): what
+/// a collection needs of the disk before it gives anything back.
 const ROUND_SEGMENTS: u64 = 4;
 /// Extents that are moved in a round, at most: they are noted in memory.
 const MOVES_MAX: usize = 1 << 20;
@@ -78,7 +78,9 @@ fn choose(segments: &BTreeMap<u32, Usage>, wanted: Wanted<'_>) -> Vec<(u32, Usag
         .filter(|(_, usage)| share(usage) >= wanted.fraction_min)
         .collect();
     candidates.sort_by(|(_, a), (_, b)| share(b).total_cmp(&share(a)));
-    let mut left = wanted.live_max;
+    // One at least, whatever its size: segments may have been larger in earlier sessions.
+    let first = candidates.first().map_or(0, |(_, usage)| usage.live);
+    let mut left = wanted.live_max.max(first);
     candidates.retain(|(_, usage)| {
         let fits = usage.live <= left;
         left -= if fits { usage.live } else { 0 };
@@ -228,6 +230,7 @@ mod tests {
         assert_eq!(numbers(0.6, 1000), [2, 5]);
         assert_eq!(numbers(0.125, 60), [2, 5]);
         assert_eq!(numbers(0.125, 15), [2]);
+        assert_eq!(numbers(0.125, 5), [2]);
     }
 
     #[test]

@@ -148,11 +148,25 @@ impl Loaded {
             if let Some(what) = self.layout.refusal(&op) {
                 return Err(record.corruption(start, what));
             }
-            if let Op::Count { user_bytes, written_bytes } = op {
-                self.counters = Counters { user_bytes, written_bytes };
+            match op {
+                Op::Count { user_bytes, written_bytes } => {
+                    self.counters = Counters { user_bytes, written_bytes };
+                }
+                // S4: also when nothing is live in it any more, and its file is gone.
+                Op::Extend { segment, .. } => {
+                    self.next_segment = self.next_segment.max(segment.saturating_add(1));
+                }
+                _ => {}
             }
             self.layout.apply(&op);
         }
+        Ok(())
+    }
+
+    /// After the last record: checks the whole, and forgets segments that nothing is in any more.
+    pub(super) fn finish(&mut self, file: &Path) -> Result<()> {
+        self.check_extents(file)?;
+        self.layout.forget_dead(None);
         Ok(())
     }
 
@@ -375,7 +389,8 @@ mod tests {
     fn parts(layout: &Layout) -> Vec<Vec<u8>> {
         let counters = Counters { user_bytes: 1, written_bytes: 300 };
         let mut parts = Vec::new();
-        let state = Checkpoint { layout, next_segment: 701, counters };
+        let next_segment = layout.segments.last_key_value().map_or(1, |(number, _)| number + 1);
+        let state = Checkpoint { layout, next_segment, counters };
         state
             .put(&mut |part| {
                 parts.push(part.to_vec());
@@ -419,6 +434,7 @@ mod tests {
         let from_journal = load(&parts(&Layout::default()), &edit()).unwrap();
         assert!(is_same(&from_journal.layout, &layout));
         assert_eq!(from_journal.counters.written_bytes, 20_000);
+        assert_eq!(from_journal.next_segment, 701);
         from_journal.layout.extents.check().unwrap();
     }
 

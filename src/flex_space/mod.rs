@@ -40,9 +40,9 @@
 //! # What is durable
 //! The state of the last [`FlexSpace::sync`] that returned. If one was under way when the machine
 //! stopped, the state before it or the one that it was to make durable, as a whole. Operations sync
-//! by themselves when there are about a million since the last sync: then it is the state after
-//! one of them, and never one within an operation. Without a [journal](Journal) a sync writes the
-//! whole index.
+//! by themselves when there are about a million in the [journal](Journal) since the last sync: then
+//! it is the state after one of them, and never one within an operation. Without a journal they
+//! never do, and a sync writes the whole index.
 //!
 //! # What is verified
 //! Data is in blocks of 4 KiB with a checksum of 64 bits that is bound to space, segment and place.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::block::BLOCK_SIZE;
+use super::snapshot::SpaceSnapshot;
 use super::space::FlexSpace;
 use crate::base::{Entropy, Error, Result, SystemEntropy};
 use crate::storage::{OsStorage, Storage};
@@ -103,7 +104,7 @@ impl SpaceOptions {
         self
     }
 
-    /// Segment files that are open at the same time, at most: 1 and more. Default 64.
+    /// Segment files that are open for reading at the same time, at most: 1 and more. Default 64.
     #[must_use]
     pub fn open_files(mut self, count: usize) -> SpaceOptions {
         self.open_file_count_max = count;
@@ -117,6 +118,15 @@ impl SpaceOptions {
     pub fn open(self, path: impl AsRef<Path>) -> Result<FlexSpace> {
         self.check()?;
         super::open::open(&self, path.as_ref())
+    }
+
+    /// Opens what the last sync of the space in the directory `path` made durable, for reading.
+    ///
+    /// # Errors
+    /// As [`FlexSpace::open_read_only`], and `InvalidArgument` for options out of range.
+    pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<SpaceSnapshot> {
+        self.check()?;
+        super::open::open_read_only(&self, path.as_ref())
     }
 
     fn check(&self) -> Result<()> {

@@ -30,8 +30,9 @@ pub(super) struct Place {
     pub dir: PathBuf,
     pub space: u64,
     open_file_count_max: usize,
-    /// Held as long as anything can be read: a space that is opened again cuts files.
-    _lock: Box<dyn StorageLock>,
+    /// Held as long as anything can be read: a space that is opened again cuts files. None where
+    /// nothing can be written.
+    _lock: Option<Box<dyn StorageLock>>,
     // Guarded by their locks.
     /// The segments that are open, oldest first.
     open: Mutex<VecDeque<Weak<Segment>>>,
@@ -47,7 +48,7 @@ impl Place {
         dir: PathBuf,
         space: u64,
         open_file_count_max: usize,
-        lock: Box<dyn StorageLock>,
+        lock: Option<Box<dyn StorageLock>>,
     ) -> Arc<Place> {
         Arc::new(Place {
             storage,

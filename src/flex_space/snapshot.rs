@@ -39,15 +39,16 @@ impl FlexSpace {
     /// `DiskFull`, `Io`.
     pub fn snapshot(&mut self) -> Result<SpaceSnapshot> {
         self.write_segment()?;
-        Ok(SpaceSnapshot {
-            place: Arc::clone(&self.place),
-            extents: self.layout.extents.clone(),
-            files: Arc::clone(&self.files),
-        })
+        let extents = self.layout.extents.clone();
+        Ok(SpaceSnapshot::new(Arc::clone(&self.place), extents, Arc::clone(&self.files)))
     }
 }
 
 impl SpaceSnapshot {
+    pub(super) fn new(place: Arc<Place>, extents: Extents, files: Files) -> SpaceSnapshot {
+        SpaceSnapshot { place, extents, files }
+    }
+
     /// Bytes.
     #[must_use]
     pub fn len(&self) -> u64 {

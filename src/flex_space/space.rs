@@ -17,6 +17,7 @@ use super::op::Op;
 use super::open::SpaceRecovery;
 use super::options::SpaceOptions;
 use super::segment::{Place, Segment};
+use super::snapshot::SpaceSnapshot;
 use super::stats::{SpaceStats, Tally};
 use super::view::View;
 use super::writer::SegmentWriter;
@@ -31,8 +32,6 @@ pub(super) type Files = Arc<BTreeMap<u32, Arc<Segment>>>;
 /// One thread changes it (`&mut`), any number may read it; a [`SpaceSnapshot`] is read while it
 /// changes. Nothing is durable before [`sync`](FlexSpace::sync); dropping it without is like a
 /// crash.
-///
-/// [`SpaceSnapshot`]: super::SpaceSnapshot
 #[derive(Debug)]
 pub struct FlexSpace {
     // Constant after open.
@@ -97,6 +96,18 @@ impl FlexSpace {
     /// with the file; `DiskFull`, `Io`.
     pub fn open(path: impl AsRef<Path>) -> Result<FlexSpace> {
         FlexSpace::options().open(path)
+    }
+
+    /// Opens what the last sync of a space made durable, for reading: as a snapshot, which keeps
+    /// the space locked. Nothing on the disk changes but for the file `LOCK`, also if the space was
+    /// not closed; a file system that is mounted for reading only will do. Costs a read of the
+    /// index.
+    ///
+    /// # Errors
+    /// `Io` (`NotFound`) when there is no space; `Locked` while it is open, for reading or writing;
+    /// `Corruption` and `FormatVersion`, with the file; `Io`.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<SpaceSnapshot> {
+        FlexSpace::options().open_read_only(path)
     }
 
     /// Options to open a space with.
@@ -189,7 +200,7 @@ impl FlexSpace {
         self.check_growth(end.saturating_sub(self.len()))?;
         let stored = self.store(bytes)?;
         if offset > self.len() && !bytes.is_empty() {
-            self.append_zeros(offset - self.len());
+            self.put_zeros(self.len(), offset - self.len());
         }
         let mut at = offset;
         for piece in stored {
@@ -232,6 +243,19 @@ impl FlexSpace {
         Ok(())
     }
 
+    /// Puts `len` zeros in front of the byte at `offset`, or at the end; they are stored nowhere.
+    /// What is behind moves up, as with the range of a file that `FALLOC_FL_INSERT_RANGE` inserts.
+    ///
+    /// # Errors
+    /// `InvalidArgument` as [`FlexSpace::insert`]; `ReadOnly` after an earlier failure.
+    pub fn insert_zeros(&mut self, offset: u64, len: u64) -> Result<()> {
+        self.check_offset(offset)?;
+        self.check_growth(len)?;
+        self.begin()?;
+        self.put_zeros(offset, len);
+        Ok(())
+    }
+
     /// Makes the space `len` bytes long: what is behind goes, what is missing is zeros, which take
     /// no room.
     ///
@@ -241,10 +265,7 @@ impl FlexSpace {
         if len < self.len() {
             return self.collapse(len..self.len());
         }
-        self.check_growth(len - self.len())?;
-        self.begin()?;
-        self.append_zeros(len - self.len());
-        Ok(())
+        self.insert_zeros(self.len(), len - self.len())
     }
 
     /// Gives the byte at `offset` a tag, in the place of the one it may have.
@@ -328,10 +349,10 @@ impl FlexSpace {
         }
     }
 
-    fn append_zeros(&mut self, mut len: u64) {
+    fn put_zeros(&mut self, offset: u64, mut len: u64) {
         while len > 0 {
             let part = u32::try_from(len).unwrap_or(u32::MAX);
-            self.apply(Op::Insert { offset: self.len(), address: Address::ZEROS, len: part });
+            self.apply(Op::Insert { offset, address: Address::ZEROS, len: part });
             len -= u64::from(part);
         }
     }

@@ -36,9 +36,10 @@ impl Tally {
     /// Of all sessions, with `current_bytes` in the segment that is written to.
     pub(super) fn lifetime(&self, current_bytes: u64) -> Counters {
         let written = self.finished_bytes + current_bytes + self.index_bytes;
+        // What is from the disk may be anything.
         Counters {
-            user_bytes: self.earlier.user_bytes + self.user_bytes,
-            written_bytes: self.earlier.written_bytes + written,
+            user_bytes: self.earlier.user_bytes.saturating_add(self.user_bytes),
+            written_bytes: self.earlier.written_bytes.saturating_add(written),
         }
     }
 }
@@ -61,7 +62,7 @@ pub struct SpaceStats {
     pub garbage_bytes: u64,
     /// Bytes of the index's file.
     pub index_file_bytes: u64,
-    /// Segment files that are open.
+    /// Segment files that are open for reading.
     pub open_files: u64,
     /// Bytes that callers gave to insert and write, since opening.
     pub user_bytes: u64,

@@ -11,6 +11,8 @@ pub struct ValueFileFigures {
     pub size: u64,
     /// Bytes of records that are referred to; what is referred to twice counts twice.
     pub live: u64,
+    /// Those of them that can be moved: what memtables refer to cannot.
+    pub movable: u64,
 }
 
 impl ValueFileFigures {
@@ -22,42 +24,63 @@ impl ValueFileFigures {
 }
 
 /// How much is to be given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Aim {
-    /// So much that the files are not much larger than what is live in them; for the background.
-    Bounded,
+    /// Garbage is let be up to this share of what is live; when it is more, half of that is to be
+    /// left. So much room more than needed is taken, and so rarely is what stays live moved.
+    Bounded(f64),
     /// Whatever is worth it; for those who ask.
     Thorough,
 }
 
-/// Garbage is let be up to this share of what is live: so much room more than needed is taken, and
-/// so rarely is what stays live moved.
-const DEAD_SHARE_MAX: (u64, u64) = (1, 2);
-/// Files are emptied, those with most garbage for each live byte first, until it is this share.
-const DEAD_SHARE_AIM: (u64, u64) = (1, 4);
 /// A file with less garbage than this part of it is not worth being emptied in the background:
 /// three bytes would be written for each that is given back.
 const WORTHWHILE_FRACTION: u64 = 4;
 /// The same for those who ask.
 const THOROUGH_FRACTION: u64 = 16;
 
+/// Garbage of all files, and what is live in them. That of files in which nothing can be moved does
+/// not count: these go by themselves, with the next flush, or when the last snapshot goes that
+/// needs them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GarbageFigures {
+    /// Bytes that can be gained.
+    pub dead: u64,
+    /// Bytes that are referred to.
+    pub live: u64,
+}
+
+impl GarbageFigures {
+    /// Of these files.
+    #[must_use]
+    pub fn of(files: &[ValueFileFigures]) -> GarbageFigures {
+        let movable = files.iter().filter(|file| file.movable > 0);
+        GarbageFigures {
+            dead: movable.map(ValueFileFigures::dead).sum(),
+            live: files.iter().map(|file| file.live.min(file.size)).sum(),
+        }
+    }
+
+    /// Whether there is more garbage than this share of what is live.
+    #[must_use]
+    pub fn exceed(self, share: f64) -> bool {
+        self.dead as f64 > self.live as f64 * share
+    }
+}
+
 /// The files to be emptied now.
 #[must_use]
 pub fn files_to_clean(files: &[ValueFileFigures], aim: Aim) -> BTreeSet<u64> {
-    // The others go by themselves, or when the last snapshot does that needs them.
-    let files: Vec<&ValueFileFigures> = files.iter().filter(|file| file.live > 0).collect();
-    let live: u64 = files.iter().map(|file| file.live.min(file.size)).sum();
-    let mut dead: u64 = files.iter().map(|file| file.dead()).sum();
-    let share = |(numerator, denominator): (u64, u64)| live / denominator * numerator;
-    if aim == Aim::Bounded && dead <= share(DEAD_SHARE_MAX) {
-        return BTreeSet::new();
-    }
+    let garbage = GarbageFigures::of(files);
     let (fraction, enough) = match aim {
-        Aim::Bounded => (WORTHWHILE_FRACTION, share(DEAD_SHARE_AIM)),
+        Aim::Bounded(share) if !garbage.exceed(share) => return BTreeSet::new(),
+        Aim::Bounded(share) => (WORTHWHILE_FRACTION, (garbage.live as f64 * share / 2.0) as u64),
         Aim::Thorough => (THOROUGH_FRACTION, 0),
     };
-    let mut worthwhile = files;
-    worthwhile.retain(|file| file.dead() * fraction >= file.size);
+    let mut dead = garbage.dead;
+    let mut worthwhile: Vec<&ValueFileFigures> =
+        files.iter().filter(|file| file.movable > 0).collect();
+    worthwhile.retain(|file| file.dead() > 0 && file.dead() * fraction >= file.size);
     // Garbage gained for each byte moved: dead / live, compared without division.
     worthwhile.sort_by_key(|file| {
         let gain = u128::from(file.dead()) << u64::BITS;
@@ -80,13 +103,18 @@ mod tests {
 
     fn files(figures: &[(u64, u64)]) -> Vec<ValueFileFigures> {
         let figures = (1..).zip(figures);
-        figures.map(|(number, &(size, live))| ValueFileFigures { number, size, live }).collect()
+        let figures = figures.map(|(number, &(size, live))| {
+            let movable = live;
+            ValueFileFigures { number, size, live, movable }
+        });
+        figures.collect()
     }
 
     #[test]
-    fn garbage_is_let_be_until_it_is_half_of_what_is_live() {
+    fn garbage_is_let_be_until_it_is_too_large_a_share_of_what_is_live() {
         let few = files(&[(100, 70), (100, 70), (100, 100)]);
-        assert_eq!(files_to_clean(&few, Aim::Bounded), BTreeSet::new());
+        assert_eq!(files_to_clean(&few, Aim::Bounded(0.5)), BTreeSet::new());
+        assert_eq!(files_to_clean(&few, Aim::Bounded(0.2)), BTreeSet::from([1, 2]));
         assert_eq!(files_to_clean(&few, Aim::Thorough), BTreeSet::from([1, 2]));
     }
 
@@ -94,9 +122,20 @@ mod tests {
     fn the_emptiest_files_go_first_and_only_as_many_as_it_takes() {
         let many = files(&[(100, 60), (100, 10), (100, 95), (100, 50), (100, 20)]);
         // 235 live, 265 dead: down to 58 or less, or until no file is worth it.
-        assert_eq!(files_to_clean(&many, Aim::Bounded), BTreeSet::from([2, 4, 5]));
+        assert_eq!(files_to_clean(&many, Aim::Bounded(0.5)), BTreeSet::from([2, 4, 5]));
         let two = files(&[(100, 100), (100, 100), (100, 5), (100, 90), (100, 60)]);
-        assert_eq!(files_to_clean(&two, Aim::Bounded), BTreeSet::new());
+        assert_eq!(files_to_clean(&two, Aim::Bounded(0.5)), BTreeSet::new());
+    }
+
+    #[test]
+    fn files_that_only_memtables_refer_to_are_let_be() {
+        let mut of_memtables = files(&[(100, 10), (100, 10), (100, 100)]);
+        of_memtables[0].movable = 0;
+        assert_eq!(GarbageFigures::of(&of_memtables), GarbageFigures { dead: 90, live: 120 });
+        for aim in [Aim::Bounded(0.5), Aim::Thorough] {
+            assert_eq!(files_to_clean(&of_memtables, aim), BTreeSet::from([2]));
+        }
+        assert_eq!(files_to_clean(&of_memtables, Aim::Bounded(0.8)), BTreeSet::new());
     }
 
     #[test]

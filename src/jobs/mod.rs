@@ -5,6 +5,6 @@ mod cleaning;
 mod pacer;
 mod pressure;
 
-pub use cleaning::{Aim, ValueFileFigures, files_to_clean};
+pub use cleaning::{Aim, GarbageFigures, ValueFileFigures, files_to_clean};
 pub use pacer::{FlushRate, Pacer};
 pub use pressure::{Pressure, SealReason, Stall, seal_due, stall};

@@ -12,6 +12,8 @@ pub struct Pressure {
     pub active: u64,
     /// Ranges that were deleted in it.
     pub active_ranges: usize,
+    /// Bytes of values in value files that may still be put to it.
+    pub active_value_room: u64,
     /// Size at which it is sealed.
     pub memtable_size: u64,
     /// Sealed memtables of the keyspace that wait to be flushed.
@@ -33,7 +35,7 @@ pub struct Pressure {
 /// Why a memtable is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealReason {
-    /// It is full.
+    /// It is full, or refers to as many large values as it may.
     Size,
     /// All memtables together take too much: the largest goes.
     Memory,
@@ -64,7 +66,10 @@ const PACE_MIN_DIVISOR: f64 = 16.0;
 /// Whether a memtable is to be sealed after a commit.
 #[must_use]
 pub fn seal_due(pressure: &Pressure) -> Option<SealReason> {
-    if pressure.active >= pressure.memtable_size || pressure.active_ranges > RANGE_COUNT_MAX {
+    if pressure.active >= pressure.memtable_size
+        || pressure.active_ranges > RANGE_COUNT_MAX
+        || pressure.active_value_room == 0
+    {
         return Some(SealReason::Size);
     }
     if pressure.memtables_total > share(pressure.budget, MEMTABLE_SHARE) {
@@ -123,6 +128,7 @@ mod tests {
         Pressure {
             active: 10,
             active_ranges: 0,
+            active_value_room: 1,
             memtable_size: 100,
             sealed_count: 0,
             memtables_total: 10,
@@ -140,6 +146,7 @@ mod tests {
             (calm(), None),
             (Pressure { active: 100, ..calm() }, Some(SealReason::Size)),
             (Pressure { active_ranges: 1025, ..calm() }, Some(SealReason::Size)),
+            (Pressure { active_value_room: 0, ..calm() }, Some(SealReason::Size)),
             (Pressure { memtables_total: 501, ..calm() }, Some(SealReason::Memory)),
             (Pressure { log_live: 1001, ..calm() }, Some(SealReason::Log)),
         ] {

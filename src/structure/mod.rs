@@ -157,6 +157,8 @@ pub struct StructureStats {
     pub bytes_live: u64,
     /// Bytes in segments that the newest version does not point to, without holes.
     pub bytes_dead: u64,
+    /// Those of them that are in runs which versions in use point to.
+    pub bytes_pinned: u64,
     /// Bytes given back out of segments that are still there, since opening.
     pub bytes_in_holes: u64,
     /// Key and value bytes flushed, since the keyspace was created.

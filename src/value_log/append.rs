@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::file::{Presence, ValueFile};
+use super::file::{FILE_NUMBERS, Presence, ValueFile};
 use super::format::{FILE_HEADER_LEN, encode_file_header};
 use super::staged::StagedValues;
-use super::{ValueLog, lock};
+use super::{SYNCING, UNSYNCED, ValueLog, lock};
 use crate::base::{Error, Result};
 use crate::storage::{OpenMode, StorageFile};
 
@@ -97,8 +97,10 @@ impl ValueLog {
     /// Writes staged values one behind the other. They are durable after the next [`Self::sync`].
     ///
     /// # Errors
-    /// `DiskFull`, `Io`: nothing refers to what was written.
+    /// `DiskFull`, `Io`: nothing refers to what was written. `ReadOnly` when no file can be made
+    /// any more: their numbers have 40 bits. `Closed`.
     pub fn append(&self, staged: &mut StagedValues) -> Result<Appended> {
+        let _not_closed_meanwhile = self.writing()?;
         let size = staged.size() as u64;
         let (writable, offset) = self.reserve(size)?;
         let records = staged.seal(writable.file.tag, offset);
@@ -116,18 +118,29 @@ impl ValueLog {
     ///
     /// # Errors
     /// `Io`: what was written may be lost. `ReadOnly` from then on (V5).
+    #[inline]
     pub fn sync(&self) -> Result<()> {
+        // `UNSYNCED` is set behind what is to be synced, and `SYNCING` with what takes it back: who
+        // sees neither misses nothing of before.
+        match self.sync_state.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => self.sync_in_turn(),
+        }
+    }
+
+    #[cold]
+    fn sync_in_turn(&self) -> Result<()> {
         let mut turn = lock(&self.syncing);
         if let Some(why) = &*turn {
             return Err(Error::ReadOnly { why: why.clone() });
         }
-        // Set behind what is to be synced, so that who sees it unset misses nothing of before.
-        if !self.has_unsynced.swap(false, Ordering::AcqRel) {
-            return Ok(());
+        if self.sync_state.swap(SYNCING, Ordering::AcqRel) & UNSYNCED != 0 {
+            let synced = self.sync_files();
+            *turn = synced.as_ref().err().map(ToString::to_string);
+            synced?; // It stays `SYNCING`, so that everybody comes here and is told.
         }
-        let synced = self.sync_files();
-        *turn = synced.as_ref().err().map(ToString::to_string);
-        synced
+        self.sync_state.fetch_and(!SYNCING, Ordering::AcqRel);
+        Ok(())
     }
 
     fn sync_files(&self) -> Result<()> {
@@ -197,6 +210,10 @@ impl ValueLog {
     /// Makes the next file, with its header. Its name is durable after the next sync.
     fn create_file(&self, head: &mut Head) -> Result<WritableFile> {
         let number = head.next_number;
+        if !FILE_NUMBERS.contains(&number) {
+            let why = format!("there are no numbers left for value files: the last is {number}");
+            return Err(Error::ReadOnly { why });
+        }
         head.next_number += 1; // Never used twice, even when the creation fails.
         self.make_directory()?;
         let path = self.place.path_of(number);
@@ -260,6 +277,6 @@ impl ValueLog {
         if !unsynced.files.iter().any(|other| other.file.number() == number) {
             unsynced.files.push(writable.clone());
         }
-        self.has_unsynced.store(true, Ordering::Release);
+        self.sync_state.fetch_or(UNSYNCED, Ordering::Release);
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -12,10 +13,13 @@ use arc_swap::ArcSwapOption;
 
 use super::format::{FILE_HEADER_LEN, check_file_header, file_tag};
 use super::lock;
-use crate::base::{Error, Result};
-use crate::storage::{OpenMode, Storage, StorageFile};
+use super::staged::NO_FILE;
+use crate::base::{Error, Result, ValuePointer};
+use crate::storage::{EntryType, OpenMode, Storage, StorageFile};
 
 const NAME_PREFIX: &str = "val-";
+/// The numbers that files may have.
+pub(super) const FILE_NUMBERS: RangeInclusive<u64> = NO_FILE + 1..=ValuePointer::PLACE_MAX;
 /// Files that are kept open for reading at most; the rest are opened when read.
 const OPEN_FILE_COUNT_MAX: usize = 256;
 
@@ -66,17 +70,19 @@ impl ValuePlace {
             return Ok(Vec::new());
         }
         let entries = self.storage.list_dir(&self.dir).map_err(io("list"))?;
-        let mut numbers: Vec<u64> =
-            entries.iter().filter_map(|entry| number_of(&entry.name)).collect();
+        let files = entries.iter().filter(|entry| entry.entry_type == EntryType::File);
+        let mut numbers: Vec<u64> = files.filter_map(|entry| number_of(&entry.name)).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
 }
 
-/// The number in a value file's name; `None` for other files, which are left alone.
+/// The number in a value file's name; `None` for other files, which are left alone: also for those
+/// with a number that no pointer can have.
 fn number_of(name: &str) -> Option<u64> {
     let number: u64 = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
-    (name == format!("{NAME_PREFIX}{number:08}")).then_some(number)
+    let is_ours = FILE_NUMBERS.contains(&number) && name == format!("{NAME_PREFIX}{number:08}");
+    is_ours.then_some(number)
 }
 
 /// Whether a file is in the directory.

@@ -41,8 +41,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use arc_swap::ArcSwap;
 
@@ -67,6 +67,8 @@ pub struct ValueLog {
     place: Arc<ValuePlace>,
     /// Bytes at which a file is not appended to any more.
     file_size: u64,
+    /// What readers verify.
+    verify: Verify,
     // Replaced whole.
     /// Every file that anybody holds.
     files: ArcSwap<BTreeMap<u64, Weak<ValueFile>>>,
@@ -80,12 +82,37 @@ pub struct ValueLog {
     syncing: Mutex<Option<String>>,
     /// `None` once it is known what is referred to.
     opening: Mutex<Option<Opening>>,
+    /// Held, shared, while something is written.
+    writing: RwLock<Writing>,
     // Atomic.
-    /// Whether there are records that were not synced.
-    has_unsynced: AtomicBool,
+    /// [`UNSYNCED`] and [`SYNCING`]; nothing while there is nothing to wait for.
+    sync_state: AtomicU8,
     bytes_written: AtomicU64,
+    moved: MoveCounters,
     sync_count: AtomicU64,
     removed_count: AtomicU64,
+}
+
+/// There are records that no sync has begun with.
+const UNSYNCED: u8 = 1;
+/// There are records that a sync has begun with and not ended, or has failed with.
+const SYNCING: u8 = 2;
+
+/// How a value log is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueLogOptions {
+    /// Bytes at which a file is not appended to any more.
+    pub file_size: u64,
+    /// What readers verify.
+    pub verify: Verify,
+}
+
+/// Whether anything may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writing {
+    Allowed,
+    /// The directory may be somebody else's.
+    Over,
 }
 
 /// What only opening knows.
@@ -95,6 +122,13 @@ struct Opening {
     _held: Vec<Arc<ValueFile>>,
     /// Files that are not there and were referred to, perhaps by something out of date.
     absent: Vec<Weak<ValueFile>>,
+}
+
+/// What was moved since opening.
+#[derive(Debug, Default)]
+struct MoveCounters {
+    values: AtomicU64,
+    bytes: AtomicU64,
 }
 
 /// Files that were removed.
@@ -116,7 +150,7 @@ impl ValueLog {
         storage: Arc<dyn Storage>,
         dir: PathBuf,
         database: u64,
-        file_size: u64,
+        options: ValueLogOptions,
     ) -> Result<ValueLog> {
         let place = Arc::new(ValuePlace::new(storage, dir, database));
         let mut held = Vec::new();
@@ -129,17 +163,21 @@ impl ValueLog {
         }
         let newest = held.last().map_or(0, |file| file.number());
         let files = held.iter().map(|file| (file.number(), Arc::downgrade(file))).collect();
+        let ValueLogOptions { file_size, verify } = options;
         Ok(ValueLog {
             place,
             file_size,
+            verify,
             files: ArcSwap::from_pointee(files),
             head: Mutex::new(Head::behind(newest)),
             idle: Mutex::default(),
             unsynced: Mutex::default(),
             syncing: Mutex::default(),
             opening: Mutex::new(Some(Opening { _held: held, absent: Vec::new() })),
-            has_unsynced: AtomicBool::new(false),
+            writing: RwLock::new(Writing::Allowed),
+            sync_state: AtomicU8::new(0),
             bytes_written: AtomicU64::new(0),
+            moved: MoveCounters::default(),
             sync_count: AtomicU64::new(0),
             removed_count: AtomicU64::new(0),
         })
@@ -213,10 +251,33 @@ impl ValueLog {
         self.removed_count.load(Ordering::Relaxed)
     }
 
+    /// Values moved since opening, and bytes of their records.
+    #[must_use]
+    pub fn moved(&self) -> (u64, u64) {
+        (self.moved.values.load(Ordering::Relaxed), self.moved.bytes.load(Ordering::Relaxed))
+    }
+
+    fn note_moved(&self, size: u64) {
+        self.moved.values.fetch_add(1, Ordering::Relaxed);
+        self.moved.bytes.fetch_add(size, Ordering::Relaxed);
+    }
+
     /// The files that are held.
     #[must_use]
     pub fn files(&self) -> Vec<Arc<ValueFile>> {
         self.files.load().values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Bytes at which a file is not appended to any more.
+    #[must_use]
+    pub fn file_size(&self) -> u64 {
+        self.file_size
+    }
+
+    /// Whether no file is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.load().is_empty()
     }
 
     /// Numbers of files that may still be appended to.
@@ -225,6 +286,21 @@ impl ValueLog {
         let head = lock(&self.head).number();
         let idle = lock(&self.idle).iter().map(OwnFile::number).collect::<Vec<_>>();
         head.into_iter().chain(idle).collect()
+    }
+
+    /// Ends writing: waits for whoever is at it; who comes later is told that the log is closed.
+    /// What is there can be read on.
+    pub fn close(&self) {
+        *self.writing.write().unwrap_or_else(PoisonError::into_inner) = Writing::Over;
+    }
+
+    /// Held while something is written.
+    fn writing(&self) -> Result<RwLockReadGuard<'_, Writing>> {
+        let writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
+        match *writing {
+            Writing::Allowed => Ok(writing),
+            Writing::Over => Err(Error::Closed),
+        }
     }
 
     fn register(&self, file: &Arc<ValueFile>) {

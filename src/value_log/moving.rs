@@ -7,8 +7,10 @@ use std::sync::Arc;
 use super::ValueLog;
 use super::append::OwnFile;
 use super::file::ValueFile;
-use super::format::seal_record;
-use super::read::read_record;
+use super::format::{record_len, seal_record};
+use super::read::{Verify, WHOLE_LEN_MAX, read_record};
+use super::reader::ValueReader;
+use super::stream::ValueStream;
 use crate::base::{Result, ValuePointer};
 
 /// Moves values, in the order in which they are asked for, into files of its own.
@@ -52,7 +54,8 @@ impl Mover {
     }
 
     /// Moves a value, if it lies in one of the files; its new pointer. What is damaged stays where
-    /// it is, for those who read it to be told. Durable after [`Self::finish_slice`].
+    /// it is, for those who read it to be told. Durable after [`Self::finish_slice`]. In memory is
+    /// one of up to 1 MiB, or a piece of a longer one.
     ///
     /// # Errors
     /// `DiskFull`, `Io`.
@@ -60,11 +63,19 @@ impl Mover {
         if !self.victims.contains(&pointer.file) {
             return Ok(None);
         }
-        let read = self.log.file_of(pointer).and_then(|file| read_record(&file, pointer));
-        let record = match read {
-            Err(error) if error.is_corruption() => return Ok(None),
-            other => other?,
+        let moved = match pointer.len > WHOLE_LEN_MAX {
+            true => self.move_in_pieces(pointer),
+            false => self.move_whole(pointer),
         };
+        match moved {
+            // Only what is read can be found damaged.
+            Err(error) if error.is_corruption() => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    fn move_whole(&mut self, pointer: &ValuePointer) -> Result<ValuePointer> {
+        let record = read_record(&self.log.file_of(pointer)?, pointer)?;
         let out = self.make_room()?;
         let (file, offset) = (Arc::clone(&out.writable.file), out.end);
         let writable = out.writable.clone();
@@ -78,9 +89,37 @@ impl Mover {
         writable.handle.begin_writeback(offset, size);
         self.log.note_written(&writable, size);
         self.out.as_mut().expect("room was made").end += size;
+        self.note_moved(size);
+        Ok(ValuePointer { file: file.number(), offset, ..*pointer })
+    }
+
+    /// Its hash is verified as well: it is computed anyway.
+    fn move_in_pieces(&mut self, pointer: &ValuePointer) -> Result<ValuePointer> {
+        let mut reader = ValueReader::verifying(&self.log, pointer, Verify::Hash)?;
+        self.make_room()?;
+        let out = self.out.take().expect("room was made");
+        let mut stream = ValueStream::into_file(&self.log, out, reader.keyspace());
+        loop {
+            match reader.next_piece() {
+                Ok([]) => break,
+                Ok(piece) => stream.push(piece)?, // The file goes: nobody knows what is in it.
+                Err(error) => {
+                    self.out = Some(stream.give_up());
+                    return Err(error);
+                }
+            }
+        }
+        let (moved, out) = stream.finish_in_file()?;
+        self.out = Some(out);
+        assert_eq!((moved.len, moved.hash), (pointer.len, pointer.hash), "it was verified");
+        self.note_moved(record_len(u64::from(moved.len)));
+        Ok(moved)
+    }
+
+    fn note_moved(&mut self, size: u64) {
         self.values += 1;
         self.bytes += size;
-        Ok(Some(ValuePointer { file: file.number(), offset, ..*pointer }))
+        self.log.note_moved(size);
     }
 
     /// Makes the moved values durable, before anything durable refers to them (V2).
@@ -113,6 +152,11 @@ impl Mover {
 
 impl Drop for Mover {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // An edit that names them may be durable, and the database is not read-only yet: the
+            // files must stay.
+            std::mem::forget(std::mem::take(&mut self.written));
+        }
         if let Some(out) = self.out.take() {
             self.log.give_back_own_file(out);
         }

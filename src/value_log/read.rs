@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::ValueLog;
 use super::file::{ValueFile, missing};
-use super::format::{CHUNK_LEN, chunk_offset, first_bad_chunk, hash_value, sum_of};
+use super::format::{CHUNK_LEN, chunk_offset, first_bad_chunk, hash_value, record_len, sum_of};
 use super::format::{FILE_HEADER_LEN, RECORD_HEADER_LEN, RecordHeader, RecordLayout};
+use super::reader::ValueReader;
 use crate::base::{Error, Result, Slice, ValuePointer};
 use crate::memory::SharedBytes;
 use crate::storage::OpenMode;
@@ -25,6 +26,10 @@ impl Record {
     }
 }
 
+/// Values up to this length are verified and moved in one piece; longer ones are never held in
+/// memory.
+pub(super) const WHOLE_LEN_MAX: u32 = 1 << 20;
+
 /// How much is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
@@ -41,20 +46,30 @@ impl ValueLog {
     /// `Corruption` with file and offset when it is not there as it was written; `Io`.
     pub fn read(&self, pointer: &[u8]) -> Result<Slice> {
         let pointer = self.decode(pointer)?;
-        let record = self.record(&pointer)?;
+        let file = self.file_of(&pointer)?;
+        let record = read_record(&file, &pointer)?;
+        if self.verify == Verify::Hash {
+            verify_hash(&record, &file, &pointer)?;
+        }
         let len = pointer.len as usize;
         Ok(Slice::shared(&record.data, RECORD_HEADER_LEN..RECORD_HEADER_LEN + len))
     }
 
-    /// Reads the value and verifies it; returns the bytes that were read.
+    /// Reads the value and verifies it, a long one a piece at a time; returns the bytes that were
+    /// read.
     ///
     /// # Errors
     /// As [`Self::read`].
     pub fn verify(&self, pointer: &ValuePointer, verify: Verify) -> Result<u64> {
+        if pointer.len > WHOLE_LEN_MAX {
+            let mut reader = ValueReader::verifying(self, pointer, verify)?;
+            while !reader.next_piece()?.is_empty() {}
+            return Ok(record_len(u64::from(pointer.len)));
+        }
         let file = self.file_of(pointer)?;
         let record = read_record(&file, pointer)?;
-        if verify == Verify::Hash && hash_value(record.value()) != pointer.hash {
-            return Err(file.damaged(pointer.offset, "the value does not have its hash"));
+        if verify == Verify::Hash {
+            verify_hash(&record, &file, pointer)?;
         }
         Ok(record.layout.end)
     }
@@ -68,10 +83,6 @@ impl ValueLog {
             let what = "an entry holds a pointer that is none";
             Error::corruption(&self.place.dir, 0, what)
         })
-    }
-
-    pub(super) fn record(&self, pointer: &ValuePointer) -> Result<Record> {
-        read_record(&self.file_of(pointer)?, pointer)
     }
 
     pub(super) fn file_of(&self, pointer: &ValuePointer) -> Result<Arc<ValueFile>> {
@@ -126,7 +137,14 @@ impl ValueLog {
     }
 }
 
-/// Reads a record in one piece and verifies it.
+fn verify_hash(record: &Record, file: &ValueFile, pointer: &ValuePointer) -> Result<()> {
+    if hash_value(record.value()) == pointer.hash {
+        return Ok(());
+    }
+    Err(file.damaged(pointer.offset, "the value does not have its hash"))
+}
+
+/// Reads a record in one piece and verifies its checksums.
 pub(super) fn read_record(file: &Arc<ValueFile>, pointer: &ValuePointer) -> Result<Record> {
     let ValuePointer { offset, len, .. } = *pointer;
     let layout = layout_within(file, pointer)?;

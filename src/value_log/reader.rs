@@ -6,23 +6,33 @@ use std::sync::Arc;
 
 use super::ValueLog;
 use super::file::ValueFile;
-use super::format::{CHUNK_LEN, RECORD_HEADER_LEN, chunk_offset, u64_at};
-use super::read::{checked_header, layout_within, read_error};
+use super::format::{CHUNK_LEN, RECORD_HEADER_LEN, chunk_offset, shortened, u64_at};
+use super::read::{Verify, checked_header, layout_within, read_error};
 use crate::base::{Error, Result, ValuePointer, checksum};
 use crate::storage::StorageFile;
 
 /// Reads a value in the value log, from any place on. In memory are one chunk of 64 KiB, and 8
-/// bytes for each chunk of the value. Holds the value's file.
+/// bytes for each chunk of the value. Holds the value's file. When the hash is verified, that is so
+/// for those who read all chunks in order: they get the last one only if the value has its hash.
 pub struct ValueReader {
     file: Arc<ValueFile>,
     handle: Arc<dyn StorageFile>,
     pointer: ValuePointer,
+    keyspace: u32,
     /// Checksums of the chunks.
     sums: Vec<u64>,
     position: u64,
     /// The chunk that is in memory.
     loaded: Option<usize>,
     chunk: Vec<u8>,
+    /// If the hash is verified: of the chunks so far, as long as they were read in order.
+    hashed: Option<Box<Hashed>>,
+}
+
+/// The hash of the first chunks of a value.
+struct Hashed {
+    hasher: blake3::Hasher,
+    chunk_count: usize,
 }
 
 impl fmt::Debug for ValueReader {
@@ -37,6 +47,15 @@ impl ValueReader {
     /// # Errors
     /// `Corruption` with file and offset, `Io`.
     pub fn open(log: &ValueLog, pointer: &ValuePointer) -> Result<ValueReader> {
+        ValueReader::verifying(log, pointer, log.verify)
+    }
+
+    /// As [`Self::open`], with something else verified than whoever opened the log asked for.
+    pub(super) fn verifying(
+        log: &ValueLog,
+        pointer: &ValuePointer,
+        verify: Verify,
+    ) -> Result<ValueReader> {
         let file = log.file_of(pointer)?;
         let layout = layout_within(&file, pointer)?;
         let handle = file.file()?;
@@ -59,8 +78,26 @@ impl ValueReader {
             true => vec![header.sum],
             false => (0..table.len()).step_by(8).map(|at| u64_at(&table, at)).collect(),
         };
-        let (pointer, chunk) = (*pointer, Vec::new());
-        Ok(ValueReader { file, handle, pointer, sums, position: 0, loaded: None, chunk })
+        let hashed = (verify == Verify::Hash)
+            .then(|| Box::new(Hashed { hasher: blake3::Hasher::new(), chunk_count: 0 }));
+        let (pointer, position, loaded, chunk) = (*pointer, 0, None, Vec::new());
+        let keyspace = header.keyspace;
+        Ok(ValueReader { file, handle, pointer, keyspace, sums, position, loaded, chunk, hashed })
+    }
+
+    /// The keyspace that the value was written to.
+    pub(super) fn keyspace(&self) -> u32 {
+        self.keyspace
+    }
+
+    /// The next bytes, as many as are at hand; empty at the end.
+    ///
+    /// # Errors
+    /// `Corruption` with file and offset, `Io`.
+    pub(super) fn next_piece(&mut self) -> Result<&[u8]> {
+        let len = self.rest_of_chunk()?.len();
+        self.position += len as u64;
+        Ok(&self.chunk[self.chunk.len() - len..])
     }
 
     /// Bytes of the value.
@@ -94,7 +131,22 @@ impl ValueReader {
         if checksum(&self.chunk, self.file.tag, offset) != self.sums[number] {
             return Err(self.file.damaged(offset, "a piece of the value does not verify"));
         }
+        self.verify_hash(number)?;
         self.loaded = Some(number);
+        Ok(())
+    }
+
+    /// Hashes a chunk if it is the next one; the last one says whether the value has its hash.
+    fn verify_hash(&mut self, number: usize) -> Result<()> {
+        let next = self.hashed.as_deref_mut().filter(|hashed| hashed.chunk_count == number);
+        let Some(Hashed { hasher, chunk_count }) = next else { return Ok(()) };
+        hasher.update(&self.chunk);
+        *chunk_count += 1;
+        if *chunk_count == self.sums.len() && shortened(&hasher.finalize()) != self.pointer.hash {
+            *chunk_count = 0;
+            hasher.reset();
+            return Err(self.file.damaged(self.pointer.offset, "the value does not have its hash"));
+        }
         Ok(())
     }
 }

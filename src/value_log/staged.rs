@@ -18,6 +18,8 @@ pub struct StagedValues {
     records: Vec<u8>,
     /// Where each starts; `None` of one that is not to be written.
     starts: Vec<Option<usize>>,
+    /// Bytes of all values pushed.
+    value_bytes: usize,
 }
 
 /// How far staging had come at some moment.
@@ -25,6 +27,7 @@ pub struct StagedValues {
 pub struct StagedMark {
     size: usize,
     count: usize,
+    value_bytes: usize,
 }
 
 impl StagedValues {
@@ -39,6 +42,7 @@ impl StagedValues {
         self.records.extend_from_slice(value);
         self.records.resize(start + layout.end as usize, 0);
         self.starts.push(Some(start));
+        self.value_bytes += value.len();
         let len = u32::try_from(len).expect("the caller limits values");
         ValuePointer { file: NO_FILE, offset: start as u64, len, hash: header.hash }
     }
@@ -53,15 +57,22 @@ impl StagedValues {
         self.records.len()
     }
 
+    /// Bytes of the values, as their writers know them.
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
     /// How far it has come.
     pub fn mark(&self) -> StagedMark {
-        StagedMark { size: self.records.len(), count: self.starts.len() }
+        let (size, count) = (self.records.len(), self.starts.len());
+        StagedMark { size, count, value_bytes: self.value_bytes }
     }
 
     /// Forgets the values since `mark`.
     pub fn truncate(&mut self, mark: StagedMark) {
         self.records.truncate(mark.size);
         self.starts.truncate(mark.count);
+        self.value_bytes = mark.value_bytes;
     }
 
     /// The value that [`Self::push`] gave this pointer to.
@@ -142,6 +153,6 @@ mod tests {
         let mark = staged.mark();
         staged.push(1, b"two");
         staged.truncate(mark);
-        assert_eq!((staged.count(), staged.size()), (1, 56));
+        assert_eq!((staged.count(), staged.size(), staged.value_bytes()), (1, 56, 3));
     }
 }

@@ -34,10 +34,16 @@ impl ValueStream {
     /// Begins a value.
     ///
     /// # Errors
-    /// `DiskFull`, `Io`.
+    /// `DiskFull`, `Io`, `Closed`.
     pub fn begin(log: &Arc<ValueLog>, keyspace: u32) -> Result<ValueStream> {
-        Ok(ValueStream {
-            out: log.take_own_file()?,
+        let _not_closed_meanwhile = log.writing()?;
+        Ok(ValueStream::into_file(log, log.take_own_file()?, keyspace))
+    }
+
+    /// Begins a value at the end of a file that the caller has for itself.
+    pub(super) fn into_file(log: &Arc<ValueLog>, out: OwnFile, keyspace: u32) -> ValueStream {
+        ValueStream {
+            out,
             log: Arc::clone(log),
             keyspace,
             hasher: blake3::Hasher::new(),
@@ -45,7 +51,7 @@ impl ValueStream {
             begun: 0,
             chunk: Vec::with_capacity(CHUNK_LEN),
             table: Vec::new(),
-        })
+        }
     }
 
     /// Bytes of the value so far.
@@ -57,8 +63,10 @@ impl ValueStream {
     /// Adds the next piece.
     ///
     /// # Errors
-    /// `DiskFull`, `Io`: the value cannot be finished.
+    /// `DiskFull`, `Io`, `Closed`: the value cannot be finished.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let log = Arc::clone(&self.log);
+        let _not_closed_meanwhile = log.writing()?;
         self.hasher.update(bytes);
         while !bytes.is_empty() {
             if self.chunk.len() == CHUNK_LEN {
@@ -75,8 +83,24 @@ impl ValueStream {
     /// its file, held.
     ///
     /// # Errors
-    /// `DiskFull`, `Io`: nothing refers to what was written.
-    pub fn finish(mut self) -> Result<(ValuePointer, Arc<ValueFile>)> {
+    /// `DiskFull`, `Io`, `Closed`: nothing refers to what was written.
+    pub fn finish(self) -> Result<(ValuePointer, Arc<ValueFile>)> {
+        let log = Arc::clone(&self.log);
+        let _not_closed_meanwhile = log.writing()?;
+        let (pointer, out) = self.finish_in_file()?;
+        let file = Arc::clone(&out.writable.file);
+        log.give_back_own_file(out);
+        Ok((pointer, file))
+    }
+
+    /// The file, as if the value had not been begun: what was written of it is overwritten by the
+    /// next one, or garbage.
+    pub(super) fn give_up(self) -> OwnFile {
+        self.out
+    }
+
+    /// As [`Self::finish`]; the file goes to the caller.
+    pub(super) fn finish_in_file(mut self) -> Result<(ValuePointer, OwnFile)> {
         let (file, start) = (Arc::clone(&self.out.writable.file), self.out.end);
         let len = self.len();
         let value_offset = self.value_offset();
@@ -100,10 +124,8 @@ impl ValueStream {
         file.note_size(start + layout.end);
         self.log.note_written(&self.out.writable, layout.end);
         self.out.end = start + layout.end;
-        let ValueStream { log, out, .. } = self;
-        log.give_back_own_file(out);
         let len = u32::try_from(len).expect("the caller limits values");
-        Ok((ValuePointer { file: file.number(), offset: start, len, hash }, file))
+        Ok((ValuePointer { file: file.number(), offset: start, len, hash }, self.out))
     }
 
     fn value_offset(&self) -> u64 {

@@ -5,8 +5,10 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::format::{CHUNK_LEN, FILE_HEADER_LEN, RECORD_HEADER_LEN};
-use super::{Mover, StagedValues, ValueFile, ValueLog, ValueReader, ValueStream, Verify};
+use super::format::{CHUNK_LEN, FILE_HEADER_LEN, RECORD_HEADER_LEN, RecordHeader, seal_record};
+use super::read::{WHOLE_LEN_MAX, read_record};
+use super::{Mover, StagedValues, ValueFile, ValueLog, ValueLogOptions, ValueReader};
+use super::{ValueStream, Verify};
 use crate::base::{Error, Result, ValuePointer};
 use crate::storage::{
     CrashMode, FaultEffect, FaultPlan, FaultRule, MemoryStorage, OpenMode, Operation, SimStorage,
@@ -17,9 +19,13 @@ const DIR: &str = "/db/values";
 const FILE_SIZE: u64 = 4096;
 
 fn open_in(storage: &Arc<dyn Storage>) -> Arc<ValueLog> {
+    open_verifying(storage, Verify::Checksums)
+}
+
+fn open_verifying(storage: &Arc<dyn Storage>, verify: Verify) -> Arc<ValueLog> {
     storage.create_dir_all(Path::new("/db")).unwrap();
-    let log = ValueLog::open(Arc::clone(storage), PathBuf::from(DIR), 7, FILE_SIZE).unwrap();
-    Arc::new(log)
+    let options = ValueLogOptions { file_size: FILE_SIZE, verify };
+    Arc::new(ValueLog::open(Arc::clone(storage), PathBuf::from(DIR), 7, options).unwrap())
 }
 
 fn fresh() -> (Arc<dyn Storage>, Arc<ValueLog>) {
@@ -108,7 +114,8 @@ fn streamed_and_staged_records_are_the_same_but_for_their_place() {
     let (staged, _held) = append(&log, std::slice::from_ref(&value)).unwrap();
     let (streamed, _also_held) = stream(&log, &value, CHUNK_LEN);
     assert_eq!((streamed.len, streamed.hash), (staged[0].len, staged[0].hash));
-    let (one, other) = (log.record(&staged[0]).unwrap(), log.record(&streamed).unwrap());
+    let record = |at| read_record(&log.file_of(at).unwrap(), at).unwrap();
+    let (one, other) = (record(&staged[0]), record(&streamed));
     assert_eq!((one.layout, one.value()), (other.layout, other.value()));
 }
 
@@ -314,4 +321,141 @@ fn an_aborted_stream_leaves_nothing_that_is_read() {
     let (pointer, file) = stream(&log, &value(2, 10), 3);
     assert_eq!(pointer.offset, FILE_HEADER_LEN);
     assert_eq!(file.size(), FILE_HEADER_LEN + 64);
+}
+
+#[test]
+fn files_of_others_in_the_directory_are_left_alone() {
+    let (storage, log) = fresh();
+    let (_, held) = append(&log, &[value(1, 10)]).unwrap();
+    let names = ["val-00000000", "val-18446744073709551615", "val-1099511627776", "val-7", "notes"];
+    for name in names {
+        let path = Path::new(DIR).join(name);
+        storage.open(&path, OpenMode::CreateNew).unwrap().write_all_at(b"mine", 0).unwrap();
+    }
+    storage.create_dir_all(&Path::new(DIR).join("val-00000009")).unwrap();
+    drop((log, held));
+    let log = open_in(&storage);
+    assert_eq!(log.finish_opening().unwrap().files, 1, "the one that is ours");
+    assert_eq!(append(&log, &[value(2, 10)]).unwrap().0[0].file, 2);
+    for name in names {
+        assert!(storage.exists(&Path::new(DIR).join(name)).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn when_the_numbers_are_used_up_no_value_is_written_any_more() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let log = open_in(&storage);
+    drop(log.hold(ValuePointer::PLACE_MAX - 1)); // something out of date
+    log.finish_opening().unwrap();
+    let (last, _held) = append(&log, &[value(1, 5000)]).unwrap();
+    assert_eq!(last[0].file, ValuePointer::PLACE_MAX);
+    assert_eq!(&*log.read(&last[0].encode()).unwrap(), value(1, 5000).as_slice());
+    for _ in 0..2 {
+        let error = append(&log, &[value(2, 5000)]).unwrap_err();
+        assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    }
+}
+
+/// A value with the checksums of its own bytes, and the hash of others.
+fn with_wrong_hash(
+    storage: &Arc<dyn Storage>,
+    log: &ValueLog,
+    len: usize,
+) -> (ValuePointer, Arc<ValueFile>) {
+    let mut staged = StagedValues::default();
+    let pointer = staged.push(1, &value(1, len));
+    let appended = log.append(&mut staged).unwrap();
+    let file = storage.open(&path_of(appended.file.number()), OpenMode::ReadWrite).unwrap();
+    let mut record = vec![0; super::record_len(len as u64) as usize];
+    file.read_exact_at(&mut record, appended.offset).unwrap();
+    record[RECORD_HEADER_LEN + len / 2] ^= 1;
+    let header = RecordHeader { len: len as u64, hash: pointer.hash, sum: 0, keyspace: 1 };
+    seal_record(&mut record, appended.file.tag, appended.offset, header);
+    file.write_all_at(&record, appended.offset).unwrap();
+    let (file, offset) = (appended.file.number(), appended.offset);
+    (ValuePointer { file, offset, ..pointer }, appended.file)
+}
+
+#[test]
+fn readers_that_verify_the_hash_find_what_checksums_cannot() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let log = open_verifying(&storage, Verify::Hash);
+    for len in [100, CHUNK_LEN, 3 * CHUNK_LEN + 9, WHOLE_LEN_MAX as usize + 1] {
+        let good = value(1, len);
+        let (pointer, _held) = stream(&log, &good, 9999);
+        assert_eq!(&*log.read(&pointer.encode()).unwrap(), good.as_slice());
+        let mut read = Vec::new();
+        ValueReader::open(&log, &pointer).unwrap().read_to_end(&mut read).unwrap();
+        assert!(read == good);
+
+        let (wrong, _also_held) = with_wrong_hash(&storage, &log, len);
+        log.verify(&wrong, Verify::Checksums).unwrap();
+        assert!(log.verify(&wrong, Verify::Hash).unwrap_err().is_corruption());
+        let error = log.read(&wrong.encode()).unwrap_err();
+        assert!(error.to_string().contains("does not have its hash"), "{error}");
+        let mut reader = ValueReader::open(&log, &wrong).unwrap();
+        read.clear();
+        assert_eq!(reader.read_to_end(&mut read).unwrap_err().kind(), ErrorKind::InvalidData);
+        assert!(read.len() < len, "the last piece was not given out");
+        reader.rewind().unwrap();
+        assert!(reader.read_to_end(&mut read).is_err(), "nor the second time");
+    }
+}
+
+#[test]
+fn a_long_value_is_moved_in_pieces_and_a_damaged_one_leaves_no_trace() {
+    let (storage, log) = fresh();
+    let long = value(1, 2 * WHOLE_LEN_MAX as usize + 77);
+    let (sound, _a) = stream(&log, &long, 50_000);
+    let (damaged, _b) = stream(&log, &long, 50_000);
+    let file = storage.open(&path_of(damaged.file), OpenMode::ReadWrite).unwrap();
+    file.write_all_at(b"damage", damaged.offset + 1_500_000).unwrap();
+    let mut mover = Mover::new(&log, [sound.file, damaged.file].into());
+    assert_eq!(mover.moved(&damaged).unwrap(), None);
+    let moved = mover.moved(&sound).unwrap().unwrap();
+    assert_eq!(moved.offset, FILE_HEADER_LEN, "what the damaged one left is written over");
+    assert_eq!((moved.len, moved.hash), (sound.len, sound.hash));
+    assert!(*log.read(&moved.encode()).unwrap() == *long);
+    assert_eq!(log.verify(&moved, Verify::Hash).unwrap(), super::record_len(long.len() as u64));
+    assert_eq!(mover.values(), 1);
+}
+
+#[test]
+fn moving_to_a_full_disk_changes_nothing_and_goes_on_when_there_is_room() {
+    for len in [3000, 2 * WHOLE_LEN_MAX as usize] {
+        let sim = SimStorage::new(6);
+        let storage: Arc<dyn Storage> = Arc::new(sim.clone());
+        let log = open_in(&storage);
+        let (pointers, _a) = append(&log, &[value(1, len), value(2, len)]).unwrap();
+        let mut mover = Mover::new(&log, [pointers[0].file].into());
+        let first = mover.moved(&pointers[0]).unwrap().unwrap();
+        sim.set_capacity(sim.allocated_bytes());
+        let refused = mover.moved(&pointers[1]).unwrap_err();
+        assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
+        sim.set_capacity(u64::MAX);
+        let second = mover.moved(&pointers[1]).unwrap().unwrap();
+        for (moved, number) in [(first, 1), (second, 2)] {
+            assert!(*log.read(&moved.encode()).unwrap() == *value(number, len));
+        }
+        for (pointer, number) in pointers.iter().zip([1, 2]) {
+            assert!(*log.read(&pointer.encode()).unwrap() == *value(number, len));
+        }
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_is_closed_is_not_written_to_any_more_and_can_be_read() {
+    let (storage, log) = fresh();
+    let (pointers, _held) = append(&log, &[value(1, 100)]).unwrap();
+    let mut begun = ValueStream::begin(&log, 1).unwrap();
+    begun.push(&value(2, 10)).unwrap();
+    log.close();
+    assert!(matches!(append(&log, &[value(3, 100)]), Err(Error::Closed)));
+    assert!(matches!(ValueStream::begin(&log, 1), Err(Error::Closed)));
+    assert!(matches!(begun.push(&value(2, 10)), Err(Error::Closed)));
+    assert!(matches!(begun.finish(), Err(Error::Closed)));
+    assert_eq!(&*log.read(&pointers[0].encode()).unwrap(), value(1, 100).as_slice());
+    assert_eq!(storage.list_dir(Path::new(DIR)).unwrap().len(), 2);
 }

@@ -18,7 +18,7 @@ use super::writer::{LiveFile, Wal};
 /// Reads the records of a log that is open, as of the moment when the reader was made. Holds the
 /// files that it has not passed yet.
 #[derive(Debug)]
-pub struct LogReader {
+pub struct RecordReader {
     /// Lowest first; the first one is read.
     files: VecDeque<ReadFile>,
     /// The first of the files, once it has been looked into.
@@ -55,16 +55,16 @@ impl ReadFile {
 
 impl Wal {
     /// A reader of all that is kept up to `end`, where a record ends that was appended before.
-    pub fn reader(&self, end: Lsn) -> LogReader {
+    pub fn reader(&self, end: Lsn) -> RecordReader {
         let files = self.history.iter().chain(&self.files);
         let files = files.filter(|file| file.header.start < end).map(ReadFile::new);
         let files: VecDeque<ReadFile> = files.collect();
         let at = files.front().map_or(end, |first| first.header.start);
-        LogReader { files, current: None, at, end, durable_up_to: Lsn::ZERO }
+        RecordReader { files, current: None, at, end, durable_up_to: Lsn::ZERO }
     }
 }
 
-impl LogReader {
+impl RecordReader {
     /// Where the next record starts; at first, where what is kept starts.
     pub fn position(&self) -> Lsn {
         self.at
@@ -82,8 +82,9 @@ impl LogReader {
         Ok(Some(RecordRef { lsn: record.lsn, end: record.end(), durable_up_to, payload }))
     }
 
-    /// Goes to the last file whose first payload `is_before`, or stays at the first one. `is_before`
-    /// must hold of a first part of all payloads. Reads a logarithmic number of files' beginnings.
+    /// Goes to the last file whose first payload `is_before`, or stays at the first one.
+    /// `is_before` must hold of a first part of all payloads. Reads a logarithmic number of files'
+    /// beginnings.
     ///
     /// # Errors
     /// As [`Self::next_record`]; whatever `is_before` says.
@@ -109,11 +110,11 @@ impl LogReader {
     }
 
     /// A reader of the file at `index` alone.
-    fn first_of(&self, index: usize) -> Result<LogReader> {
+    fn first_of(&self, index: usize) -> Result<RecordReader> {
         let file = self.files[index].clone();
         let (at, end, durable_up_to) = (file.header.start, self.end_of(index), Lsn::ZERO);
         let current = Some(file.look_into()?);
-        Ok(LogReader { files: VecDeque::from([file]), current, at, end, durable_up_to })
+        Ok(RecordReader { files: VecDeque::from([file]), current, at, end, durable_up_to })
     }
 
     /// Where the records of the file at `index` end.

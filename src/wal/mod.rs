@@ -1,8 +1,8 @@
 //! Write-ahead log: makes a commit durable before it is visible.
 //!
 //! Owns the files in `wal/`. [`Wal`] appends, [`SyncTicket`] syncs beside it, [`replay`] reads the
-//! log back at open and [`Wal::resume`] goes on behind it, [`LogReader`] reads it while it is open.
-//! Must not know what a payload means. The bytes are described in `docs/format/wal.md`.
+//! log back at open and [`Wal::resume`] goes on behind it, [`RecordReader`] reads it while it is
+//! open. Must not know what a payload means. The bytes are described in `docs/format/wal.md`.
 //!
 //! A position ([`Lsn`]) is a number of bytes of records since the birth of the log. File `k` holds
 //! the log from its start on, up to where the file that names it as its previous one starts. The
@@ -28,7 +28,8 @@
 //! - W8  After a recovery, no file is left between the one that was cut and the new one.
 //! - W9  Files that recovery does not need may be kept to be read. They lie in front of the others
 //!   without a gap, are given up from the oldest on, and none is overwritten while it is read.
-//!   Recovery reads none of them.
+//!   Recovery reads none of them. What is released is durable (the caller sees to it), so that a
+//!   record that is missing in them is damage.
 //!
 //! Crashes, and why the decision is the same however often recovery itself is interrupted
 //! - While records are appended: a header may reach the disk before the records and headers below
@@ -57,7 +58,7 @@ mod writer;
 mod zeros;
 
 pub use directory::{WalOptions, WalPlace};
-pub use history::LogReader;
+pub use history::RecordReader;
 pub use lsn::Lsn;
 pub use replay::{RecordRef, Replay, replay, replay_up_to};
 pub use writer::{Wal, WalStats};

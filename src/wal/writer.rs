@@ -187,8 +187,9 @@ impl Wal {
     }
 
     /// Declares that recovery needs nothing before `up_to` any more: files wholly before it are
-    /// kept to be read, for reuse, or removed, as soon as the file after them is durable. The caller must have made
-    /// durable that the next [`super::replay`] will start at `up_to` or later.
+    /// kept to be read, for reuse, or removed, as soon as the file after them is durable. The
+    /// caller must have made durable the log up to there, and that the next [`super::replay`] will
+    /// start at `up_to` or later.
     pub fn release(&mut self, up_to: Lsn) {
         self.released_up_to = self.released_up_to.max(up_to);
         self.release_files();

@@ -1,5 +1,5 @@
 //! What separating values costs and gives, by their size: the figures of
-//! `docs/decisions/0021-value-log.md`.
+//! `docs/decisions/0023-value-log.md`.
 //!
 //!     cargo test --release --test it value_timings -- --ignored --nocapture
 
@@ -75,4 +75,51 @@ fn figures_by_size_of_values() {
             );
         }
     }
+}
+
+/// How large the store of `count` values of 4 KiB becomes while as many as `rounds` times that are
+/// overwritten at random, and how fast that is, a tenth at a time.
+fn overwrite_steadily(builder: lithedb::Builder, count: usize, rounds: usize) {
+    const VALUE_SIZE: usize = 4 << 10;
+    let clock = SystemClock::new();
+    let dir = tempfile::tempdir().unwrap();
+    let db = builder.open(dir.path()).unwrap();
+    db.keyspace_or_create("k").unwrap();
+    write(&db, &(0..count).collect::<Vec<_>>(), VALUE_SIZE, 0);
+    let random = SeededEntropy::new(1);
+    let data = (count * (VALUE_SIZE + 16)) as f64;
+    let mut highest: f64 = 0.0;
+    for tenth in 0..10 {
+        let began = clock.monotonic();
+        let mut largest: f64 = 0.0;
+        let written = count * rounds / 10;
+        for _ in 0..written / 500 {
+            let some: Vec<usize> = (0..500).map(|_| random.next_u64() as usize % count).collect();
+            write(&db, &some, VALUE_SIZE, 1 + tenth);
+            let stats = db.stats();
+            let keyspaces: u64 = stats.keyspaces.iter().map(|stats| stats.bytes_on_disk).sum();
+            let size = keyspaces + stats.value_bytes() + stats.wal_bytes_on_disk;
+            largest = largest.max(size as f64 / data);
+        }
+        let took = (clock.monotonic() - began).as_secs_f64();
+        let (stats, rate) = (db.stats(), (written * VALUE_SIZE) as f64 / 1e6 / took);
+        highest = highest.max(largest);
+        println!(
+            "{tenth}  {rate:>4.0} MB/s  size {largest:.2}  write amp. {:.2}  moved {} MB  {:?}",
+            stats.write_amplification(),
+            stats.value_bytes_moved / 1_000_000,
+            stats.stall_time,
+        );
+    }
+    println!("highest {highest:.2}");
+}
+
+#[test]
+#[ignore = "prints figures; takes minutes"]
+fn figures_under_steady_overwrite() {
+    println!("5M values of 4 KiB with the defaults, all of it a fiftieth");
+    let small = Db::builder().value_file_size(1300 << 10).memtable_size(1300 << 10);
+    overwrite_steadily(small.memory_budget(64 << 20), 100_000, 10);
+    println!("250,000 values, defaults");
+    overwrite_steadily(Db::builder().memory_budget(256 << 20), 250_000, 4);
 }

@@ -311,11 +311,52 @@ fn a_crash_while_files_are_made_synced_and_removed_loses_no_value() {
     let operations = [Operation::Remove, Operation::Create, Operation::Sync, Operation::SyncDir];
     for (seed, operation) in (0..12).zip(operations.into_iter().cycle()) {
         let mut run = CrashRun::of_seed(seed, 6);
-        run.op_count = 250;
+        run.op_count = 100;
         run.stride = 1;
         run.only_operation = Some(operation);
         run.run(&ledger);
     }
     ledger.assert_clean();
     assert!(ledger.counted(VALUE_BYTES) > 100_000 && ledger.counted(STATES) > 1000, "{ledger}");
+}
+
+#[test]
+fn a_batch_is_as_large_as_what_was_put_into_it() {
+    let (_, db, keyspace) = fresh();
+    let mut batch = WriteBatch::new();
+    // With a table of checksums behind it, the record is some bytes longer than the value.
+    for _ in 0..3 {
+        batch.put(&keyspace, "key", vec![7; 1 << 20]);
+    }
+    assert!((3 << 20..(3 << 20) + 300).contains(&batch.size()), "{}", batch.size());
+    batch.clear();
+    assert_eq!(batch.size(), 0);
+    // What is refused refuses the batch, and not the program.
+    batch.put(&keyspace, vec![1; lithedb::KEY_LEN_MAX + 1], vec![7; 5000]);
+    batch.put(&keyspace, "key", vec![7; 5000]);
+    let refused = db.write(batch).unwrap_err();
+    assert!(matches!(refused, Error::InvalidArgument { .. }), "{refused}");
+    assert_eq!(keyspace.len().unwrap(), 0);
+}
+
+#[test]
+#[ignore = "takes 13 GiB of memory and half a minute"]
+fn the_longest_value_round_trips() {
+    let dir = std::env::temp_dir().join(format!("lithedb-longest-{}", std::process::id()));
+    let db = Db::open(&dir).unwrap();
+    let keyspace = db.keyspace_or_create("k").unwrap();
+    let mut value = vec![0; lithedb::VALUE_LEN_MAX];
+    for (at, byte) in value.iter_mut().enumerate().step_by(997) {
+        *byte = at as u8;
+    }
+    keyspace.put("put", &value).unwrap();
+    keyspace.put_reader("streamed", &mut &value[..]).unwrap();
+    let mut longer = keyspace.put_writer("longer").unwrap();
+    longer.write_all(&value).unwrap();
+    assert!(longer.write_all(b"x").is_err());
+    for key in ["put", "streamed"] {
+        assert!(*keyspace.get(key).unwrap().unwrap() == *value, "{key}");
+    }
+    db.close().unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
 }

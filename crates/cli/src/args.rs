@@ -142,6 +142,8 @@ pub enum Command {
     Vacuum(commands::vacuum::VacuumArgs),
     /// Verify every checksum and every structure of the database
     Check(commands::check::CheckArgs),
+    /// Work on a flexible space: a file whose bytes can be inserted and removed in the middle
+    Space(commands::space::SpaceArgs),
     /// Measure the store with standard workloads
     Bench(lithe_bench::BenchArgs),
     /// A step of `bench`, which runs each in a process of its own

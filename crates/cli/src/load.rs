@@ -121,7 +121,8 @@ pub fn run(globals: &Globals, notices: Notices, interrupt: &Interrupt, args: &Lo
     };
     let durable = load.finish();
     let (done, elapsed) = (load.done, load.progress.elapsed());
-    if durable.is_ok() {
+    // Of an ingest that failed, nothing was loaded.
+    if durable.is_ok() && (loaded.is_ok() || !args.ingest) {
         let stats = db.stats();
         let waited = stats.stall_time + stats.slowdown_time;
         notices.say(summary(done, elapsed) + &waiting(waited, elapsed));

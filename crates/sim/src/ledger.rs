@@ -12,6 +12,10 @@ const STORIES_PER_FAULT_MAX: usize = 5;
 pub const HOLES: &str = "holes made in segments";
 /// The same for value files.
 pub const VALUE_BYTES: &str = "bytes written to value files";
+/// Values that were moved out of files to be emptied.
+pub const VALUES_MOVED: &str = "values moved";
+/// Value files that were removed.
+pub const VALUE_FILES_REMOVED: &str = "value files removed";
 
 /// Counts and findings. Shared by all threads of a campaign.
 #[derive(Debug, Default)]

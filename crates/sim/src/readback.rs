@@ -1,8 +1,6 @@
 //! Reading a whole database back.
 
-use std::collections::BTreeSet;
-
-use lithedb::{Db, Error, KeyRange};
+use lithedb::{Db, Error, SeqNo};
 
 use crate::digest::Digest;
 use crate::finding::{Fault, Finding, Verdict};
@@ -59,34 +57,21 @@ pub fn payload_for(operations: usize) -> Vec<u8> {
     (operations as u64).to_le_bytes().repeat(operations % 5)
 }
 
-/// What the log has of commits must be a gapless end of them: their stamps rise, and from the first
-/// on, every entry's commit is there.
+/// What the log has of commits can be read, their stamps rise, and each has its own payload.
 fn expect_commits_ok(db: &Db) -> Verdict {
     let refused = |error: Error| Finding::new(Fault::CheckFailed, error.to_string());
     let absurd = |what: String| Err(Finding::new(Fault::Wrong, what));
-    let mut stamps = BTreeSet::new();
+    let mut last = SeqNo::ZERO;
     for commit in db.commits(..).map_err(refused)? {
         let commit = commit.map_err(refused)?;
-        if stamps.last().is_some_and(|last| *last >= commit.seqno) {
-            return absurd(format!("the commit {} in the log is not above the last", commit.seqno));
+        if last >= commit.seqno {
+            return absurd(format!("the commit {} in the log is not above {last}", commit.seqno));
         }
         let expected = payload_for(commit.operations as usize);
         if commit.payload.is_some_and(|payload| payload != expected) {
             return absurd(format!("the commit {} has another one's payload", commit.seqno));
         }
-        stamps.insert(commit.seqno);
-    }
-    let Some(first) = stamps.first().copied() else { return Ok(()) };
-    for info in db.keyspaces() {
-        let mut cursor = db.keyspace(&info.name).map_err(refused)?.cursor(KeyRange::all());
-        cursor.seek_first().map_err(refused)?;
-        while cursor.valid() {
-            let (key, seqno) = (cursor.key(), cursor.seqno());
-            if seqno >= first && !stamps.contains(&seqno) {
-                return absurd(format!("the log has no commit {seqno}, which wrote {key:?}"));
-            }
-            cursor.next().map_err(refused)?;
-        }
+        last = commit.seqno;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lithedb::base::{Codec, SeededEntropy};
 use lithedb::storage::Storage;
-use lithedb::{Background, Builder, Db, Error, KeyspaceOptions};
+use lithedb::{Background, Builder, Cleaning, Db, Error, KeyspaceOptions, Verify};
 
 use crate::clock::SimClock;
 use crate::random::{Random, seed_of};
@@ -31,8 +31,14 @@ pub struct Setup {
     pub wal_file_size: u64,
     /// When value files are not appended to any more.
     pub value_file_size: u64,
-    /// How much of the log is kept to be read.
-    pub kept_log_size: u64,
+    /// How much of the log is kept to be read, if that is said.
+    pub kept_log_size: Option<u64>,
+    /// When garbage in value files is cleaned up.
+    pub cleaning: Cleaning,
+    /// ... and how much of it there may be.
+    pub garbage_share: f32,
+    /// What is verified of values.
+    pub verify_values: Verify,
     /// Who runs the background work.
     pub background: Background,
     /// For the keyspaces, in turn.
@@ -52,7 +58,10 @@ impl Setup {
             memtable_size: 4 << 10,
             wal_file_size: 16 << 10,
             value_file_size: 4 << 10,
-            kept_log_size: 0,
+            kept_log_size: None,
+            cleaning: Cleaning::Background,
+            garbage_share: 0.05,
+            verify_values: Verify::Checksums,
             background: Background::Stepped,
             keyspaces: vec![flex],
         }
@@ -71,11 +80,16 @@ impl Setup {
         setup.wal_file_size = random.pick(&[16 << 10, 16 << 10, 20 << 10, 64 << 10]);
         setup.keyspaces = (0..3).map(|_| draw_keyspace(&mut random)).collect();
         setup.value_file_size = random.pick(&[4 << 10, 4 << 10, 10 << 10, 64 << 10]);
-        setup.kept_log_size = random.pick(&[0, 0, 40 << 10, 1 << 20]);
+        setup.kept_log_size = random.pick(&[None, Some(0), Some(40 << 10), Some(1 << 20)]);
         for options in &mut setup.keyspaces {
             let from = random.pick(&[None, None, Some(64), Some(200), Some(600)]);
             *options = options.clone().value_separation(from);
         }
+        let background = Cleaning::Background;
+        let modes = [background, background, Cleaning::WithFlush, Cleaning::OnDemand];
+        setup.cleaning = random.pick(&modes);
+        setup.garbage_share = random.pick(&[0.05, 0.2, 1.0]);
+        setup.verify_values = random.pick(&[Verify::Checksums, Verify::Hash]);
         setup
     }
 
@@ -88,7 +102,11 @@ impl Setup {
     /// A builder for the `nth` opening of the database.
     #[must_use]
     pub fn builder(&self, storage: Arc<dyn Storage>, clock: Arc<SimClock>, nth: u64) -> Builder {
-        Db::builder()
+        let builder = match self.kept_log_size {
+            Some(bytes) => Db::builder().kept_log_size(bytes),
+            None => Db::builder(),
+        };
+        builder
             .storage(storage)
             .clock(clock)
             .entropy(Arc::new(SeededEntropy::new(seed_of(&[self.seed, nth]))))
@@ -97,7 +115,9 @@ impl Setup {
             .memtable_size(self.memtable_size)
             .wal_file_size(self.wal_file_size)
             .value_file_size(self.value_file_size)
-            .kept_log_size(self.kept_log_size)
+            .cleaning(self.cleaning)
+            .garbage_share(self.garbage_share)
+            .verify_values(self.verify_values)
     }
 
     /// Opens the database for the `nth` time.

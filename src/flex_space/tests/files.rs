@@ -2,8 +2,8 @@
 
 use super::{DIR, bytes, options, segment_count};
 use crate::Error;
-use crate::flex_space::FlexSpace;
-use crate::storage::{OpenMode, SimStorage, Storage};
+use crate::flex_space::{FlexSpace, Tag};
+use crate::storage::{FaultEffect, FaultPlan, FaultRule, OpenMode, Operation, SimStorage, Storage};
 use std::path::Path;
 
 /// A space of segments of which every other page was removed.
@@ -165,6 +165,54 @@ fn a_space_is_open_once() {
 }
 
 #[test]
+fn a_space_that_was_not_closed_is_read_without_changing_it() {
+    let storage = SimStorage::new(1);
+    let mut space = options(&storage).open(DIR).unwrap();
+    space.append(&bytes(1, 30_000)).unwrap();
+    space.set_tag(77, Tag::new(5).unwrap()).unwrap();
+    space.sync().unwrap();
+    space.append(&bytes(2, 40_000)).unwrap();
+    assert!(matches!(options(&storage).open_read_only(DIR), Err(Error::Locked { .. })));
+    drop(space);
+    // As a file system that is mounted for reading only.
+    let refused = FaultEffect::Error(std::io::ErrorKind::ReadOnlyFilesystem);
+    let changes = Operation::ALL.into_iter().filter(|operation| {
+        use Operation::{Exists, List, Open, Read, Size};
+        !matches!(operation, Open | Read | Size | List | Exists)
+    });
+    let rule = FaultRule::new(refused).on(&changes.collect::<Vec<_>>()).lasting();
+    storage.arm(FaultPlan::new().rule(rule));
+    let before = storage.mutation_count();
+    let snapshot = options(&storage).open_read_only(DIR).unwrap();
+    assert_eq!(snapshot.read_range(0..snapshot.len()).unwrap(), bytes(1, 30_000));
+    assert_eq!(snapshot.tag(77), Tag::new(5));
+    drop(snapshot);
+    storage.disarm();
+    let snapshot = options(&storage).open_read_only(DIR).unwrap();
+    assert_eq!(snapshot.len(), 30_000);
+    assert!(matches!(options(&storage).open(DIR), Err(Error::Locked { .. })));
+    drop(snapshot);
+    assert_eq!(storage.mutation_count(), before);
+    assert!(options(&storage).open(DIR).unwrap().recovery().orphans_removed > 0);
+}
+
+#[test]
+fn reading_only_makes_no_space_and_tells_damage() {
+    let storage = SimStorage::new(1);
+    let absent = options(&storage).open_read_only(DIR).unwrap_err();
+    assert!(
+        matches!(&absent, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    );
+    assert!(!storage.exists(Path::new(DIR)).unwrap());
+    drop(riddled(&storage));
+    for name in ["seg-00000002", "space-00000001"] {
+        storage.remove_file(&Path::new(DIR).join(name)).unwrap();
+        let missing = options(&storage).open_read_only(DIR).unwrap_err();
+        assert!(missing.is_corruption(), "{missing}");
+    }
+}
+
+#[test]
 fn small_segments_of_many_openings_are_put_together() {
     let storage = SimStorage::new(1);
     let options = || options(&storage).segment_size(1 << 20);
@@ -196,4 +244,71 @@ fn a_damaged_segment_does_not_keep_others_from_being_collected() {
     assert!(stats.failed_collections < 3 && stats.garbage_fraction() < 0.4, "{stats:?}");
     let report = space.check().unwrap();
     assert!(!report.is_ok() && report.problems.iter().all(|what| what.contains("seg-00000003")));
+}
+
+#[test]
+fn the_number_of_a_segment_is_not_used_again_when_its_file_is_gone() {
+    let storage = SimStorage::new(1);
+    let mut space = options(&storage).open(DIR).unwrap();
+    space.append(&bytes(1, 12_000)).unwrap();
+    space.close().unwrap();
+    let mut space = options(&storage).open(DIR).unwrap();
+    space.truncate(0).unwrap();
+    space.close().unwrap();
+    assert_eq!(segment_count(&storage), 0);
+    // The journal still says that the first segment had three blocks.
+    let mut space = options(&storage).open(DIR).unwrap();
+    space.append(&bytes(2, 10)).unwrap();
+    space.close().unwrap();
+    assert!(!storage.exists(&Path::new(DIR).join("seg-00000001")).unwrap());
+    let space = options(&storage).open(DIR).unwrap();
+    assert_eq!(space.read_range(0..10).unwrap(), bytes(2, 10));
+}
+
+#[test]
+fn garbage_in_segments_larger_than_those_of_today_is_collected() {
+    let storage = SimStorage::new(1);
+    let mut space = options(&storage).segment_size(1 << 20).open(DIR).unwrap();
+    space.append(&bytes(1, 900_000)).unwrap();
+    space.collapse(0..400_000).unwrap();
+    space.close().unwrap();
+    let mut space = options(&storage).open(DIR).unwrap();
+    let collected = space.collect_garbage().unwrap();
+    assert!(collected.bytes_freed >= 400_000, "{collected:?}");
+    assert!(space.stats().garbage_fraction() < 0.1, "{:?}", space.stats());
+    assert_eq!(space.read_range(0..500_000).unwrap(), bytes(1, 900_000)[400_000..]);
+}
+
+#[test]
+fn a_write_that_fails_in_a_long_segment_is_made_again() {
+    let mut failures = 0;
+    for skip in 0..9 {
+        let storage = SimStorage::new(skip);
+        let mut space = options(&storage).segment_size(4 << 20).open(DIR).unwrap();
+        let full = FaultEffect::Error(std::io::ErrorKind::StorageFull);
+        let rule = FaultRule::new(full).on(&[Operation::Write]).path("seg-").skip(skip);
+        storage.arm(FaultPlan::new().rule(rule));
+        let mut expected = Vec::new();
+        for number in 0..30 {
+            let more = bytes(number as u64, 90_000 + number * 7);
+            let at = number * 37_123 % (expected.len() + 1);
+            match space.insert(at as u64, &more) {
+                Ok(()) => drop(expected.splice(at..at, more)),
+                Err(error) => {
+                    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+                    failures += 1;
+                }
+            }
+            assert!(space.read_range(0..space.len()).unwrap() == expected);
+        }
+        if space.sync().is_err() {
+            failures += 1;
+            space.sync().unwrap();
+        }
+        assert!(space.check().unwrap().is_ok());
+        drop(space);
+        let space = options(&storage).open(DIR).unwrap();
+        assert!(space.read_range(0..space.len()).unwrap() == expected);
+    }
+    assert_eq!(failures, 9);
 }

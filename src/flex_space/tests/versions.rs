@@ -137,6 +137,19 @@ fn a_handle_goes_by_extents() {
 }
 
 #[test]
+fn what_was_defragmented_is_not_moved_again_however_small_segments_are() {
+    let storage = SimStorage::new(1);
+    let mut space = options(&storage).open(DIR).unwrap();
+    for number in 0..300 {
+        space.insert(number * 300, &bytes(number, 1000)).unwrap();
+    }
+    let all = space.read_range(0..300_000).unwrap();
+    assert_eq!(space.defragment(0..300_000).unwrap().bytes_moved, 300_000);
+    assert_eq!(space.defragment(0..300_000).unwrap().bytes_moved, 0);
+    assert_eq!(space.read_range(0..300_000).unwrap(), all);
+}
+
+#[test]
 fn defragmenting_puts_scattered_bytes_side_by_side() {
     let storage = SimStorage::new(1);
     let mut space = options(&storage).segment_size(1 << 20).open(DIR).unwrap();

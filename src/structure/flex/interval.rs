@@ -128,6 +128,12 @@ impl Interval {
         self.base.iter().chain(&self.deltas)
     }
 
+    /// Whether an entry may be overwritten or deleted that points into a value file. One of these
+    /// hides more bytes than it costs to consolidate the interval.
+    pub(super) fn may_hide_values(&self) -> bool {
+        self.runs().rev().skip(1).any(|older| older.value_files.is_some())
+    }
+
     pub(super) fn run_count(&self) -> usize {
         usize::from(self.base.is_some()) + self.deltas.len()
     }

@@ -80,6 +80,8 @@ pub(super) struct SegmentPlace {
     next_number: AtomicU64,
     /// Bytes in files that only old versions refer to.
     pinned_bytes: AtomicU64,
+    /// Bytes of runs that only old versions refer to.
+    pinned_run_bytes: AtomicU64,
     /// Bytes of holes in files that are there.
     hole_bytes: AtomicU64,
     /// Whether the file system has refused a hole: then it is not asked again.
@@ -109,6 +111,7 @@ impl SegmentPlace {
             written_to: Mutex::default(),
             next_number: AtomicU64::new(1),
             pinned_bytes: AtomicU64::new(0),
+            pinned_run_bytes: AtomicU64::new(0),
             hole_bytes: AtomicU64::new(0),
             refuses_holes: AtomicBool::new(false),
         })
@@ -131,6 +134,11 @@ impl SegmentPlace {
     /// A number for a new segment. Flushes and ingests run beside one another.
     pub(super) fn take_number(&self) -> u64 {
         self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Bytes of runs that only old versions refer to.
+    pub(super) fn pinned_run_bytes(&self) -> u64 {
+        self.pinned_run_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes in files that only old versions refer to.
@@ -380,12 +388,15 @@ pub(super) struct LostBytes {
 
 impl LostBytes {
     pub(super) fn new(segment: &Arc<Segment>, range: Range<u64>) -> LostBytes {
+        segment.place.pinned_run_bytes.fetch_add(range.end - range.start, Ordering::Relaxed);
         LostBytes { segment: Arc::clone(segment), range }
     }
 }
 
 impl Drop for LostBytes {
     fn drop(&mut self) {
+        let bytes = self.range.end - self.range.start;
+        self.segment.place.pinned_run_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.segment.note_dead(self.range.clone());
     }
 }

@@ -15,7 +15,7 @@ use crate::manifest::KeyspaceOptions;
 use crate::storage::Storage;
 use crate::storage::{FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation, SimStorage};
 use crate::structure::{Findings, FlushOrder, FlushProgress, Want};
-use crate::value_log::ValueLog;
+use crate::value_log::{ValueLog, ValueLogOptions, Verify};
 
 /// A memtable for tests: the newest entry of each key.
 type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -57,7 +57,8 @@ impl Cursor for ChangeCursor {
 }
 
 fn value_log(storage: &Arc<dyn Storage>) -> Arc<ValueLog> {
-    let log = ValueLog::open(Arc::clone(storage), "/values".into(), 7, 1 << 20);
+    let options = ValueLogOptions { file_size: 1 << 20, verify: Verify::Checksums };
+    let log = ValueLog::open(Arc::clone(storage), "/values".into(), 7, options);
     Arc::new(log.unwrap())
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use lithedb::flex_space::FlexSpace;
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{Asked, Dice, rates, time};
+use super::{Asked, Dice, spread, time};
 
 const PAGE: usize = 4096;
 const COUNT: u64 = 32_768;
@@ -44,15 +44,32 @@ fn page(number: u64) -> Vec<u8> {
     (0..PAGE / 8).flat_map(|_| dice.below(u64::MAX).to_le_bytes()).collect()
 }
 
-/// Bytes a second, and write amplification.
-fn space_rate(dir: &Path, pattern: Pattern, pages: &[Vec<u8>]) -> (f64, f64) {
+/// What a run of a space comes to.
+#[derive(Clone, Copy, Default)]
+struct SpaceRun {
+    /// Bytes a second.
+    rate: f64,
+    /// Bytes written for each that was given, as the space counts them.
+    amplification: f64,
+    /// As the system counts them, which knows of pages only, and also of what it wrote earlier.
+    amplification_of_system: f64,
+}
+
+/// Bytes that this process had the system write, so far.
+fn bytes_written() -> u64 {
+    let counts = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let count = counts.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+fn space_run(dir: &Path, pattern: Pattern, pages: &[Vec<u8>]) -> SpaceRun {
     let dir = tempfile::tempdir_in(dir).expect("a directory");
     let mut space = FlexSpace::options().garbage_fraction(None).open(dir.path()).expect("opens");
     if pattern == Pattern::RandomWrite {
         pages.iter().for_each(|page| space.append(page).expect("room"));
         space.sync().expect("syncs");
     }
-    let before = space.stats();
+    let (before, before_of_system) = (space.stats(), bytes_written());
     let mut dice = Dice(3);
     let taken = time(|| {
         for number in 0..COUNT {
@@ -69,9 +86,12 @@ fn space_rate(dir: &Path, pattern: Pattern, pages: &[Vec<u8>]) -> (f64, f64) {
     let written = |stats: &lithedb::flex_space::SpaceStats| {
         stats.data_bytes_written + stats.index_bytes_written
     };
-    let bytes = COUNT * PAGE as u64;
-    let amplification = (written(&after) - written(&before)) as f64 / bytes as f64;
-    (bytes as f64 / taken.as_secs_f64(), amplification)
+    let bytes = (COUNT * PAGE as u64) as f64;
+    SpaceRun {
+        rate: bytes / taken.as_secs_f64(),
+        amplification: (written(&after) - written(&before)) as f64 / bytes,
+        amplification_of_system: (bytes_written() - before_of_system) as f64 / bytes,
+    }
 }
 
 /// Bytes a second of a file; `None` if the file system cannot insert.
@@ -123,41 +143,59 @@ fn put(file: &File, pattern: Pattern, offset: u64, number: u64, page: &[u8]) -> 
     Ok(true)
 }
 
+/// One round: every pattern, on a space and on a file.
+struct Round {
+    spaces: [SpaceRun; PATTERNS.len()],
+    /// Bytes a second; `None` if the file system cannot.
+    files: [Option<f64>; PATTERNS.len()],
+}
+
+const PATTERNS: [Pattern; 3] = [Pattern::RandomInsert, Pattern::RandomWrite, Pattern::Sequential];
+
+fn round(dir: &Path, pages: &[Vec<u8>]) -> io::Result<Round> {
+    let mut round = Round { spaces: Default::default(), files: [None; PATTERNS.len()] };
+    for (number, pattern) in PATTERNS.into_iter().enumerate() {
+        round.spaces[number] = space_run(dir, pattern, pages);
+        round.files[number] = file_rate(dir, pattern, pages)?;
+    }
+    Ok(round)
+}
+
 pub fn run(asked: &Asked) -> io::Result<()> {
     let pages: Vec<Vec<u8>> = (0..COUNT).map(page).collect();
     println!("{COUNT} pages of 4 KiB, durable at the end, in {}", asked.dir.display());
-    for pattern in [Pattern::RandomInsert, Pattern::RandomWrite, Pattern::Sequential] {
-        let mut amplification = 0.0;
-        let [least, median, most] = rates(asked.runs, || {
-            let (rate, written) = space_rate(&asked.dir, pattern, &pages);
-            amplification = written;
-            rate / 1e6
+    let rounds = (0..asked.runs.max(1)).map(|_| round(&asked.dir, &pages));
+    let rounds = rounds.collect::<io::Result<Vec<Round>>>()?;
+    for (number, pattern) in PATTERNS.into_iter().enumerate() {
+        let found = of_rounds(&rounds, |round| Some(round.spaces[number].rate / 1e6));
+        report(&format!("{pattern:?}, FlexSpace, MB/s"), found);
+        let found = of_rounds(&rounds, |round| Some(round.files[number]? / 1e6));
+        report(&format!("{pattern:?}, file, MB/s"), found);
+        let found =
+            of_rounds(&rounds, |round| Some(round.spaces[number].rate / round.files[number]?));
+        report(&format!("{pattern:?}, FlexSpace / file"), found);
+        let found = of_rounds(&rounds, |round| {
+            Some(round.spaces[number].rate / round.spaces[PATTERNS.len() - 1].rate)
         });
-        println!(
-            "{pattern:?}: FlexSpace {median:.1} MB/s ({least:.1} to {most:.1}), \
-             write amplification {amplification:.4}"
-        );
-        let mut supported = true;
-        let mut failed = None;
-        let [least, median, most] =
-            rates(asked.runs, || match file_rate(&asked.dir, pattern, &pages) {
-                Ok(Some(rate)) => rate / 1e6,
-                Ok(None) => {
-                    supported = false;
-                    0.0
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    0.0
-                }
-            });
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        match supported {
-            true => println!("{pattern:?}: file {median:.1} MB/s ({least:.1} to {most:.1})"),
-            false => println!("{pattern:?}: the file system cannot"),
-        }
+        report(&format!("{pattern:?} / Sequential, FlexSpace"), found);
+        let found = of_rounds(&rounds, |round| Some(round.spaces[number].amplification));
+        report(&format!("{pattern:?}, write amplification"), found);
+        let found = of_rounds(&rounds, |round| Some(round.spaces[number].amplification_of_system));
+        report("  by the system's count", found);
     }
     Ok(())
+}
+
+fn of_rounds(rounds: &[Round], figure: impl Fn(&Round) -> Option<f64>) -> Option<[f64; 3]> {
+    let figures: Option<Vec<f64>> = rounds.iter().map(figure).collect();
+    figures.map(spread)
+}
+
+fn report(what: &str, found: Option<[f64; 3]>) {
+    match found {
+        Some([least, median, most]) => {
+            println!("{what:42} {median:10.4}  ({least:.4} to {most:.4})");
+        }
+        None => println!("{what:42} the file system cannot"),
+    }
 }

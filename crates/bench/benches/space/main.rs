@@ -5,9 +5,10 @@
 //!     cargo bench -p lithe-bench --bench space -- tree --large       # appends and lookups at 10^8
 //!     cargo bench -p lithe-bench --bench space -- file --dir /data   # where the files are
 //!
-//! Trees are measured in time of the processor, files in that of the clock. Every figure is the
-//! median of `--runs` (3). What takes O(n) for an operation is stopped after some seconds and its
-//! rate taken from what was done until then, in a structure that had half of its extents already.
+//! Trees are measured in time of the processor, files in that of the clock, in turn. Every figure
+//! is the median of `--runs` (3), ratios those of one round. What takes O(n) for an operation is
+//! stopped after some seconds and its rate taken from what was done until then, in a structure that
+//! had half of its extents already.
 
 mod file;
 mod tree;
@@ -57,11 +58,15 @@ fn parse(mut words: impl Iterator<Item = String>) -> Asked {
     asked
 }
 
-/// The least, the median and the most of several runs that each give a rate.
-fn rates(runs: usize, mut measure: impl FnMut() -> f64) -> [f64; 3] {
-    let mut rates: Vec<f64> = (0..runs.max(1)).map(|_| measure()).collect();
-    rates.sort_by(f64::total_cmp);
-    [rates[0], rates[rates.len() / 2], rates[rates.len() - 1]]
+/// The least, the median and the most of several runs that each give a figure.
+fn rates(runs: usize, measure: impl FnMut() -> f64) -> [f64; 3] {
+    spread(std::iter::repeat_with(measure).take(runs.max(1)).collect())
+}
+
+/// The least, the median and the most.
+fn spread(mut figures: Vec<f64>) -> [f64; 3] {
+    figures.sort_by(f64::total_cmp);
+    [figures[0], figures[figures.len() / 2], figures[figures.len() - 1]]
 }
 
 /// How long something takes.

@@ -189,12 +189,13 @@ fn compare_reads<E: Extents>(count: u64, runs: usize) {
 }
 
 pub fn run(asked: &Asked) {
-    for count in [100_000, 1_000_000] {
+    for count in [100_000, 1_000_000, 10_000_000] {
         compare_inserts::<ExtentMap>(count, asked.runs);
+    }
+    for count in [100_000, 1_000_000] {
         compare_inserts::<Tree>(count, asked.runs);
         compare_inserts::<Array>(count, asked.runs);
     }
-    compare_inserts::<ExtentMap>(10_000_000, asked.runs);
     let large = if asked.large { Some(100_000_000) } else { None };
     for count in [1_000_000].into_iter().chain(large) {
         compare_reads::<ExtentMap>(count, asked.runs);

@@ -13,6 +13,7 @@ pub mod put;
 mod range;
 pub mod rank;
 pub mod scan;
+pub mod space;
 pub mod stats;
 pub mod tx;
 pub mod vacuum;

@@ -55,7 +55,7 @@ fn database_table(stats: &Stats) -> Table {
     let write = format!("{:.2} without the commit log", segment_amplification(stats));
     row("write amplification", write);
     row("memory", format!("{} of {}", bytes_text(used), bytes_text(stats.memory_budget)));
-    row("  memtables", bytes_text(stats.memory_memtable));
+    row("  memtables", memtables_text(stats));
     row("  cache", bytes_text(stats.memory_cache));
     row("  indexes", bytes_text(stats.memory_index));
     row("  transactions", bytes_text(stats.memory_transaction));
@@ -67,6 +67,14 @@ fn database_table(stats: &Stats) -> Table {
     row("stalls", events_text(stats.stalls, stats.stall_time));
     row("snapshots", snapshots_text(stats));
     table
+}
+
+fn memtables_text(stats: &Stats) -> String {
+    let all = bytes_text(stats.memory_memtable);
+    match stats.memory_pinned {
+        0 => all,
+        pinned => format!("{all}, {} of it pinned", bytes_text(pinned)),
+    }
 }
 
 fn log_text(stats: &Stats) -> String {
@@ -83,10 +91,11 @@ fn value_files_text(stats: &Stats) -> String {
     match stats.value_files.len() as u64 {
         0 => "none".to_owned(),
         count => format!(
-            "{} in {}, {} live",
+            "{} in {}, {} live, {} pinned",
             bytes_text(stats.value_bytes()),
             count_text(count),
-            bytes_text(stats.value_bytes_live())
+            bytes_text(stats.value_bytes_live()),
+            bytes_text(stats.value_bytes_pinned)
         ),
     }
 }
@@ -113,6 +122,7 @@ fn keyspace_table(keyspaces: &[KeyspaceStats]) -> Table {
         ">on disk",
         ">live",
         ">dead",
+        ">pinned",
         ">memtables",
         ">intervals",
         ">runs",
@@ -127,6 +137,7 @@ fn keyspace_table(keyspaces: &[KeyspaceStats]) -> Table {
             bytes_text(keyspace.bytes_on_disk),
             bytes_text(keyspace.bytes_live),
             bytes_text(keyspace.bytes_dead),
+            bytes_text(keyspace.bytes_pinned),
             bytes_text(keyspace.memtable_bytes),
             count_text(keyspace.intervals),
             count_text(keyspace.runs),
@@ -154,6 +165,7 @@ fn stats_json(stats: &Stats) -> Value {
         "memory": {
             "budget_bytes": stats.memory_budget,
             "memtable_bytes": stats.memory_memtable,
+            "pinned_bytes": stats.memory_pinned,
             "cache_bytes": stats.memory_cache,
             "index_bytes": stats.memory_index,
             "transaction_bytes": stats.memory_transaction,
@@ -169,8 +181,12 @@ fn stats_json(stats: &Stats) -> Value {
             "files": stats.value_files.iter().map(value_file_json).collect::<Vec<Value>>(),
             "on_disk_bytes": stats.value_bytes(),
             "live_bytes": stats.value_bytes_live(),
+            "pinned_bytes": stats.value_bytes_pinned,
             "written_bytes": stats.value_bytes_written,
             "syncs": stats.value_syncs,
+            "moved": stats.values_moved,
+            "moved_bytes": stats.value_bytes_moved,
+            "files_removed": stats.value_files_removed,
         },
         "commits": stats.commits,
         "slowdowns": stats.slowdowns,
@@ -204,6 +220,7 @@ fn keyspace_json(keyspace: &KeyspaceStats) -> Value {
         "on_disk_bytes": keyspace.bytes_on_disk,
         "live_bytes": keyspace.bytes_live,
         "dead_bytes": keyspace.bytes_dead,
+        "pinned_bytes": keyspace.bytes_pinned,
         "hole_bytes": keyspace.bytes_in_holes,
         "memtable_bytes": keyspace.memtable_bytes,
         "sealed_memtables": keyspace.sealed_memtables,

@@ -1,6 +1,7 @@
 //! `lithe vacuum`: gives back the room of what was overwritten and deleted.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 
 use clap::Args;
 use lithedb::VacuumReport;
@@ -8,7 +9,8 @@ use serde_json::json;
 
 use crate::args::Globals;
 use crate::database::{close, open_existing};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
 use crate::notation::{bytes_text, count_text};
 use crate::output::{ReportFormat, stdout};
 
@@ -18,7 +20,8 @@ Examples:
   lithe --db my.lithe vacuum --format json
 
 Everything is consolidated, and values are moved out of value files with garbage. The store does
-most of it by itself; this does all of it, now.";
+most of it by itself; this does all of it, now. Ctrl-C ends it after the slice at hand, with what
+was reclaimed until then and exit code 130; a second one ends it at once, which loses nothing.";
 
 /// Options of `lithe vacuum`.
 #[derive(Args, Debug)]
@@ -30,9 +33,13 @@ pub struct VacuumArgs {
 }
 
 /// Does it and prints what came of it.
-pub fn run(globals: &Globals, args: &VacuumArgs) -> Outcome {
+pub fn run(globals: &Globals, interrupt: &Interrupt, args: &VacuumArgs) -> Outcome {
     let db = open_existing(globals)?;
-    let report = db.vacuum()?;
+    interrupt.graceful();
+    let report = db.vacuum_while(|_| match interrupt.is_raised() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    })?;
     close(&db)?;
     let mut out = stdout();
     match args.format {
@@ -43,11 +50,13 @@ pub fn run(globals: &Globals, args: &VacuumArgs) -> Outcome {
                 "value_files_removed": report.value_files_removed,
                 "values_moved": report.values_moved,
                 "value_moved_bytes": report.value_bytes_moved,
+                "cancelled": report.is_cancelled,
             });
             writeln!(out, "{object}")?;
         }
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    if report.is_cancelled { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
 /// `reclaimed 3.4 MiB; 12 values (1.0 MiB) moved, 2 value files removed`.

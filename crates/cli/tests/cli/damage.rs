@@ -33,7 +33,7 @@ fn middle_of_content(path: &Path) -> u64 {
     content_len as u64 / 2
 }
 
-fn flip_a_bit(path: &Path, offset: u64) {
+pub fn flip_a_bit(path: &Path, offset: u64) {
     let file: File = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).unwrap();

@@ -7,4 +7,5 @@ mod damage;
 mod loading;
 mod reading;
 mod shell;
+mod space;
 mod writing;

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lithedb::storage::{FaultPlan, Operation, SimStorage};
 
 use crate::finding::{Fault, Finding, Verdict};
-use crate::ledger::{HOLES, Ledger, VALUE_BYTES};
+use crate::ledger::{HOLES, Ledger, VALUE_BYTES, VALUE_FILES_REMOVED, VALUES_MOVED};
 use crate::ops::{Mix, Op, Purpose, draw_ingest, draw_run};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
@@ -163,6 +163,8 @@ impl CrashRun {
         let stats = session.db.stats();
         ledger.count_many("commits", stats.commits);
         ledger.count_many(VALUE_BYTES, stats.value_bytes_written);
+        ledger.count_many(VALUES_MOVED, stats.values_moved);
+        ledger.count_many(VALUE_FILES_REMOVED, stats.value_files_removed);
         for keyspace in &stats.keyspaces {
             ledger.count_many("flushes", keyspace.flushes);
             ledger.count_many("intervals consolidated", keyspace.consolidations);

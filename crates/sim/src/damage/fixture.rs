@@ -48,7 +48,9 @@ impl Fixture {
     /// # Errors
     /// When the run itself goes wrong.
     pub fn build(seed: u64, ending: Ending, op_count: usize) -> Verdict<Fixture> {
-        let setup = Setup::numbered(seed);
+        let mut setup = Setup::numbered(seed);
+        // Most of what the run writes is small.
+        setup.keyspaces[0] = setup.keyspaces[0].clone().value_separation(Some(64));
         let storage = SimStorage::new(seed);
         let timeline = SharedTimeline::default();
         let opened = Session::open(&setup, Arc::new(storage.clone()), 0, Arc::clone(&timeline));
@@ -100,7 +102,9 @@ fn run_of(seed: u64, op_count: usize) -> Vec<Op> {
 /// Commits that stay in the log, over all keyspaces.
 fn later_ops() -> Vec<Op> {
     let put = |number: u16, durability| {
-        let value = Value { len: 10 + u32::from(number), fill: u32::from(number) };
+        // Every third one is long enough for a value file.
+        let len = if number.is_multiple_of(3) { 100 } else { 10 };
+        let value = Value { len: len + u32::from(number), fill: u32::from(number) };
         Op::Put(number as Slot, Key(number * 3), value, durability)
     };
     let synced = (0..SYNCED_TAIL).map(|number| put(number, Durability::Sync));

@@ -233,7 +233,9 @@ fn transact(shared: &Shared<'_>, thread: u64, random: &mut Random) -> Verdict<To
         let element = shared.elements.fetch_add(1, Ordering::SeqCst);
         let value: Vec<u8> =
             seen.iter().chain([&element]).flat_map(|element| element.to_le_bytes()).collect();
-        transaction.put(keyspace_of(shared.keyspaces, list), key_of(list), value).map_err(refused)?;
+        transaction
+            .put(keyspace_of(shared.keyspaces, list), key_of(list), value)
+            .map_err(refused)?;
         steps.push(Step::Append(list, element));
     }
     let end = if random.chance(50) {
@@ -275,8 +277,7 @@ fn read(transaction: &Transaction, keyspaces: &[Keyspace], list: u64) -> Verdict
 fn judge(openings: &[Vec<Told>]) -> Verdict {
     let history = History::from_json(&history_text(openings))
         .map_err(|error| Finding::new(Fault::Wrong, error.to_string()))?;
-    let options =
-        Opts { models: vec![MODEL.to_owned()], timeout: SEARCH_TIME, ..Opts::default() };
+    let options = Opts { models: vec![MODEL.to_owned()], timeout: SEARCH_TIME, ..Opts::default() };
     let report = adya::check(&history, Workload::ListAppend, &options);
     if report.valid == Valid::True {
         return Ok(());
@@ -339,8 +340,7 @@ mod tests {
 
     /// Changes the first long enough read of the last opening with threads.
     fn spoil(openings: &mut [Vec<Told>], spoil: impl Fn(&mut Vec<u64>)) {
-        let committed =
-            openings.iter_mut().flatten().filter(|told| told.end == End::Committed);
+        let committed = openings.iter_mut().flatten().filter(|told| told.end == End::Committed);
         let read = committed.flat_map(|told| &mut told.steps).find_map(|step| match step {
             Step::Read(_, seen) if seen.len() > 4 => Some(seen),
             _ => None,

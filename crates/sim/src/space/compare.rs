@@ -23,11 +23,19 @@ pub(super) fn read_all(space: &FlexSpace) -> lithedb::Result<Model> {
     Ok(Model::of(&bytes, space.tags(0..space.len()).map(|(at, tag)| (at, tag.get()))))
 }
 
+/// Everything that a snapshot holds.
+///
+/// # Errors
+/// Whatever reading says.
+pub(super) fn read_snapshot(snapshot: &SpaceSnapshot) -> lithedb::Result<Model> {
+    let bytes = snapshot.read_range(0..snapshot.len())?;
+    Ok(Model::of(&bytes, snapshot.tags(0..snapshot.len()).map(|(at, tag)| (at, tag.get()))))
+}
+
 /// Everything that a snapshot holds is what `model` does.
 pub(super) fn compare_snapshot(snapshot: &SpaceSnapshot, model: &Model) -> Verdict {
-    let bytes = snapshot.read_range(0..snapshot.len()).map_err(|error| failed(&error))?;
-    let tags = snapshot.tags(0..snapshot.len()).map(|(at, tag)| (at, tag.get()));
-    if Model::of(&bytes, tags) == *model { Ok(()) } else { Err(wrong("a snapshot has moved")) }
+    let found = read_snapshot(snapshot).map_err(|error| failed(&error))?;
+    if found == *model { Ok(()) } else { Err(wrong("a snapshot has moved")) }
 }
 
 /// Reads a random part in several ways.

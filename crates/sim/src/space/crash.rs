@@ -2,15 +2,17 @@
 //! what is found is judged (P2); then opened again after a crash within that opening, and after
 //! writing on.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lithedb::Error;
 use lithedb::storage::{CrashMode, FaultPlan, SimStorage};
 
-use super::Setup;
-use super::compare::{failed, read_all};
+use super::compare::{failed, read_all, read_snapshot};
 use super::ops::draw;
 use super::session::{History, Session, SharedHistory, Trouble, expect_check_ok, look};
+use super::{Model, Setup};
 use crate::crash::states;
 use crate::finding::{Fault, Finding, Verdict};
 use crate::ledger::Ledger;
@@ -130,8 +132,12 @@ impl Striker {
         if random.chance(300) {
             self.crash_recovery(left, history, random)?;
         }
+        let seen = self.look_only(left)?;
         let mut space = self.setup.open(Arc::new(left.clone())).map_err(|error| failed(&error))?;
         let found = read_all(&space).map_err(|error| failed(&error))?;
+        if seen.is_some_and(|seen| seen != found) {
+            return Err(Finding::new(Fault::Wrong, "opened for reading only it is another state"));
+        }
         if !history.allows(&found) {
             let what = format!("{} bytes, of a state that was not synced", found.len());
             return Err(Finding::new(Fault::Lost, what));
@@ -149,6 +155,23 @@ impl Striker {
         drop(space);
         let mode = random.pick(&[CrashMode::DropAll, CrashMode::KeepAll, CrashMode::TornLast]);
         expect_found(&self.setup, &left.crash(mode, random.draw()), &after)
+    }
+
+    /// What is seen by opening it for reading only, which changes nothing; `None` if there is no
+    /// space yet.
+    fn look_only(&self, left: &SimStorage) -> Verdict<Option<Model>> {
+        let mutations = left.mutation_count();
+        let snapshot = match self.setup.open_read_only(Arc::new(left.clone())) {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            opened => opened.map_err(|error| failed(&error))?,
+        };
+        let seen = read_snapshot(&snapshot).map_err(|error| failed(&error))?;
+        if left.mutation_count() > mutations {
+            return Err(Finding::new(Fault::Wrong, "opening for reading only changed something"));
+        }
+        Ok(Some(seen))
     }
 
     /// The opening is struck by a crash as well.
@@ -173,7 +196,7 @@ impl Striker {
     }
 }
 
-fn expect_found(setup: &Setup, storage: &SimStorage, expected: &super::Model) -> Verdict {
+fn expect_found(setup: &Setup, storage: &SimStorage, expected: &Model) -> Verdict {
     let space = setup.open(Arc::new(storage.clone())).map_err(|error| failed(&error))?;
     let found = read_all(&space).map_err(|error| failed(&error))?;
     if found == *expected {

@@ -7,7 +7,7 @@ use lithedb::Error;
 use lithedb::flex_space::Journal;
 use lithedb::storage::{SimStorage, Storage};
 
-use super::compare::read_all;
+use super::compare::{read_all, read_snapshot};
 use super::model::Model;
 use super::ops::draw;
 use super::session::{Session, SharedHistory, Trouble};
@@ -90,7 +90,14 @@ impl SpaceFixture {
             Injury::Remove => storage.remove_file(path),
         };
         injured.map_err(|error| Finding::new(Fault::Misuse, error.to_string()))?;
+        let seen = self.setup.open_read_only(Arc::new(storage.duplicate()));
+        let seen = seen.and_then(|snapshot| read_snapshot(&snapshot));
+        self.judge(path, seen)?;
         let found = self.setup.open(Arc::new(storage)).and_then(|space| read_all(&space));
+        self.judge(path, found)
+    }
+
+    fn judge(&self, path: &Path, found: lithedb::Result<Model>) -> Verdict<&'static str> {
         match found {
             Ok(found) if found == self.model => Ok("harmless"),
             Ok(_) => Err(Finding::new(Fault::Silent, "another state, and no error")),

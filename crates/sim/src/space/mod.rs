@@ -31,7 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lithedb::base::SeededEntropy;
-use lithedb::flex_space::{FlexSpace, Journal, SpaceOptions};
+use lithedb::flex_space::{FlexSpace, Journal, SpaceOptions, SpaceSnapshot};
 use lithedb::storage::{SimStorage, Storage};
 
 use crate::finding::{Fault, Finding, Verdict};
@@ -72,6 +72,10 @@ impl Setup {
 
     fn open(&self, storage: Arc<dyn Storage>) -> lithedb::Result<FlexSpace> {
         self.options(storage).open(Path::new(SPACE_PATH))
+    }
+
+    fn open_read_only(&self, storage: Arc<dyn Storage>) -> lithedb::Result<SpaceSnapshot> {
+        self.options(storage).open_read_only(Path::new(SPACE_PATH))
     }
 
     fn options(&self, storage: Arc<dyn Storage>) -> SpaceOptions {

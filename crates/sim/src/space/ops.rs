@@ -8,6 +8,7 @@ use crate::random::Random;
 pub(super) enum SpaceOp {
     Insert { at: u64, bytes: Bytes },
     Append { bytes: Bytes },
+    InsertZeros { at: u64, len: u64 },
     Collapse { at: u64, len: u64 },
     Write { at: u64, beyond: u64, bytes: Bytes },
     Overwrite { at: u64, bytes: Bytes },
@@ -70,7 +71,8 @@ pub(super) fn draw(random: &mut Random) -> SpaceOp {
     let at = random.draw();
     match random.below(100) {
         0..=24 => SpaceOp::Insert { at, bytes: Bytes::draw(random) },
-        25..=30 => SpaceOp::Append { bytes: Bytes::draw(random) },
+        25..=28 => SpaceOp::Append { bytes: Bytes::draw(random) },
+        29..=30 => SpaceOp::InsertZeros { at, len: draw_len(random) },
         31..=44 => SpaceOp::Collapse { at, len: draw_len(random) },
         45..=51 => {
             let beyond = if random.chance(200) { random.below(9000) } else { 0 };
@@ -78,16 +80,17 @@ pub(super) fn draw(random: &mut Random) -> SpaceOp {
         }
         52..=57 => SpaceOp::Overwrite { at, bytes: Bytes::draw(random) },
         58..=64 => SpaceOp::Update { at, len: draw_len(random), bytes: Bytes::draw(random) },
-        65 => SpaceOp::Truncate { len: at },
+        // Often to nothing: then the last segment goes as well.
+        65 => SpaceOp::Truncate { len: if random.chance(400) { 0 } else { at } },
         66..=73 => SpaceOp::SetTag { at, tag: 1 + random.below(1 << 31) as u32 },
         74..=76 => SpaceOp::RemoveTag { at },
         77..=78 => SpaceOp::Defragment { at, len: draw_len(random) },
         79 => SpaceOp::Collect,
         80..=83 => SpaceOp::Snapshot,
         84 => SpaceOp::DropSnapshots,
-        85..=95 => SpaceOp::Sync,
-        96 => SpaceOp::Checkpoint,
-        97..=98 => SpaceOp::Close,
+        85..=94 => SpaceOp::Sync,
+        95 => SpaceOp::Checkpoint,
+        96..=98 => SpaceOp::Close,
         _ => SpaceOp::Abandon,
     }
 }

@@ -22,17 +22,19 @@ const LEN_MAX: usize = 200_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     acknowledged: Model,
-    in_flight: Option<Model>,
+    /// Of the sync that is under way, and of those that failed since the last one that did not: one
+    /// that collects garbage may have become durable before it failed.
+    tried: Vec<Model>,
 }
 
 impl History {
     pub(super) fn allows(&self, found: &Model) -> bool {
-        *found == self.acknowledged || self.in_flight.as_ref() == Some(found)
+        *found == self.acknowledged || self.tried.contains(found)
     }
 
     /// What was found, once it is known to be durable.
     pub(super) fn settled_on(found: Model) -> History {
-        History { acknowledged: found, in_flight: None }
+        History { acknowledged: found, tried: Vec::new() }
     }
 }
 
@@ -120,7 +122,10 @@ impl Session {
         let len = self.model.len();
         let at_or_end = |at: u64| (at % (len as u64 + 1)) as usize;
         match *op {
-            SpaceOp::Insert { .. } | SpaceOp::Append { .. } | SpaceOp::Write { .. }
+            SpaceOp::Insert { .. }
+            | SpaceOp::Append { .. }
+            | SpaceOp::InsertZeros { .. }
+            | SpaceOp::Write { .. }
                 if len > LEN_MAX => {}
             SpaceOp::Insert { at, bytes } => {
                 let (at, bytes) = (at_or_end(at), bytes.make());
@@ -131,6 +136,11 @@ impl Session {
                 let bytes = bytes.make();
                 self.space().append(&bytes)?;
                 self.model.insert(len, &bytes);
+            }
+            SpaceOp::InsertZeros { at, len } => {
+                let at = at_or_end(at);
+                self.space().insert_zeros(at as u64, len)?;
+                self.model.insert(at, &vec![0; len as usize]);
             }
             SpaceOp::Collapse { at, len } => {
                 let range = self.range(at, len);
@@ -189,7 +199,7 @@ impl Session {
         &mut self,
         sync: impl FnOnce(&mut FlexSpace) -> lithedb::Result<()>,
     ) -> Result<(), Trouble> {
-        look(&self.history).in_flight = Some(self.model.clone());
+        look(&self.history).tried.push(self.model.clone());
         sync(self.space())?;
         *look(&self.history) = History::settled_on(self.model.clone());
         Ok(())
@@ -199,7 +209,7 @@ impl Session {
         self.snapshots.clear();
         let space = self.space.take().expect("a session has a space");
         if gracefully {
-            look(&self.history).in_flight = Some(self.model.clone());
+            look(&self.history).tried.push(self.model.clone());
             space.close()?;
             *look(&self.history) = History::settled_on(self.model.clone());
         } else {

@@ -94,19 +94,22 @@ impl<T: Item, const LEAF: usize, const FAN: usize> FlexTree<T, LEAF, FAN> {
     ) -> bool {
         assert!(offset <= measure(&self.total.size), "offset {offset} is beyond the end");
         let mut done = false;
-        self.edit(ByOffset { measure, remaining: offset }, |items, position, probe| {
-            let Some((range, fresh)) = plan(items, position, probe.remaining) else {
-                let none = Total::default();
-                return LeafEdit { range: position..position, removed: none, added: none };
-            };
-            done = true;
-            let removed = Total::of(&items[range.clone()]);
-            let len = items.len();
-            items.splice(range.clone(), fresh);
-            let added_count = items.len() + range.len() - len;
-            let added = Total::of(&items[range.start..range.start + added_count]);
-            LeafEdit { range, removed, added }
-        });
+        self.edit(
+            ByOffset { span: measure(&self.total.size), measure, remaining: offset },
+            |items, position, probe| {
+                let Some((range, fresh)) = plan(items, position, probe.remaining) else {
+                    let none = Total::default();
+                    return LeafEdit { range: position..position, removed: none, added: none };
+                };
+                done = true;
+                let removed = Total::of(&items[range.clone()]);
+                let len = items.len();
+                items.splice(range.clone(), fresh);
+                let added_count = items.len() + range.len() - len;
+                let added = Total::of(&items[range.start..range.start + added_count]);
+                LeafEdit { range, removed, added }
+            },
+        );
         done
     }
 
@@ -134,6 +137,7 @@ fn edit_node<T: Item, P: Probe<T>, const LEAF: usize, const FAN: usize>(
         Node::Leaf(leaf) => edit_leaf(Arc::make_mut(leaf), probe, change),
         Node::Inner(inner) => {
             let inner = Arc::make_mut(inner);
+            inner.expect(probe.guess_child(inner.totals.len()));
             let position = probe.pick_child(&inner.totals);
             let edited = edit_node(inner.enter_mut(position), probe, change);
             inner.note_moved(position);

@@ -115,10 +115,27 @@ impl<E: MapExtent> Pieces<E> {
 
 impl<E> IntoIterator for Pieces<E> {
     type Item = E;
-    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<E>, 3>>;
+    type IntoIter = PieceIter<E>;
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.extents.into_iter().flatten()
+    fn into_iter(self) -> PieceIter<E> {
+        PieceIter(self.extents.into_iter().take(self.count))
+    }
+}
+
+/// Knows how many there are: a splice that does not know allocates.
+struct PieceIter<E>(std::iter::Take<std::array::IntoIter<Option<E>, 3>>);
+
+impl<E> Iterator for PieceIter<E> {
+    type Item = E;
+
+    #[inline]
+    fn next(&mut self) -> Option<E> {
+        self.0.next().flatten()
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
     }
 }
 
@@ -189,13 +206,20 @@ impl<E: MapExtent> ExtentMap<E> {
         let _ends_within_64_bits = extent.tail(extent.len());
         assert!(self.len().checked_add(extent.len()).is_some(), "the map ends beyond 64 bits");
         let done = self.tree.edit_around(E::len_in, offset, |near, position, within| {
-            // Contiguity at either end of the leaf is decided with the leaf beside it.
+            // Contiguity at the beginning of the leaf is decided with the leaf before it.
             if within == 0 && position == 0 && !near.is_empty() {
                 return None;
             }
             Some(insertion(near, position, within, extent))
         });
         if !done {
+            let before = offset.checked_sub(1).and_then(|last| self.tree.find_by(E::len_in, last));
+            if before.is_none_or(|(_, _, before)| before.joined(extent).is_none()) {
+                self.tree.edit_around(E::len_in, offset, |near, position, within| {
+                    Some(insertion(near, position, within, extent))
+                });
+                return;
+            }
             let (index, _, _) = self.tree.find_by(E::len_in, offset).expect("a leaf had items");
             let start = index.saturating_sub(1);
             let near: Vec<E> = self.tree.range(start..=index).copied().collect();

@@ -58,29 +58,42 @@ pub(super) struct Inner<T: Item, const LEAF: usize, const FAN: usize> {
 /// Where the items or totals of a node lie, which a search goes through: so they can be fetched
 /// while the node itself is, in which it says where they are. It may be out of date, and is useless
 /// then. At 10^7 extents both are in memory only, one waiting for the other.
+///
+/// An address, and in its lowest bits how many lines are fetched from there.
 #[derive(Clone, Copy)]
 struct Hint(usize);
 
 impl Hint {
-    /// Bytes that are fetched.
-    const SIZE: usize = 1024;
     const LINE_SIZE: usize = 64;
+    /// Lines that are fetched, at most. It is one less than what allocations are aligned to.
+    const LINES_MAX: usize = 15;
 
     #[inline]
     fn of<T: Item, const LEAF: usize, const FAN: usize>(node: &Node<T, LEAF, FAN>) -> Hint {
-        Hint(match node {
-            Node::Leaf(leaf) => leaf.items.as_ptr().addr(),
-            Node::Inner(inner) => inner.totals.as_ptr().addr(),
-        })
+        match node {
+            Node::Leaf(leaf) => Hint::of_slice(&leaf.items),
+            Node::Inner(inner) => Hint::of_slice(&inner.totals),
+        }
+    }
+
+    #[inline]
+    fn of_slice<E>(elements: &[E]) -> Hint {
+        let lines = size_of_val(elements).div_ceil(Hint::LINE_SIZE).min(Hint::LINES_MAX);
+        Hint(elements.as_ptr().addr() & !Hint::LINES_MAX | lines)
     }
 
     #[inline]
     fn follow(self) {
-        for offset in (0..Hint::SIZE).step_by(Hint::LINE_SIZE) {
-            prefetch(std::ptr::without_provenance(self.0.wrapping_add(offset)));
+        let start = self.0 & !Hint::LINES_MAX;
+        for line in 0..self.0 & Hint::LINES_MAX {
+            let address = start.wrapping_add(line * Hint::LINE_SIZE);
+            prefetch(std::ptr::without_provenance(address));
         }
     }
 }
+
+/// By how much a guessed position is usually wrong, at most.
+const GUESS_ERROR: usize = 2;
 
 /// A node on its way into a parent.
 #[derive(Clone)]
@@ -184,6 +197,19 @@ impl<T: Item, const LEAF: usize, const FAN: usize> Inner<T, LEAF, FAN> {
         }
         let guide = T::Guide::of_inner(nodes.iter().map(Node::kept_lead).collect());
         Inner { totals, children: nodes, hints, guide }
+    }
+
+    /// A child at about `position` will be entered: what is known of it is fetched while the search
+    /// goes through the totals.
+    #[inline]
+    pub(super) fn expect(&self, position: usize) {
+        let hint = self.hints.as_ptr().wrapping_add(position);
+        let child = self.children.as_ptr().wrapping_add(position);
+        prefetch(hint.wrapping_sub(GUESS_ERROR).cast());
+        prefetch(hint.wrapping_add(GUESS_ERROR).cast());
+        prefetch(child.wrapping_sub(GUESS_ERROR).cast());
+        prefetch(child.cast());
+        prefetch(child.wrapping_add(GUESS_ERROR).cast());
     }
 
     /// The child at `position`, which is about to be searched.

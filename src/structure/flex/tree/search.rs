@@ -11,6 +11,8 @@ const SKIP_BLOCK: usize = 8;
 /// Walks down to one position of a leaf. A position on the border of two children belongs to the
 /// right one, so only the last leaf is ever entered behind its last item.
 pub(super) trait Probe<T: Item> {
+    /// About which of `count` children it will be, if they are about equal.
+    fn guess_child(&self, count: usize) -> usize;
     /// The child to enter; what lies before it is subtracted from what is sought.
     fn pick_child(&mut self, totals: &[Total<T::Size>]) -> usize;
     /// The item to stop at; what lies before it is subtracted from what is sought.
@@ -23,6 +25,12 @@ pub(super) struct ByIndex {
 }
 
 impl<T: Item> Probe<T> for ByIndex {
+    /// None is guessed.
+    #[inline]
+    fn guess_child(&self, _: usize) -> usize {
+        0
+    }
+
     #[inline(always)] // A call for each level costs a seek a fiftieth.
     fn pick_child(&mut self, totals: &[Total<T::Size>]) -> usize {
         let mut remaining = self.remaining as u64;
@@ -41,12 +49,22 @@ impl<T: Item> Probe<T> for ByIndex {
 pub(super) struct ByOffset<M> {
     pub(super) measure: M,
     pub(super) remaining: u64,
+    /// The size of what is searched.
+    pub(super) span: u64,
 }
 
 impl<T: Item, M: Measure<T::Size>> Probe<T> for ByOffset<M> {
     #[inline]
+    fn guess_child(&self, count: usize) -> usize {
+        (self.remaining as f64 / self.span as f64 * count as f64) as usize
+    }
+
+    #[inline]
     fn pick_child(&mut self, totals: &[Total<T::Size>]) -> usize {
-        skip(but_last(totals), |total| (self.measure)(&total.size), &mut self.remaining)
+        let position =
+            skip(but_last(totals), |total| (self.measure)(&total.size), &mut self.remaining);
+        self.span = totals.get(position).map_or(0, |total| (self.measure)(&total.size));
+        position
     }
 
     #[inline]
@@ -62,7 +80,8 @@ fn but_last<S>(totals: &[Total<S>]) -> &[Total<S>] {
 }
 
 /// How many of `all` lie before `remaining`, which is reduced by their sizes. Whole blocks first:
-/// the sums within a block do not wait for each other, and one jump is guessed for all of it.
+/// the sums within a block do not wait for each other, and one jump is guessed for all of it. In
+/// the block where it ends nothing is guessed.
 #[inline]
 fn skip<E>(all: &[E], size_of: impl Fn(&E) -> u64, remaining: &mut u64) -> usize {
     let mut position = 0;
@@ -74,14 +93,14 @@ fn skip<E>(all: &[E], size_of: impl Fn(&E) -> u64, remaining: &mut u64) -> usize
         *remaining -= size;
         position += SKIP_BLOCK;
     }
-    for element in &all[position..] {
-        let size = size_of(element);
-        if *remaining < size {
-            break;
-        }
-        *remaining -= size;
-        position += 1;
+    let (mut end, mut passed) = (0, 0);
+    for element in all[position..].iter().take(SKIP_BLOCK) {
+        end += size_of(element);
+        let is_before = end <= *remaining;
+        passed = if is_before { end } else { passed };
+        position += usize::from(is_before);
     }
+    *remaining -= passed;
     position
 }
 
@@ -108,7 +127,8 @@ impl<T: Item, const LEAF: usize, const FAN: usize> FlexTree<T, LEAF, FAN> {
     /// within it, and the item. Items of measure 0 hold nothing.
     #[must_use]
     pub fn find_by(&self, measure: impl Measure<T::Size>, offset: u64) -> Option<(usize, u64, &T)> {
-        let mut probe = ByOffset { measure, remaining: offset };
+        let span = measure(&self.total.size);
+        let mut probe = ByOffset { measure, remaining: offset, span };
         let (leaf, position, index) = self.descend(&mut probe);
         leaf.items.get(position).map(|item| (index, probe.remaining, item))
     }
@@ -140,6 +160,7 @@ impl<T: Item, const LEAF: usize, const FAN: usize> FlexTree<T, LEAF, FAN> {
         loop {
             match node {
                 Node::Inner(inner) => {
+                    inner.expect(probe.guess_child(inner.totals.len()));
                     let position = probe.pick_child(&inner.totals);
                     node = inner.enter(position);
                     index += count_of(&inner.totals[..position]);

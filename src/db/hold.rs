@@ -4,25 +4,25 @@
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::{CommitLog, Log};
 use crate::base::{Result, SeqNo};
+use crate::db::commit::{CommitLog, Log};
 use crate::db::core::{Core, lock};
 use crate::db::group::{Caller, WAIT_MAX};
 
 /// Commits that wait until this is dropped.
 #[derive(Debug)]
-pub(in crate::db) struct CommitHold<'l> {
+pub(super) struct CommitHold<'l> {
     log: &'l CommitLog,
 }
 
 impl CommitHold<'_> {
     /// The stamp of what is done while commits wait: above all commits, below those that wait.
-    pub(in crate::db) fn next_stamp(&self, wall_millis: u64) -> SeqNo {
+    pub(super) fn next_stamp(&self, wall_millis: u64) -> SeqNo {
         self.log.next_stamp(wall_millis)
     }
 
     /// Counts what was committed otherwise than through the log.
-    pub(in crate::db) fn note_commit(&self, data_bytes: u64) {
+    pub(super) fn note_commit(&self, data_bytes: u64) {
         self.log.commit_count.fetch_add(1, Ordering::Relaxed);
         self.log.data_bytes.fetch_add(data_bytes, Ordering::Relaxed);
     }
@@ -39,7 +39,7 @@ impl Core {
     /// Has commits wait that are not in the log yet, and makes those that are durable and visible:
     /// on return nothing is on its way, and nothing comes until the hold is dropped. Costs a sync
     /// of what the log has not made durable.
-    pub(in crate::db) fn hold_commits(&self) -> Result<CommitHold<'_>> {
+    pub(super) fn hold_commits(&self) -> Result<CommitHold<'_>> {
         let end = {
             let mut log = lock(&self.log.log);
             if log.is_held {

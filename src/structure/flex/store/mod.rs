@@ -1,5 +1,7 @@
 //! The store of one Flex keyspace: its current version, and the one place that changes it.
 
+mod consolidation;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,7 +17,7 @@ use super::interval::{Interval, Run, RunMemory};
 use super::load::Loader;
 use super::record::{ChangeRecord, Counters, Decoder, EditRecord, Encoder};
 use super::segment::{OpenSegments, SegmentPlace, SharedFiles, missing};
-use super::sweep::{Sweep, is_worthwhile};
+use super::sweep::Sweep;
 use super::tree::FlexTree;
 use crate::base::{Cursor, Error, RangeTombstones, Result, SeqNo, Slice};
 use crate::block::Block;
@@ -26,7 +28,10 @@ use crate::structure::{
     Findings, FlushOrder, FlushOutcome, FlushProgress, Found, StructureCursor, StructureStats,
     Version, Want,
 };
-use crate::value_log::{Mover, ValueLog};
+use crate::value_log::ValueLog;
+
+use consolidation::Round;
+pub use consolidation::{Consolidation, Moving, RoundProgress};
 
 /// When a store is closed, edits that take more of the index log's file than the rest over this are
 /// replaced by a snapshot.
@@ -87,56 +92,6 @@ pub(super) struct Writer {
     charge: Charge,
 }
 
-/// A round of consolidation over the key space.
-#[derive(Debug, Default)]
-struct Round {
-    /// It goes on with the interval that holds this key.
-    from: Slice,
-    /// Segments to be emptied, as of when the round began; not known yet at its start.
-    sparse: Option<BTreeSet<u64>>,
-}
-
-/// What a slice of consolidation came to.
-#[derive(Debug)]
-pub enum Consolidation {
-    /// No interval is worth it.
-    Nothing,
-    /// A flush is between two of its slices: not now.
-    FlushUnderWay,
-    /// Some were consolidated.
-    Slice {
-        /// The next version.
-        version: Arc<dyn Version>,
-        /// How far the round is.
-        round: RoundProgress,
-    },
-}
-
-/// What a slice of moving values came to.
-#[derive(Debug)]
-pub enum Moving {
-    /// A flush is between two of its slices: not now.
-    FlushUnderWay,
-    /// No run from where the slice began points into the files.
-    Nothing,
-    /// Some values were moved.
-    Slice {
-        /// The next version.
-        version: Arc<dyn Version>,
-        /// Where the next slice begins; `None` at the end of the key space.
-        next: Option<Slice>,
-    },
-}
-
-/// Whether a round of consolidation has come to the end of the key space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundProgress {
-    /// It goes on behind the slice.
-    GoesOn,
-    /// The next slice is of another round.
-    Over,
-}
-
 /// What a slice has done and nobody sees yet.
 struct SliceDone {
     changes: Vec<ChangeRecord>,
@@ -181,19 +136,6 @@ impl Writer {
         self.index_bytes_written += self.log.position().offset;
         let _removed_by_the_next_one = self.log.remove_older();
         Ok(())
-    }
-
-    /// The first interval, from where the round is, that is worth consolidating. Looks for segments
-    /// to be emptied when the round begins.
-    fn next_worthwhile(&mut self) -> Option<usize> {
-        let open = self.runs.open_segments();
-        let (index, round) = (&self.index, &mut self.round);
-        let sparse = round.sparse.get_or_insert_with(|| {
-            index.sparse_segments(&open, |interval| is_worthwhile_among(interval, &BTreeSet::new()))
-        });
-        let from = index.tree.find_key(&round.from).map_or(0, |(index, _)| index);
-        let mut rest = index.tree.range(from..index.tree.len());
-        rest.position(|interval| is_worthwhile_among(interval, sparse)).map(|at| from + at)
     }
 
     fn summary(&self) -> Summary {
@@ -370,150 +312,10 @@ impl FlexStore {
         Ok((progress, taken_bytes))
     }
 
-    /// Consolidates intervals that have deltas, or runs in segments of which little is live, in key
-    /// order from where the last call ended, until about `slice_bytes` are written or four times as
-    /// many read. Durable on return. At the end it goes on from the start; a *round* is over then.
-    ///
-    /// # Errors
-    /// As [`Self::flush`].
-    pub fn consolidate(&self, slice_bytes: u64) -> Result<Consolidation> {
-        let mut guard = self.lock_writer();
-        let writer = &mut *guard;
-        if writer.resume.is_some() {
-            return Ok(Consolidation::FlushUnderWay);
-        }
-        let result = self.consolidate_slice(writer, slice_bytes);
-        if result.is_err() {
-            self.give_up_runs(writer);
-            writer.round = Round::default();
-        }
-        Ok(match result? {
-            None => Consolidation::Nothing,
-            Some(round) => Consolidation::Slice { version: self.publish(writer), round },
-        })
-    }
-
-    /// Moves values out of the mover's files, of intervals from the key `from` on, until about
-    /// `slice_bytes` are written: consolidates these intervals, with pointers to where the values
-    /// lie then. No stamp changes, and no version that exists. Durable on return.
-    ///
-    /// # Errors
-    /// As [`Self::flush`].
-    pub fn move_values(&self, mover: &mut Mover, from: &[u8], slice_bytes: u64) -> Result<Moving> {
-        let mut guard = self.lock_writer();
-        let writer = &mut *guard;
-        if writer.resume.is_some() {
-            return Ok(Moving::FlushUnderWay);
-        }
-        let result = self.move_slice(writer, mover, from, slice_bytes);
-        if result.is_err() {
-            self.give_up_runs(writer);
-            writer.round = Round::default();
-        }
-        Ok(match result? {
-            None => Moving::Nothing,
-            Some(SliceEnd::Complete) => Moving::Slice { version: self.publish(writer), next: None },
-            Some(SliceEnd::At(key)) => {
-                Moving::Slice { version: self.publish(writer), next: Some(key) }
-            }
-        })
-    }
-
-    /// `None` if there was nothing to do.
-    fn move_slice(
-        &self,
-        writer: &mut Writer,
-        mover: &mut Mover,
-        from: &[u8],
-        slice_bytes: u64,
-    ) -> Result<Option<SliceEnd>> {
-        let tree = &writer.index.tree;
-        let first = tree.find_key(from).map_or(0, |(index, _)| index);
-        let victims = mover.victims().clone();
-        let is_affected = |interval: &Interval| {
-            interval.runs().any(|run| run.values().any(|(file, _)| victims.contains(&file)))
-        };
-        let start = tree.range(first..tree.len()).position(|interval| is_affected(interval));
-        let Some(start) = start.map(|start| first + start) else { return Ok(None) };
-        let bytes_before = writer.runs.bytes_written();
-        let mut sweep = writer.sweep.clone();
-        let mut slicer = Slicer::new(
-            &writer.index.tree,
-            &self.loader,
-            &mut writer.runs,
-            &mut sweep,
-            self.options.delta_fan_in,
-        );
-        slicer.mover = Some(mover);
-        let end = slicer.consolidate_from(start, slice_bytes, is_affected)?;
-        let done = SliceDone {
-            changes: slicer.changes,
-            consolidations: slicer.consolidations,
-            logical_bytes: 0,
-            bytes_before,
-        };
-        mover.finish_slice()?; // X7
-        self.commit_slice(writer, done, sweep, None)?;
-        mover.note_held();
-        Ok(Some(end))
-    }
-
     /// Bytes of records that the newest version points to, by value file.
     #[must_use]
     pub fn value_bytes(&self) -> Arc<BTreeMap<u64, u64>> {
         Arc::clone(&self.current.load().value_bytes)
-    }
-
-    /// Has the next [`Self::consolidate`] begin a round.
-    pub fn begin_round(&self) {
-        self.lock_writer().round = Round::default();
-    }
-
-    /// `None` if there was nothing to do.
-    fn consolidate_slice(
-        &self,
-        writer: &mut Writer,
-        slice_bytes: u64,
-    ) -> Result<Option<RoundProgress>> {
-        let (start, passed_end) = match writer.next_worthwhile() {
-            Some(start) => (start, RoundProgress::GoesOn),
-            None => {
-                // What is known about segments may be of before: another look at all of it.
-                writer.round = Round::default();
-                let Some(start) = writer.next_worthwhile() else { return Ok(None) };
-                (start, RoundProgress::Over)
-            }
-        };
-        let bytes_before = writer.runs.bytes_written();
-        let mut sweep = writer.sweep.clone();
-        let mut slicer = Slicer::new(
-            &writer.index.tree,
-            &self.loader,
-            &mut writer.runs,
-            &mut sweep,
-            self.options.delta_fan_in,
-        );
-        let sparse = writer.round.sparse.take().unwrap_or_default();
-        let end = slicer.consolidate_from(start, slice_bytes, |interval| {
-            is_worthwhile_among(interval, &sparse)
-        })?;
-        let done = SliceDone {
-            changes: slicer.changes,
-            consolidations: slicer.consolidations,
-            logical_bytes: 0,
-            bytes_before,
-        };
-        self.commit_slice(writer, done, sweep, None)?;
-        match end {
-            SliceEnd::Complete => {
-                writer.round = Round::default();
-                Ok(Some(RoundProgress::Over))
-            }
-            SliceEnd::At(key) => {
-                writer.round = Round { from: key, sparse: Some(sparse) };
-                Ok(Some(passed_end))
-            }
-        }
     }
 
     /// Makes durable and applies what a slice has done (X4). `completes` is the order of the flush
@@ -658,6 +460,7 @@ impl FlexStore {
             bytes_on_disk: taken + summary.log_capacity,
             bytes_live: summary.live_bytes,
             bytes_dead: taken.saturating_sub(summary.live_bytes),
+            bytes_pinned: self.segments.pinned_run_bytes(),
             bytes_in_holes: hole_bytes,
             logical_bytes: summary.counters.logical_bytes,
             segment_bytes_written: summary.counters.segment_bytes,
@@ -681,12 +484,6 @@ fn version_of(writer: &Writer, loader: &Arc<Loader>) -> FlexVersion {
     let value_bytes = Arc::new(writer.index.value_bytes.clone());
     let dead_in_front = OnceLock::new();
     FlexVersion { tree, loader, summary: writer.summary(), value_bytes, dead_in_front }
-}
-
-/// Whether an interval has deltas worth consolidating, or runs in one of the `sparse` segments.
-fn is_worthwhile_among(interval: &Interval, sparse: &BTreeSet<u64>) -> bool {
-    is_worthwhile(interval.base_bytes(), interval.delta_bytes(), interval.deltas.len())
-        || interval.runs().any(|run| sparse.contains(&run.segment.number))
 }
 
 /// An index that was checked; its data is still to be.

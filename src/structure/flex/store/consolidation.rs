@@ -1,0 +1,234 @@
+//! Consolidation beside flushes: of what is worth it, and of what points into value files that are
+//! to be emptied. Slice by slice, each durable and visible by itself (X4).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{FlexStore, SliceDone, Writer};
+use crate::base::{Result, Slice};
+use crate::structure::Version;
+use crate::structure::flex::flush::{SliceEnd, Slicer};
+use crate::structure::flex::interval::Interval;
+use crate::structure::flex::sweep::is_worthwhile;
+use crate::value_log::Mover;
+
+/// A round of consolidation over the key space.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    /// It goes on with the interval that holds this key.
+    from: Slice,
+    /// Segments to be emptied, as of when the round began; not known yet at its start.
+    sparse: Option<BTreeSet<u64>>,
+}
+
+/// What a slice of consolidation came to.
+#[derive(Debug)]
+pub enum Consolidation {
+    /// No interval is worth it.
+    Nothing,
+    /// A flush is between two of its slices: not now.
+    FlushUnderWay,
+    /// Some were consolidated.
+    Slice {
+        /// The next version.
+        version: Arc<dyn Version>,
+        /// How far the round is.
+        round: RoundProgress,
+        /// Bytes written to segments.
+        bytes: u64,
+    },
+}
+
+/// What a slice of moving values came to.
+#[derive(Debug)]
+pub enum Moving {
+    /// A flush is between two of its slices: not now.
+    FlushUnderWay,
+    /// No run from where the slice began points into the files.
+    Nothing,
+    /// Some values were moved.
+    Slice {
+        /// The next version.
+        version: Arc<dyn Version>,
+        /// Where the next slice begins; `None` at the end of the key space.
+        next: Option<Slice>,
+        /// Bytes written to segments and value files.
+        bytes: u64,
+    },
+}
+
+/// Whether a round of consolidation has come to the end of the key space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundProgress {
+    /// It goes on behind the slice.
+    GoesOn,
+    /// The next slice is of another round.
+    Over,
+}
+
+impl Writer {
+    /// The first interval, from where the round is, that is worth consolidating. Looks for segments
+    /// to be emptied when the round begins.
+    fn next_worthwhile(&mut self) -> Option<usize> {
+        let open = self.runs.open_segments();
+        let (index, round) = (&self.index, &mut self.round);
+        let sparse = round.sparse.get_or_insert_with(|| {
+            index.sparse_segments(&open, |interval| is_worthwhile_among(interval, &BTreeSet::new()))
+        });
+        let from = index.tree.find_key(&round.from).map_or(0, |(index, _)| index);
+        let mut rest = index.tree.range(from..index.tree.len());
+        rest.position(|interval| is_worthwhile_among(interval, sparse)).map(|at| from + at)
+    }
+}
+
+impl FlexStore {
+    /// Consolidates intervals that have deltas, or runs in segments of which little is live, in key
+    /// order from where the last call ended, until about `slice_bytes` are written or four times as
+    /// many read. Durable on return. At the end it goes on from the start; a *round* is over then.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn consolidate(&self, slice_bytes: u64) -> Result<Consolidation> {
+        let mut guard = self.lock_writer();
+        let writer = &mut *guard;
+        if writer.resume.is_some() {
+            return Ok(Consolidation::FlushUnderWay);
+        }
+        let result = self.consolidate_slice(writer, slice_bytes);
+        if result.is_err() {
+            self.give_up_runs(writer);
+            writer.round = Round::default();
+        }
+        Ok(match result? {
+            None => Consolidation::Nothing,
+            Some((round, bytes)) => {
+                Consolidation::Slice { version: self.publish(writer), round, bytes }
+            }
+        })
+    }
+
+    /// Moves values out of the mover's files, of intervals from the key `from` on, until about
+    /// `slice_bytes` are written: consolidates these intervals, with pointers to where the values
+    /// lie then. No stamp changes, and no version that exists. Durable on return.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn move_values(&self, mover: &mut Mover, from: &[u8], slice_bytes: u64) -> Result<Moving> {
+        let mut guard = self.lock_writer();
+        let writer = &mut *guard;
+        if writer.resume.is_some() {
+            return Ok(Moving::FlushUnderWay);
+        }
+        let result = self.move_slice(writer, mover, from, slice_bytes);
+        if result.is_err() {
+            self.give_up_runs(writer);
+            writer.round = Round::default();
+        }
+        let Some((end, bytes)) = result? else { return Ok(Moving::Nothing) };
+        let next = match end {
+            SliceEnd::Complete => None,
+            SliceEnd::At(key) => Some(key),
+        };
+        Ok(Moving::Slice { version: self.publish(writer), next, bytes })
+    }
+
+    /// How far it came and what was written; `None` if there was nothing to do.
+    fn move_slice(
+        &self,
+        writer: &mut Writer,
+        mover: &mut Mover,
+        from: &[u8],
+        slice_bytes: u64,
+    ) -> Result<Option<(SliceEnd, u64)>> {
+        let tree = &writer.index.tree;
+        let first = tree.find_key(from).map_or(0, |(index, _)| index);
+        let victims = mover.victims().clone();
+        let is_affected = |interval: &Interval| {
+            interval.runs().any(|run| run.values().any(|(file, _)| victims.contains(&file)))
+        };
+        let start = tree.range(first..tree.len()).position(|interval| is_affected(interval));
+        let Some(start) = start.map(|start| first + start) else { return Ok(None) };
+        let (bytes_before, moved_before) = (writer.runs.bytes_written(), mover.bytes());
+        let mut sweep = writer.sweep.clone();
+        let mut slicer = Slicer::new(
+            &writer.index.tree,
+            &self.loader,
+            &mut writer.runs,
+            &mut sweep,
+            self.options.delta_fan_in,
+        );
+        slicer.mover = Some(mover);
+        let end = slicer.consolidate_from(start, slice_bytes, is_affected)?;
+        let done = SliceDone {
+            changes: slicer.changes,
+            consolidations: slicer.consolidations,
+            logical_bytes: 0,
+            bytes_before,
+        };
+        mover.finish_slice()?; // X7
+        self.commit_slice(writer, done, sweep, None)?;
+        mover.note_held();
+        let of_runs = writer.runs.bytes_written() - bytes_before;
+        Ok(Some((end, of_runs + mover.bytes() - moved_before)))
+    }
+
+    /// Has the next [`Self::consolidate`] begin a round.
+    pub fn begin_round(&self) {
+        self.lock_writer().round = Round::default();
+    }
+
+    /// How far the round is and what was written; `None` if there was nothing to do.
+    fn consolidate_slice(
+        &self,
+        writer: &mut Writer,
+        slice_bytes: u64,
+    ) -> Result<Option<(RoundProgress, u64)>> {
+        let (start, passed_end) = match writer.next_worthwhile() {
+            Some(start) => (start, RoundProgress::GoesOn),
+            None => {
+                // What is known about segments may be of before: another look at all of it.
+                writer.round = Round::default();
+                let Some(start) = writer.next_worthwhile() else { return Ok(None) };
+                (start, RoundProgress::Over)
+            }
+        };
+        let bytes_before = writer.runs.bytes_written();
+        let mut sweep = writer.sweep.clone();
+        let mut slicer = Slicer::new(
+            &writer.index.tree,
+            &self.loader,
+            &mut writer.runs,
+            &mut sweep,
+            self.options.delta_fan_in,
+        );
+        let sparse = writer.round.sparse.take().unwrap_or_default();
+        let end = slicer.consolidate_from(start, slice_bytes, |interval| {
+            is_worthwhile_among(interval, &sparse)
+        })?;
+        let done = SliceDone {
+            changes: slicer.changes,
+            consolidations: slicer.consolidations,
+            logical_bytes: 0,
+            bytes_before,
+        };
+        self.commit_slice(writer, done, sweep, None)?;
+        let progress = match end {
+            SliceEnd::Complete => {
+                writer.round = Round::default();
+                RoundProgress::Over
+            }
+            SliceEnd::At(key) => {
+                writer.round = Round { from: key, sparse: Some(sparse) };
+                passed_end
+            }
+        };
+        Ok(Some((progress, writer.runs.bytes_written() - bytes_before)))
+    }
+}
+
+/// Whether an interval has deltas worth consolidating, or runs in one of the `sparse` segments.
+fn is_worthwhile_among(interval: &Interval, sparse: &BTreeSet<u64>) -> bool {
+    is_worthwhile(interval.base_bytes(), interval.delta_bytes(), interval.deltas.len())
+        || interval.may_hide_values()
+        || interval.runs().any(|run| sparse.contains(&run.segment.number))
+}
