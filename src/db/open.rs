@@ -15,7 +15,7 @@ use crate::db::options::{Builder, OpenExisting, Sizes};
 use crate::db::replay::Replayer;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, State, Table};
 use crate::manifest::{Edit, Manifest};
-use crate::storage::{Storage, StorageLock};
+use crate::storage::{lock_directory, make_directory};
 use crate::structure::flex::{FlexStore, OpenSegments, StorePlace};
 use crate::value_log::ValueLog;
 use crate::wal::{Lsn, Replay, Wal, WalOptions, WalPlace, replay_up_to};
@@ -56,7 +56,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     if !is_there {
         prepare_directory(&builder, dir)?;
     }
-    let lock = lock_directory(&builder, dir)?;
+    let lock = lock_directory(&*builder.storage, dir)?;
     // Another opening may have created it before the lock was ours.
     let is_there = Manifest::exists(&*builder.storage, dir)?;
     let manifest = match is_there {
@@ -136,38 +136,6 @@ fn prepare_directory(builder: &Builder, dir: &Path) -> Result<()> {
         ));
     }
     make_directory(storage, dir)
-}
-
-/// Makes `dir` and what is missing above it, all of it durable, also what a creation that was
-/// interrupted has left: of a directory that is there it is not known whether it is durable.
-fn make_directory(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    let mut missing_count = 0;
-    for path in dir.ancestors().filter(|path| !path.as_os_str().is_empty()) {
-        if storage.exists(path).map_err(|error| Error::io("look for", path, error))? {
-            break;
-        }
-        missing_count += 1;
-    }
-    storage.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
-    for (index, parent) in dir.ancestors().skip(1).enumerate() {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        match storage.sync_dir(parent) {
-            // Above what was made now, rights may be missing; then it is not ours to make durable.
-            Err(error) if index < missing_count => return Err(Error::io("sync", parent, error)),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn lock_directory(builder: &Builder, dir: &Path) -> Result<Box<dyn StorageLock>> {
-    let path = dir.join("LOCK");
-    builder.storage.lock(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => {
-            Error::Locked { path: path.clone(), owner: error.to_string() }
-        }
-        _ => Error::io("lock", &path, error),
-    })
 }
 
 /// A database that is being opened.

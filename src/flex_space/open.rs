@@ -15,7 +15,7 @@ use super::space::{Files, FlexSpace, Parts};
 use super::stats::{Counters, Tally};
 use crate::base::{Error, Result};
 use crate::manifest::{EditLog, edit_log_exists, newest_database, read_edit_log};
-use crate::storage::{OpenMode, Storage, StorageLock};
+use crate::storage::{OpenMode, Storage, StorageLock, lock_directory, make_directory};
 
 /// The first number of a segment: 0 stands for zeros.
 const FIRST_SEGMENT: u32 = 1;
@@ -181,36 +181,4 @@ fn cut_tail(place: &Arc<Place>, number: u32, size: u64) -> Result<u64> {
         file.set_len(size).map_err(|source| Error::io("cut", &path, source))?;
     }
     Ok(found - size)
-}
-
-/// Makes `dir` and what is missing above it, all of it durable, also what a creation that was
-/// interrupted has left: of a directory that is there it is not known whether it is durable.
-fn make_directory(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    let mut missing_count = 0;
-    for path in dir.ancestors().filter(|path| !path.as_os_str().is_empty()) {
-        if storage.exists(path).map_err(|error| Error::io("look for", path, error))? {
-            break;
-        }
-        missing_count += 1;
-    }
-    storage.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
-    for (index, parent) in dir.ancestors().skip(1).enumerate() {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        match storage.sync_dir(parent) {
-            // Above what was made now, rights may be missing; then it is not ours to make durable.
-            Err(error) if index < missing_count => return Err(Error::io("sync", parent, error)),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn lock_directory(storage: &dyn Storage, dir: &Path) -> Result<Box<dyn StorageLock>> {
-    let path = dir.join("LOCK");
-    storage.lock(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => {
-            Error::Locked { path: path.clone(), owner: error.to_string() }
-        }
-        _ => Error::io("lock", &path, error),
-    })
 }

@@ -13,6 +13,7 @@
 //! - T4  A process that is killed loses nothing that was written.
 
 mod content;
+mod directory;
 mod memory;
 mod names;
 mod os;
@@ -25,6 +26,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use directory::{lock_directory, make_directory};
 pub use memory::MemoryStorage;
 pub use os::OsStorage;
 pub use sim::{CrashMode, FaultEffect, FaultPlan, FaultRule, FileSnapshot, Operation, SimStorage};

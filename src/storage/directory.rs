@@ -1,0 +1,45 @@
+//! The directory of a database, or of a flexible space: made durably, and locked.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::base::{Error, Result};
+
+use super::{Storage, StorageLock};
+
+/// Makes `dir` and what is missing above it, all of it durable, also what a creation that was
+/// interrupted has left: of a directory that is there it is not known whether it is durable.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::DiskFull`].
+pub(crate) fn make_directory(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let mut missing_count = 0;
+    for path in dir.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+        if storage.exists(path).map_err(|error| Error::io("look for", path, error))? {
+            break;
+        }
+        missing_count += 1;
+    }
+    storage.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
+    for (index, parent) in dir.ancestors().skip(1).enumerate() {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match storage.sync_dir(parent) {
+            // Above what was made now, rights may be missing; then it is not ours to make durable.
+            Err(error) if index < missing_count => return Err(Error::io("sync", parent, error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Locks `dir` for this opening, until the lock is dropped.
+///
+/// # Errors
+/// [`Error::Locked`] when it is locked, [`Error::Io`].
+pub(crate) fn lock_directory(storage: &dyn Storage, dir: &Path) -> Result<Box<dyn StorageLock>> {
+    let path = dir.join("LOCK");
+    storage.lock(&path).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => Error::Locked { path: path.clone(), owner: error.to_string() },
+        _ => Error::io("lock", &path, error),
+    })
+}
