@@ -265,6 +265,23 @@ impl BlockCursor {
         Some((index, layout::plain_entry(data, start, end)?))
     }
 
+    /// The key of the entry that it is known to be on.
+    #[inline]
+    #[must_use]
+    pub fn key_here(&self) -> &[u8] {
+        match self.block.layout().is_whole() {
+            true => &self.block.data()[self.key_start..self.value_start],
+            false => self.key.as_slice(),
+        }
+    }
+
+    /// The value, or what is in its place, of the entry that it is known to be on.
+    #[inline]
+    #[must_use]
+    pub fn value_here(&self) -> &[u8] {
+        &self.block.data()[self.value_start..self.value_end]
+    }
+
     #[inline]
     fn is_value(&self) -> bool {
         self.is_on_entry() && self.kind == EntryKind::Value
@@ -359,18 +376,12 @@ impl Cursor for BlockCursor {
 
     #[inline]
     fn key(&self) -> Option<&[u8]> {
-        if !self.is_on_entry() {
-            return None;
-        }
-        Some(match self.block.layout().is_whole() {
-            true => &self.block.data()[self.key_start..self.value_start],
-            false => self.key.as_slice(),
-        })
+        self.is_on_entry().then(|| self.key_here())
     }
 
     #[inline]
     fn value(&self) -> Option<&[u8]> {
-        self.is_on_entry().then(|| &self.block.data()[self.value_start..self.value_end])
+        self.is_on_entry().then(|| self.value_here())
     }
 
     #[inline]

@@ -18,7 +18,9 @@ pub(super) enum OpenValue {
 
 impl KeyspaceState {
     /// The newest entry of `key` up to the stamp `at`; may be a tombstone.
-    #[inline]
+    ///
+    /// Part of each of its callers: an entry that is handed through calls is copied by each.
+    #[inline(always)]
     fn find(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {
         // The newest deletion of a range with the key in it, in the memtables so far.
         let mut deleted: Option<SeqNo> = None;
@@ -57,6 +59,7 @@ impl KeyspaceState {
         RangeTombstones::together(own.into_iter().chain(of_tables).collect())
     }
 
+    #[inline(always)]
     fn find_live(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {
         self.runtime.gets.count(0);
         let found = self.find(key, at, want)?;

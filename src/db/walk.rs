@@ -120,7 +120,7 @@ impl Walk {
     #[inline]
     pub(super) fn key(&self) -> Option<&[u8]> {
         match self.shown {
-            Shown::Block | Shown::BlockPointer => self.sides.block.as_ref()?.key(),
+            Shown::Block | Shown::BlockPointer => Some(self.sides.block.as_ref()?.key_here()),
             _ => self.table_key(),
         }
     }
@@ -133,7 +133,8 @@ impl Walk {
     /// The value, if it lies in the block.
     #[inline]
     pub(super) fn block_value(&self) -> Option<&[u8]> {
-        self.sides.block.as_ref().filter(|_| self.shown == Shown::Block)?.value()
+        let block = self.sides.block.as_ref().filter(|_| self.shown == Shown::Block)?;
+        Some(block.value_here())
     }
 
     #[inline]

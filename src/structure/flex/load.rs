@@ -52,6 +52,7 @@ impl Loader {
     }
 
     /// The interval's newest entry of `key`; may be a tombstone.
+    #[inline]
     pub(super) fn find(
         &self,
         interval: &Interval,
@@ -66,6 +67,11 @@ impl Loader {
         {
             return Ok(found_in(&block, key));
         }
+        self.find_in_runs(interval, key, want)
+    }
+
+    #[inline(never)]
+    fn find_in_runs(&self, interval: &Interval, key: &[u8], want: Want) -> Result<Option<Found>> {
         let hash = hash_key(key);
         for run in interval.runs().rev() {
             if let Some(found) = self.find_in_run(run, key, || hash, want)? {
