@@ -133,6 +133,8 @@ pub trait Engine: Sized + Send + Sync + 'static {
     const SCANS_BACK: Offered = Offered::Yes;
     /// Settings to try of its knob between writing, reading and space; none if it has no such knob.
     const TRADES: &'static [f64] = &[];
+    /// Whether it can keep values apart from their keys: in a value log, in blob files.
+    const VALUES_APART: Offered = Offered::No;
     /// What `view` returns; used by the thread that took it.
     type View<'a>: View
     where
@@ -150,6 +152,14 @@ pub trait Engine: Sized + Send + Sync + 'static {
     /// If it has no knob; or whatever the engine reports.
     fn open_at(_dir: &Path, _memory: Memory, setting: f64) -> Result<Self> {
         wrong(format!("{} has nothing that could be set to {setting}", Self::NAME))
+    }
+
+    /// Creates a store in `dir` that keeps values of `from` bytes and more apart from their keys.
+    ///
+    /// # Errors
+    /// If it cannot (`VALUES_APART`); or whatever the engine reports.
+    fn open_apart(_dir: &Path, _memory: Memory, from: u32) -> Result<Self> {
+        wrong(format!("{} keeps no values of {from} bytes apart", Self::NAME))
     }
 
     /// Writes one entry.

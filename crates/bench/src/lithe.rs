@@ -83,6 +83,7 @@ impl Engine for Lithe {
     const BUFFERED_SURVIVES_KILL: bool = true;
     /// Of `consolidation_pace`, whose default is 0.5.
     const TRADES: &'static [f64] = &[0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 4.0];
+    const VALUES_APART: Offered = Offered::Yes;
     type View<'a> = LitheView<'a>;
 
     fn open(dir: &Path, memory: Memory) -> Result<Self> {
@@ -94,6 +95,13 @@ impl Engine for Lithe {
     fn open_at(dir: &Path, memory: Memory, setting: f64) -> Result<Self> {
         let db = builder(memory).open(dir)?;
         let options = KeyspaceOptions::default().consolidation_pace(setting as f32);
+        let keyspace = db.create_keyspace(KEYSPACE, options)?;
+        Ok(Lithe { db, keyspace })
+    }
+
+    fn open_apart(dir: &Path, memory: Memory, from: u32) -> Result<Self> {
+        let db = builder(memory).open(dir)?;
+        let options = KeyspaceOptions::default().value_separation(Some(from));
         let keyspace = db.create_keyspace(KEYSPACE, options)?;
         Ok(Lithe { db, keyspace })
     }

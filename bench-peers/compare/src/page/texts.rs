@@ -76,7 +76,12 @@ const ABOUT: &[(&str, &str)] = &[
              uniform gets on stores of three sizes.",
     ),
     ("W9", "500,001 single puts without sync, then 50,000 gets that hit, and as many that miss."),
-    ("W10", "20,000 values of 16 KiB in batches of 16 with one sync, then as many random reads."),
+    (
+        "W10",
+        "20,000 values of 16 KiB in batches of 16 with one sync, then as many random reads: by \
+             default, and with values apart from their keys (value log, blob files) where the \
+             engine has that.",
+    ),
     (
         "W11",
         "As many uniform random overwrites of the large store as it has keys, one sync at the \

@@ -6,13 +6,16 @@
 //! - No compression: the feature `lz4` is not built in.
 //! - Without sync, each write goes to the operating system before it returns (default); with sync,
 //!   `PersistMode::SyncData`, which is fdatasync.
+//! - Values apart (W10): `KvSeparationOptions`, its defaults but for the threshold.
 //! - Everything else is default: leveled compaction, 4 KiB blocks, bloom filters, a worker per
 //!   core.
 //! - Gets return slices that share the block's or memtable's memory and are copied once.
 //! - To flush and to compact there are only functions hidden from the documentation; they are used
 //!   off the clock of the loads, for the sizes.
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use fjall::{
+    Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable, Snapshot,
+};
 use lithe_bench::{Commit, Engine, Memory, Offered, Records, Result, View, Walk};
 use peer::{About, Safety, version_of};
 use std::path::Path;
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         settings: &[
             "Block cache of 3/4 of the budget, memtables of 1/8.",
             "No compression; with sync, SyncData (fdatasync).",
+            "W10, values apart: KvSeparationOptions with its defaults.",
         ],
     })
 }
@@ -76,6 +80,18 @@ impl View for FjallView<'_> {
 }
 
 impl Fjall {
+    fn open_with(dir: &Path, memory: Memory, apart: Option<KvSeparationOptions>) -> Result<Fjall> {
+        let mut builder = Database::builder(dir);
+        let mut options = KeyspaceCreateOptions::default().with_kv_separation(apart);
+        if let Memory::Bytes(bytes) = memory {
+            builder = builder.cache_size(bytes / 4 * CACHE_QUARTERS);
+            options = options.max_memtable_size(bytes / MEMTABLE_SHARE);
+        }
+        let db = builder.open()?;
+        let keyspace = db.keyspace(KEYSPACE, || options)?;
+        Ok(Fjall { keyspace, db })
+    }
+
     fn persist(&self, commit: Commit) -> Result<()> {
         match commit {
             Commit::Buffered => Ok(()), // Each write has reached the operating system already.
@@ -87,17 +103,16 @@ impl Fjall {
 impl Engine for Fjall {
     const NAME: &'static str = "fjall";
     const BUFFERED_SURVIVES_KILL: bool = true;
+    const VALUES_APART: Offered = Offered::Yes;
     type View<'a> = FjallView<'a>;
 
     fn open(dir: &Path, memory: Memory) -> Result<Self> {
-        let (mut builder, mut options) = (Database::builder(dir), KeyspaceCreateOptions::default());
-        if let Memory::Bytes(bytes) = memory {
-            builder = builder.cache_size(bytes / 4 * CACHE_QUARTERS);
-            options = options.max_memtable_size(bytes / MEMTABLE_SHARE);
-        }
-        let db = builder.open()?;
-        let keyspace = db.keyspace(KEYSPACE, || options)?;
-        Ok(Fjall { keyspace, db })
+        Fjall::open_with(dir, memory, None)
+    }
+
+    fn open_apart(dir: &Path, memory: Memory, from: u32) -> Result<Self> {
+        let apart = KvSeparationOptions::default().separation_threshold(from);
+        Fjall::open_with(dir, memory, Some(apart))
     }
 
     fn put(&self, key: &[u8], value: &[u8], commit: Commit) -> Result<()> {

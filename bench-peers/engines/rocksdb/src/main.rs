@@ -12,6 +12,8 @@
 //!   for point reads. Blocks stay at 4 KiB.
 //! - No compression. Level compaction with dynamic level sizes (default). 1 MiB `bytes_per_sync`,
 //!   as its tuning guide advises.
+//! - Values apart (W10): blob files, their values in the block cache as well; garbage collection of
+//!   blob files is on.
 //! - Two background jobs (the default), as the machine of the benchmarks has two cores.
 //! - Without sync, the log is written by the process for each batch and not synced (default); with
 //!   sync, `WriteOptions::sync`, which is fdatasync, with group commit over threads.
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
              compression.",
             "Three memtables at most, bytes_per_sync of 1 MiB; level compaction, two jobs \
              (default).",
+            "W10, values apart: blob files, cached with the blocks; their garbage is collected.",
         ],
     })
 }
@@ -70,6 +73,13 @@ struct RocksView<'a> {
 }
 
 impl Rocks {
+    fn open_with(options: &Options, dir: &Path) -> Result<Rocks> {
+        let db = DB::open(options, dir)?;
+        let mut durable = WriteOptions::default();
+        durable.set_sync(true);
+        Ok(Rocks { db, buffered: WriteOptions::default(), durable, read: ReadOptions::default() })
+    }
+
     fn write_options(&self, commit: Commit) -> &WriteOptions {
         match commit {
             Commit::Buffered => &self.buffered,
@@ -78,7 +88,8 @@ impl Rocks {
     }
 }
 
-fn options(memory: Memory) -> Options {
+/// Values of `apart_from` bytes and more lie in blob files.
+fn options(memory: Memory, apart_from: Option<u32>) -> Options {
     let mut table = BlockBasedOptions::default();
     table.set_bloom_filter(BITS_PER_KEY, false);
     table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
@@ -87,9 +98,17 @@ fn options(memory: Memory) -> Options {
     options.create_if_missing(true);
     options.set_compression_type(DBCompressionType::None);
     options.set_bytes_per_sync(BYTES_PER_SYNC);
+    if let Some(from) = apart_from {
+        options.set_enable_blob_files(true);
+        options.set_min_blob_size(u64::from(from));
+        options.set_enable_blob_gc(true);
+    }
     if let Memory::Bytes(bytes) = memory {
         let cache = Cache::new_hyper_clock_cache(bytes as usize, 0);
         table.set_block_cache(&cache);
+        if apart_from.is_some() {
+            options.set_blob_cache(&cache);
+        }
         options.set_write_buffer_size((bytes / MEMTABLE_SHARE) as usize);
         options.set_max_write_buffer_number(MEMTABLES_MAX);
         options.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager_with_cache(
@@ -154,13 +173,15 @@ fn visit_up_to<'a>(
 impl Engine for Rocks {
     const NAME: &'static str = "rocksdb";
     const BUFFERED_SURVIVES_KILL: bool = true;
+    const VALUES_APART: Offered = Offered::Yes;
     type View<'a> = RocksView<'a>;
 
     fn open(dir: &Path, memory: Memory) -> Result<Self> {
-        let db = DB::open(&options(memory), dir)?;
-        let mut durable = WriteOptions::default();
-        durable.set_sync(true);
-        Ok(Rocks { db, buffered: WriteOptions::default(), durable, read: ReadOptions::default() })
+        Rocks::open_with(&options(memory, None), dir)
+    }
+
+    fn open_apart(dir: &Path, memory: Memory, from: u32) -> Result<Self> {
+        Rocks::open_with(&options(memory, Some(from)), dir)
     }
 
     fn put(&self, key: &[u8], value: &[u8], commit: Commit) -> Result<()> {

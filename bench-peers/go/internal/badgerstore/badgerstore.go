@@ -5,7 +5,8 @@
 //     compression Badger's documentation recommends no block cache: blocks are read from the mapped
 //     files, so the page cache is used without bound. The index of every table stays in memory
 //     (default).
-//   - Compression off. Values up to 1 MiB lie with their keys (default): no value log is used.
+//   - Compression off. Values up to 1 MiB lie with their keys (default): no value log is used, but
+//     in the second half of W10.
 //   - No detection of conflicts: all transactions here either read or write.
 //   - Without sync, a commit writes to the log of the memtable, a mapped file: it survives the
 //     process.
@@ -51,10 +52,14 @@ var Engine = engine.Engine{
 			"Three memtables of 1/4 of the budget; no block cache, as recommended without " +
 				"compression: tables are mapped, the page cache is used without bound.",
 			"No compression; no detection of conflicts.",
+			"W10, values apart: ValueThreshold.",
 			"With sync, SyncWrites; without, commits are in the mapped log of the memtable.",
 		},
 	},
 	Open: open,
+	OpenApart: func(dir string, memory engine.Memory, from int64) (engine.Store, error) {
+		return openWith(settings(dir, memory, engine.Buffered).WithValueThreshold(from))
+	},
 }
 
 type store struct {
@@ -62,6 +67,10 @@ type store struct {
 }
 
 func open(dir string, memory engine.Memory, strongest engine.Commit) (engine.Store, error) {
+	return openWith(settings(dir, memory, strongest))
+}
+
+func settings(dir string, memory engine.Memory, strongest engine.Commit) badger.Options {
 	settings := badger.DefaultOptions(dir).
 		WithLogger(nil).
 		WithMetricsEnabled(false).
@@ -74,6 +83,10 @@ func open(dir string, memory engine.Memory, strongest engine.Commit) (engine.Sto
 			WithMemTableSize(int64(budget / memtableShare)).
 			WithNumMemtables(memtablesMax)
 	}
+	return settings
+}
+
+func openWith(settings badger.Options) (engine.Store, error) {
 	db, err := badger.Open(settings)
 	if err != nil {
 		return nil, err

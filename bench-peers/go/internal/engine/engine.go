@@ -153,4 +153,7 @@ type Engine struct {
 	// Open opens the store in a directory, or creates it. The strongest commit that will be asked
 	// for is known: some engines can be told only here.
 	Open func(dir string, memory Memory, strongest Commit) (Store, error)
+	// OpenApart creates a store that keeps values of so many bytes and more apart from their keys;
+	// nil if the engine cannot.
+	OpenApart func(dir string, memory Memory, from int64) (Store, error)
 }
