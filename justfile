@@ -50,6 +50,10 @@ space STATES='100000' SEED='1':
 bench-space *ARGS:
     cargo bench -p lithe-bench --bench space -- {{ARGS}}
 
+# Everything at once, with memory and answers watched: `just soak --memory 32MiB --seconds 3600`.
+soak *ARGS:
+    cargo bench -p lithe-bench --bench soak -- {{ARGS}}
+
 # Random operations against maps.
 model SEED='1':
     cargo run --release -p lithe-sim -- model --seed {{SEED}}

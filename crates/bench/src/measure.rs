@@ -99,6 +99,14 @@ impl DirectorySize {
     }
 }
 
+/// Bytes that the file system gave to the files in `dir` and below.
+///
+/// # Errors
+/// If a directory cannot be read.
+pub fn directory_size(dir: &Path) -> Result<u64> {
+    Ok(DirectorySize::of(dir)?.allocated)
+}
+
 #[cfg(unix)]
 fn allocated(metadata: &fs::Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::blocks(metadata) * STAT_BLOCK_SIZE
