@@ -243,6 +243,12 @@ impl Cursor {
         self.keyspace.as_ref().expect("a cursor on an entry has a keyspace")
     }
 
+    /// If the value at the position lies in the value log: the pointer to it, and the keyspace.
+    pub(super) fn pointer(&self) -> Option<(&[u8], &KeyspaceState)> {
+        let EntryRef { kind, value, .. } = self.walk.entry().expect(NOT_ON_AN_ENTRY);
+        (kind == EntryKind::Pointer).then(|| (value, self.keyspace()))
+    }
+
     /// The stamp of the entry at the position.
     ///
     /// # Panics

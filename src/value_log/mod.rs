@@ -52,7 +52,7 @@ use crate::base::{Error, Result};
 use crate::storage::Storage;
 
 pub use file::ValueFile;
-pub use format::record_len;
+pub use format::{hash_value, record_len};
 pub use moving::Mover;
 pub use read::Verify;
 pub use reader::ValueReader;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use lithe_sim::crash::{CrashRun, STATES};
 use lithe_sim::ledger::{Ledger, VALUE_BYTES};
 use lithedb::storage::{CrashMode, MemoryStorage, OpenMode, Operation, SimStorage, Storage};
-use lithedb::{Background, Builder, Db, Durability, Error, Keyspace, KeyspaceOptions, WriteBatch};
+use lithedb::{
+    Background, Builder, Db, Durability, Error, KeyRange, Keyspace, KeyspaceOptions, WriteBatch,
+};
 
 use crate::support::assert_sound;
 
@@ -359,4 +361,33 @@ fn the_longest_value_round_trips() {
     }
     db.close().unwrap();
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_cursor_knows_length_and_hash_of_values_and_reads_them_in_parts() {
+    let storage = Arc::new(MemoryStorage::new());
+    let db = Db::builder().storage(storage).open("/db").unwrap();
+    let keyspace = db.keyspace_or_create("k").unwrap();
+    let values: [Vec<u8>; 3] = [Vec::new(), b"short".to_vec(), vec![7; 200_000]];
+    for (number, value) in values.iter().enumerate() {
+        keyspace.put([number as u8], value).unwrap();
+    }
+    for flushed in [false, true] {
+        if flushed {
+            db.flush().unwrap();
+        }
+        let mut cursor = keyspace.cursor(KeyRange::all());
+        cursor.seek_first().unwrap();
+        for value in &values {
+            assert_eq!(cursor.value_len().unwrap(), value.len() as u64);
+            let hash = blake3::hash(value);
+            assert_eq!(cursor.value_hash().unwrap()[..], hash.as_bytes()[..16]);
+            let mut reader = cursor.value_reader().unwrap();
+            cursor.next().unwrap();
+            let mut read = Vec::new();
+            reader.read_to_end(&mut read).unwrap();
+            assert_eq!(&read, value);
+        }
+        assert!(!cursor.valid());
+    }
 }

@@ -81,17 +81,21 @@ pub struct Globals {
 
     /// Where the path of the database comes from.
     #[arg(skip)]
-    pub db_origin: DbOrigin,
+    pub db_origin: Origin,
+
+    /// Where the name of the keyspace comes from.
+    #[arg(skip)]
+    pub keyspace_origin: Origin,
 }
 
-/// Where the path of the database comes from.
+/// Where the value of an option comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DbOrigin {
-    /// `--db`: the user means it for this command.
+pub enum Origin {
+    /// The user means it for this command.
     CommandLine,
-    /// `LITHE_DB`, or nowhere.
+    /// The environment, or nowhere: the default.
     #[default]
-    Environment,
+    Elsewhere,
 }
 
 /// When to use colours.
@@ -110,7 +114,7 @@ pub enum Color {
 pub enum Command {
     /// Show what the store does, on a real data set that comes with the program
     Demo(DemoArgs),
-    /// Load lines, CSV, TSV or NDJSON from a file or standard input
+    /// Load lines, CSV, TSV, NDJSON or a dump from a file or standard input
     Load(crate::load::LoadArgs),
     /// Print the value of a key
     Get(commands::get::GetArgs),
@@ -128,6 +132,10 @@ pub enum Command {
     Rank(commands::rank::RankArgs),
     /// Print the entry with so many keys below it
     Select(commands::rank::SelectArgs),
+    /// Write pairs and options of keyspaces in a form that `load` reads back, to the byte
+    Dump(commands::dump::DumpArgs),
+    /// Show pairs to people: keys, values as far as they fit, sizes, times
+    View(commands::view::ViewArgs),
     /// Print what another database has differently
     Diff(commands::diff::DiffArgs),
     /// Print the commits that the log still has
@@ -160,9 +168,12 @@ impl Cli {
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
         let matches = Cli::command().try_get_matches_from(arguments)?;
         let mut cli = Cli::from_arg_matches(&matches)?;
-        if matches.value_source("db") == Some(ValueSource::CommandLine) {
-            cli.globals.db_origin = DbOrigin::CommandLine;
-        }
+        let origin = |name| match matches.value_source(name) {
+            Some(ValueSource::CommandLine) => Origin::CommandLine,
+            _ => Origin::Elsewhere,
+        };
+        cli.globals.db_origin = origin("db");
+        cli.globals.keyspace_origin = origin("keyspace");
         Ok(cli)
     }
 }
@@ -185,7 +196,8 @@ mod tests {
         for line in ["lithe --db x --keyspace k -q count", "lithe count -q --db x --keyspace k"] {
             let globals = read(line).unwrap().globals;
             assert_eq!(globals.db, Some(PathBuf::from("x")));
-            assert_eq!(globals.db_origin, DbOrigin::CommandLine);
+            let origins = (globals.db_origin, globals.keyspace_origin);
+            assert_eq!(origins, (Origin::CommandLine, Origin::CommandLine));
             assert_eq!((globals.keyspace.as_str(), globals.quiet), ("k", true));
         }
     }

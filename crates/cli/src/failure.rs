@@ -46,7 +46,9 @@ pub enum Failure {
     /// Two databases differ; how is on standard output already.
     Differs {
         /// In so many keys.
-        count: u64,
+        keys: u64,
+        /// In so many keyspaces: one has them and the other does not.
+        keyspaces: u64,
         /// Whether these are all.
         is_all: bool,
     },
@@ -117,8 +119,15 @@ impl Failure {
             Failure::Damaged { problem_count: 1 } => Some("1 problem found".to_owned()),
             Failure::Damaged { problem_count } => Some(format!("{problem_count} problems found")),
             Failure::Differs { is_all: false, .. } => Some("they differ".to_owned()),
-            Failure::Differs { count: 1, .. } => Some("they differ in 1 key".to_owned()),
-            Failure::Differs { count, .. } => Some(format!("they differ in {count} keys")),
+            Failure::Differs { keys, keyspaces, .. } => {
+                let of = |count: u64, one: &str| match count {
+                    1 => format!("1 {one}"),
+                    _ => format!("{count} {one}s"),
+                };
+                let keyspaces = (*keyspaces > 0).then(|| of(*keyspaces, "keyspace"));
+                let more = keyspaces.map_or_else(String::new, |text| format!(" and {text}"));
+                Some(format!("they differ in {}{more}", of(*keys, "key")))
+            }
             Failure::Interrupted => Some("interrupted".to_owned()),
             Failure::Other(error) => Some(error.to_string()),
         }
@@ -183,7 +192,7 @@ mod tests {
             (Error::DiskFull { path: path.into() }.into(), 3),
             (Error::io("read", path, io::ErrorKind::NotFound.into()).into(), 3),
             (Error::corruption(path, 16, "bad checksum").into(), 4),
-            (Failure::Differs { count: 2, is_all: true }, 1),
+            (Failure::Differs { keys: 2, keyspaces: 0, is_all: true }, 1),
             (Failure::Damaged { problem_count: 2 }, 4),
             (Failure::Interrupted, 130),
         ];

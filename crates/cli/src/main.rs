@@ -7,6 +7,7 @@ mod args;
 mod commands;
 mod database;
 mod demo;
+mod dump;
 mod failure;
 mod input;
 mod interrupt;
@@ -61,6 +62,8 @@ fn run_command(
         Command::Count(args) => commands::count::run(globals, &args),
         Command::Rank(args) => commands::rank::run_rank(globals, &args),
         Command::Select(args) => commands::rank::run_select(globals, &args),
+        Command::Dump(args) => commands::dump::run(globals, notices, &args),
+        Command::View(args) => commands::view::run(globals, &args),
         Command::Diff(args) => commands::diff::run(globals, notices, &args),
         Command::Commits(args) => commands::commits::run(globals, &args),
         Command::Keyspaces(args) => commands::keyspaces::run(globals, notices, args),

@@ -1,29 +1,41 @@
 //! `lithe diff`: what two databases have differently.
 //!
-//! Both are walked side by side, so any number of entries takes little memory.
+//! Both are walked side by side, so any number of entries takes little memory. Large values are
+//! compared by length and hash, which entries have, and read only to be written.
 
 use std::cmp::Ordering;
-use std::io::{self, Write};
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use lithedb::{Cursor, Keyspace, OpenExisting};
+use lithedb::{Cursor, Db, KeyRange, Keyspace, OpenExisting};
 
 use super::range::RangeArgs;
 use crate::args::Globals;
-use crate::database::{open, open_keyspace};
+use crate::database::{open, open_existing};
 use crate::failure::{Failure, Outcome};
-use crate::notation::{count_text, write_escaped};
+use crate::notation::{count_text, write_escaped, write_hex};
 use crate::output::{Notices, stdout, write_json_bytes};
+
+/// Values from this size on are compared by hash: a value in the value log is not read for that.
+const HASHED_FROM: u64 = 4 << 10;
+/// Values over this size are written piece by piece.
+const WHOLE_MAX: u64 = 1 << 20;
+const PIECE_SIZE: usize = 64 << 10;
 
 const EXAMPLES: &str = "\
 Examples:
   lithe --db a.lithe diff b.lithe
+  lithe --db a.lithe diff b.lithe --all --hashes
   lithe --db a.lithe --keyspace users diff b.lithe --other-keyspace people --first
   lithe --db a.lithe diff b.lithe --prefix user: --format jsonl > changes.jsonl
 
 A line with `-` is what --db has, one with `+` what the other has; a key with two values has one of
-each. The exit code is 0 if there is no difference, and 1 if there is one.";
+each. In jsonl a difference is one line. With --all the keyspace stands in front of the key, and a
+keyspace that only one of them has is a line without a key, in front of its keys. Values of 4 KiB
+or more are taken for the same when their lengths and hashes are. The exit code is 0 if there is no
+difference, 1 if there is one, and larger if something went wrong.";
 
 /// Options of `lithe diff`.
 #[derive(Args, Debug)]
@@ -37,6 +49,10 @@ pub struct DiffArgs {
     #[arg(long, value_name = "NAME")]
     pub other_keyspace: Option<String>,
 
+    /// All keyspaces of both, by name
+    #[arg(long, conflicts_with = "other_keyspace")]
+    pub all: bool,
+
     /// The range.
     #[command(flatten)]
     pub range: RangeArgs,
@@ -46,8 +62,12 @@ pub struct DiffArgs {
     pub first: bool,
 
     /// Compare the keys only
-    #[arg(long)]
+    #[arg(long, conflicts_with = "hashes")]
     pub keys_only: bool,
+
+    /// Write length and hash (16 bytes of BLAKE3) of values instead of them
+    #[arg(long)]
+    pub hashes: bool,
 
     /// How differences are written
     #[arg(long, value_name = "FORMAT", default_value = "escaped")]
@@ -59,7 +79,8 @@ pub struct DiffArgs {
 pub enum DiffFormat {
     /// `-` or `+`, key, value, between tabs; text with \xNN and \\
     Escaped,
-    /// One object per line: `key`, and `left` and `right` as far as they have it
+    /// One object per line: `key`, and `left` and `right` as far as they have it; a value over
+    /// 1 MiB is {"hex": ".."} in any case
     Jsonl,
 }
 
@@ -69,90 +90,265 @@ struct Differences {
     only_left: u64,
     only_right: u64,
     changed: u64,
+    keyspaces: u64,
 }
 
-/// A key that is not the same on both sides.
-#[derive(Clone, Copy, Debug)]
+/// A key that is not the same on both sides: the sides that have it are on it.
+#[derive(Clone, Copy)]
 struct Difference<'a> {
     key: &'a [u8],
-    left: Option<&'a [u8]>,
-    right: Option<&'a [u8]>,
+    left: Option<&'a Cursor>,
+    right: Option<&'a Cursor>,
 }
 
 /// Prints the differences.
 pub fn run(globals: &Globals, notices: Notices, args: &DiffArgs) -> Outcome {
     let range = args.range.key_range()?;
-    let (_left_db, left) = open_keyspace(globals)?;
-    let right_db = open(globals, &args.other, OpenExisting::Only)?;
-    let right = right_db.keyspace(args.other_keyspace.as_deref().unwrap_or(&globals.keyspace))?;
-    let Some(range) = range else { return Ok(()) };
-    let cursor_of = |keyspace: &Keyspace| keyspace.cursor(range.clone());
-    let mut out = stdout();
-    let mut walk = Walk { left: cursor_of(&left), right: cursor_of(&right), args };
-    let found = walk.run(|difference| write_difference(&mut out, args.format, difference))?;
-    out.flush()?;
-    let count = found.total();
-    if count == 0 {
+    let left = open_existing(globals)?;
+    let right = open(globals, &args.other, OpenExisting::Only)?;
+    let mut report = Report { out: stdout(), args, keyspace: None, found: Differences::default() };
+    match (range, args.all) {
+        (None, _) => {}
+        (Some(range), true) => compare_all(&left, &right, &range, &mut report)?,
+        (Some(range), false) => {
+            let other = args.other_keyspace.as_deref().unwrap_or(&globals.keyspace);
+            let (left, right) = (left.keyspace(&globals.keyspace)?, right.keyspace(other)?);
+            compare(Some(&left), Some(&right), &range, &mut report)?;
+        }
+    }
+    report.out.flush()?;
+    let found = report.found;
+    if found == Differences::default() {
         return Ok(());
     }
     notices.say(found.summary());
-    Err(Failure::Differs { is_all: !args.first, count })
+    let (keys, keyspaces) = (found.keys(), found.keyspaces);
+    Err(Failure::Differs { is_all: !args.first, keys, keyspaces })
+}
+
+/// Compares the keyspaces of the same names.
+fn compare_all<W: Write>(
+    left: &Db,
+    right: &Db,
+    range: &KeyRange,
+    report: &mut Report<'_, W>,
+) -> Outcome {
+    let names = |db: &Db| -> BTreeSet<String> {
+        db.keyspaces().into_iter().map(|info| info.name).collect()
+    };
+    let (left_names, right_names) = (names(left), names(right));
+    for name in left_names.union(&right_names) {
+        let keyspace_of = |db: &Db, names: &BTreeSet<String>| {
+            names.contains(name).then(|| db.keyspace(name)).transpose()
+        };
+        let left = keyspace_of(left, &left_names)?;
+        let right = keyspace_of(right, &right_names)?;
+        report.keyspace = Some(name.clone());
+        if left.is_none() || right.is_none() {
+            report.one_sided_keyspace(left.is_some())?;
+        }
+        if report.is_done() {
+            return Ok(());
+        }
+        compare(left.as_ref(), right.as_ref(), range, report)?;
+    }
+    Ok(())
+}
+
+/// Compares two keyspaces; one that is not there has no keys.
+fn compare<W: Write>(
+    left: Option<&Keyspace>,
+    right: Option<&Keyspace>,
+    range: &KeyRange,
+    report: &mut Report<'_, W>,
+) -> Outcome {
+    if report.is_done() {
+        return Ok(());
+    }
+    let cursor_of = |keyspace: &Keyspace| -> Result<Cursor, Failure> {
+        let mut cursor = keyspace.cursor(range.clone());
+        cursor.seek_first()?;
+        Ok(cursor)
+    };
+    let left = left.map(cursor_of).transpose()?;
+    let right = right.map(cursor_of).transpose()?;
+    Walk { left, right }.run(report)
 }
 
 /// Two cursors, side by side.
-struct Walk<'a> {
-    left: Cursor,
-    right: Cursor,
-    args: &'a DiffArgs,
+struct Walk {
+    left: Option<Cursor>,
+    right: Option<Cursor>,
 }
 
-impl Walk<'_> {
-    fn run(
-        &mut self,
-        mut each: impl FnMut(Difference<'_>) -> io::Result<()>,
-    ) -> Result<Differences, Failure> {
-        let mut found = Differences::default();
-        self.left.seek_first()?;
-        self.right.seek_first()?;
+impl Walk {
+    fn run<W: Write>(&mut self, report: &mut Report<'_, W>) -> Outcome {
         while let Some(order) = self.order() {
-            let is_left = order != Ordering::Greater;
-            let is_right = order != Ordering::Less;
-            let difference = Difference {
-                key: if is_left { self.left.key() } else { self.right.key() },
-                left: is_left.then(|| self.left.value()).transpose()?,
-                right: is_right.then(|| self.right.value()).transpose()?,
-            };
-            if !self.is_same(difference) {
-                found.count(difference);
-                each(difference)?;
-                if self.args.first {
+            let left = self.left.as_ref().filter(|_| order != Ordering::Greater);
+            let right = self.right.as_ref().filter(|_| order != Ordering::Less);
+            let Some(key) = left.or(right).map(Cursor::key) else { break };
+            let difference = Difference { key, left, right };
+            if !difference.is_none(report.args)? {
+                report.difference(difference)?;
+                if report.is_done() {
                     break;
                 }
             }
-            if is_left {
-                self.left.next()?;
+            let (moves_left, moves_right) = (left.is_some(), right.is_some());
+            if let Some(left) = self.left.as_mut().filter(|_| moves_left) {
+                left.next()?;
             }
-            if is_right {
-                self.right.next()?;
+            if let Some(right) = self.right.as_mut().filter(|_| moves_right) {
+                right.next()?;
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Which side has the next key; `None` when both are at their end.
     fn order(&self) -> Option<Ordering> {
-        match (self.left.valid(), self.right.valid()) {
-            (true, true) => Some(self.left.key().cmp(self.right.key())),
+        let on_entry = |side: &Option<Cursor>| side.as_ref().is_some_and(Cursor::valid);
+        match (on_entry(&self.left), on_entry(&self.right)) {
+            (true, true) => {
+                Some(self.left.as_ref().map(Cursor::key).cmp(&self.right.as_ref().map(Cursor::key)))
+            }
             (true, false) => Some(Ordering::Less),
             (false, true) => Some(Ordering::Greater),
             (false, false) => None,
         }
     }
+}
 
-    fn is_same(&self, difference: Difference<'_>) -> bool {
-        match (difference.left, difference.right) {
-            (Some(left), Some(right)) => self.args.keys_only || left == right,
-            _ => false,
+impl Difference<'_> {
+    /// Whether it is none: both sides have the key and, unless only keys count, the same value.
+    fn is_none(&self, args: &DiffArgs) -> Result<bool, Failure> {
+        let (Some(left), Some(right)) = (self.left, self.right) else { return Ok(false) };
+        if args.keys_only {
+            return Ok(true);
+        }
+        let len = left.value_len()?;
+        if len != right.value_len()? {
+            return Ok(false);
+        }
+        Ok(match len >= HASHED_FROM {
+            true => left.value_hash()? == right.value_hash()?,
+            false => left.value()? == right.value()?,
+        })
+    }
+}
+
+/// What is written, and counted.
+struct Report<'a, W: Write> {
+    out: W,
+    args: &'a DiffArgs,
+    /// The keyspace, where it is written with each key.
+    keyspace: Option<String>,
+    found: Differences,
+}
+
+impl<W: Write> Report<'_, W> {
+    fn is_done(&self) -> bool {
+        self.args.first && self.found != Differences::default()
+    }
+
+    fn one_sided_keyspace(&mut self, is_left: bool) -> io::Result<()> {
+        self.found.keyspaces += 1;
+        let name = self.keyspace.clone().unwrap_or_default();
+        match self.args.format {
+            DiffFormat::Escaped => {
+                self.out.write_all(if is_left { b"-\t" } else { b"+\t" })?;
+                write_escaped(&mut self.out, name.as_bytes())?;
+                self.out.write_all(b"\n")
+            }
+            DiffFormat::Jsonl => {
+                self.out.write_all(b"{\"keyspace\":")?;
+                write_json_bytes(&mut self.out, name.as_bytes())?;
+                let side = if is_left { "left" } else { "right" };
+                writeln!(self.out, ",\"only\":\"{side}\"}}")
+            }
+        }
+    }
+
+    fn difference(&mut self, difference: Difference<'_>) -> Outcome {
+        self.found.count(difference);
+        let sides = [("-", "left", difference.left), ("+", "right", difference.right)];
+        let sides = sides.into_iter().filter_map(|(sign, name, side)| Some((sign, name, side?)));
+        match self.args.format {
+            DiffFormat::Escaped => {
+                for (sign, _, cursor) in sides {
+                    write!(self.out, "{sign}\t")?;
+                    if let Some(keyspace) = &self.keyspace {
+                        write_escaped(&mut self.out, keyspace.as_bytes())?;
+                        self.out.write_all(b"\t")?;
+                    }
+                    write_escaped(&mut self.out, difference.key)?;
+                    if !self.args.keys_only {
+                        self.out.write_all(b"\t")?;
+                        self.escaped_value(cursor)?;
+                    }
+                    self.out.write_all(b"\n")?;
+                }
+            }
+            DiffFormat::Jsonl => {
+                self.out.write_all(b"{")?;
+                if let Some(keyspace) = &self.keyspace {
+                    self.out.write_all(b"\"keyspace\":")?;
+                    write_json_bytes(&mut self.out, keyspace.as_bytes())?;
+                    self.out.write_all(b",")?;
+                }
+                self.out.write_all(b"\"key\":")?;
+                write_json_bytes(&mut self.out, difference.key)?;
+                for (_, name, cursor) in sides {
+                    write!(self.out, ",\"{name}\":")?;
+                    self.json_value(cursor)?;
+                }
+                self.out.write_all(b"}\n")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn escaped_value(&mut self, cursor: &Cursor) -> Outcome {
+        if self.args.hashes {
+            write!(self.out, "{}\t", cursor.value_len()?)?;
+            return Ok(write_hex(&mut self.out, &cursor.value_hash()?)?);
+        }
+        match cursor.value_len()? > WHOLE_MAX {
+            true => self.pieces(cursor, write_escaped),
+            false => Ok(write_escaped(&mut self.out, cursor.value()?)?),
+        }
+    }
+
+    fn json_value(&mut self, cursor: &Cursor) -> Outcome {
+        if self.args.keys_only {
+            return Ok(self.out.write_all(b"true")?);
+        }
+        if self.args.hashes {
+            write!(self.out, "{{\"len\":{},\"hash\":\"", cursor.value_len()?)?;
+            write_hex(&mut self.out, &cursor.value_hash()?)?;
+            return Ok(self.out.write_all(b"\"}")?);
+        }
+        if cursor.value_len()? <= WHOLE_MAX {
+            return Ok(write_json_bytes(&mut self.out, cursor.value()?)?);
+        }
+        self.out.write_all(b"{\"hex\":\"")?;
+        self.pieces(cursor, write_hex)?;
+        Ok(self.out.write_all(b"\"}")?)
+    }
+
+    /// A value, read and written piece by piece.
+    fn pieces(
+        &mut self,
+        cursor: &Cursor,
+        write: impl Fn(&mut W, &[u8]) -> io::Result<()>,
+    ) -> Outcome {
+        let mut value = cursor.value_reader()?;
+        let mut piece = vec![0; PIECE_SIZE];
+        loop {
+            match value.read(&mut piece).map_err(Failure::of_value)? {
+                0 => return Ok(()),
+                len => write(&mut self.out, &piece[..len])?,
+            }
         }
     }
 }
@@ -166,13 +362,13 @@ impl Differences {
         }
     }
 
-    fn total(self) -> u64 {
+    fn keys(self) -> u64 {
         self.only_left + self.only_right + self.changed
     }
 
     /// `2 keys are only here, 1 only in the other, 0 have other values`.
     fn summary(self) -> String {
-        let Differences { only_left, only_right, changed } = self;
+        let Differences { only_left, only_right, changed, .. } = self;
         format!(
             "{} keys are only here, {} only in the other, {} have other values",
             count_text(only_left),
@@ -180,36 +376,4 @@ impl Differences {
             count_text(changed)
         )
     }
-}
-
-fn write_difference(
-    out: &mut impl Write,
-    format: DiffFormat,
-    difference: Difference<'_>,
-) -> io::Result<()> {
-    let Difference { key, left, right } = difference;
-    let sides = [("-", "left", left), ("+", "right", right)];
-    match format {
-        DiffFormat::Escaped => {
-            for (sign, _, value) in sides {
-                let Some(value) = value else { continue };
-                write!(out, "{sign}\t")?;
-                write_escaped(out, key)?;
-                out.write_all(b"\t")?;
-                write_escaped(out, value)?;
-                out.write_all(b"\n")?;
-            }
-        }
-        DiffFormat::Jsonl => {
-            out.write_all(b"{\"key\":")?;
-            write_json_bytes(out, key)?;
-            for (_, name, value) in sides {
-                let Some(value) = value else { continue };
-                write!(out, ",\"{name}\":")?;
-                write_json_bytes(out, value)?;
-            }
-            out.write_all(b"}\n")?;
-        }
-    }
-    Ok(())
 }

@@ -17,7 +17,7 @@ use clap::Args;
 use lithedb::base::{Clock, SystemClock};
 use lithedb::{Db, Keyspace, OpenExisting};
 
-use crate::args::{DbOrigin, Globals};
+use crate::args::{Globals, Origin};
 use crate::database;
 use crate::failure::{Failure, Outcome};
 use crate::notation::{count_text, duration_text};
@@ -107,7 +107,7 @@ pub fn run(globals: &Globals, notices: Notices, _args: &DemoArgs) -> Outcome {
 
 fn database_path(globals: &Globals) -> PathBuf {
     match (&globals.db, globals.db_origin) {
-        (Some(path), DbOrigin::CommandLine) => path.clone(),
+        (Some(path), Origin::CommandLine) => path.clone(),
         _ => PathBuf::from(PATH_DEFAULT),
     }
 }

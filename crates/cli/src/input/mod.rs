@@ -15,26 +15,25 @@ mod source;
 mod tsv_records;
 
 pub use fields::{KeyField, ValueField};
+pub use lines::Lines;
 pub use source::{Source, open_source};
 
 use crate::failure::Failure;
 use csv_records::CsvRecords;
 use line_records::LineRecords;
-use lines::Lines;
 use ndjson_records::NdjsonRecords;
 use tsv_records::TsvRecords;
 
-/// What the input looks like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+/// What records look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputFormat {
-    /// Every line is a key; the value is empty unless --value says otherwise
-    #[default]
+    /// Every line is a key; the value is empty unless something else is asked for.
     Lines,
-    /// Comma-separated with quotes (RFC 4180); the first record names the fields
+    /// Comma-separated with quotes (RFC 4180); the first record names the fields.
     Csv,
-    /// Fields between tabs, no quotes; the first line names the fields
+    /// Fields between tabs, no quotes; the first line names the fields.
     Tsv,
-    /// One JSON object per line
+    /// One JSON object per line.
     Ndjson,
 }
 

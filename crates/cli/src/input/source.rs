@@ -35,6 +35,17 @@ impl Source {
         self.size
     }
 
+    /// Whether the input begins with these bytes; it is read from its beginning all the same.
+    pub fn begins_with(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
+        let mut start = Vec::with_capacity(bytes.len());
+        let read = (&mut self.reader).take(bytes.len() as u64).read_to_end(&mut start);
+        read.map_err(|error| self.failure(error))?;
+        let begins = start == bytes;
+        let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
+        self.reader = Box::new(io::Cursor::new(start).chain(rest));
+        Ok(begins)
+    }
+
     /// `source` as the failure of this input.
     pub fn failure(&self, source: io::Error) -> Failure {
         Failure::Input { path: self.name.clone(), source }

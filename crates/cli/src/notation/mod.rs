@@ -2,6 +2,7 @@
 
 mod escape;
 mod hex;
+mod time;
 mod units;
 
 use std::ffi::OsStr;
@@ -9,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 
 pub use escape::{is_shown_as_is, parse_escaped, write_escaped};
 pub use hex::{parse_hex, write_hex};
+pub use time::stamp_time_text;
 pub use units::{bytes_text, count_text, duration_text, parse_size, parse_small_size, rate_text};
 
 /// How a key or a value on the command line is read.

@@ -4,6 +4,7 @@
 
 mod comparing;
 mod damage;
+mod dumping;
 mod loading;
 mod reading;
 mod shell;

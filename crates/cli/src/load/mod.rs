@@ -1,10 +1,13 @@
-//! `lithe load`: puts the records of a file or of standard input into a keyspace.
+//! `lithe load`: puts the records of a file or of standard input into a keyspace, or the pairs of a
+//! dump into theirs.
 //!
 //! Invariants
 //! - L1  A number of rows is acknowledged on standard output only after all of them are durable,
 //!   and they are always the first rows of the input.
 //! - L2  After an interruption or a bad record what was loaded so far is durable, and its number
 //!   is said; with `--ingest` that is nothing.
+
+mod dump;
 
 use std::io::{self, Write};
 use std::num::NonZeroU64;
@@ -15,10 +18,11 @@ use clap::{Args, ValueEnum};
 use lithedb::{Db, Durability, KEY_LEN_MAX, Keyspace, WriteBatch};
 
 use crate::args::Globals;
-use crate::database::{close, open_or_create_keyspace};
+use crate::database::{close, open_or_create, open_or_create_keyspace};
+use crate::dump::{self as dumps, DumpReader};
 use crate::failure::{Failure, Outcome};
 use crate::input::{
-    Header, InputFormat, KeyField, RecordOptions, Records, ValueField, open_source, records,
+    Header, InputFormat, KeyField, RecordOptions, Records, Source, ValueField, open_source, records,
 };
 use crate::interrupt::Interrupt;
 use crate::notation::{bytes_text, count_text, duration_text, rate_text};
@@ -35,10 +39,14 @@ Examples:
   lithe --db my.lithe --keyspace users load --format csv --key id --value email users.csv
   lithe --db my.lithe load --format ndjson --key id --value line events.ndjson
   lithe --db a.lithe scan --format jsonl | lithe --db b.lithe load --format ndjson --value value -
+  lithe --db a.lithe dump --all | lithe --db b.lithe load -
 
 Input is bytes, not text: nothing needs to be UTF-8. Later records replace earlier ones of the same
 key. In NDJSON, {\"hex\": \"00ff\"} as the key or value stands for those bytes, as `scan --format
 jsonl` writes them.
+
+A dump is known by its first line. Its pairs go to the keyspaces that it names, which are created
+with its options when they are not there, or to the one that --keyspace names, if it has only one.
 
 With --ingest, of input that is sorted by key (as bytes, each key once), all rows become visible
 and durable together at the end, or none: they are written once, past log and memory. It is the
@@ -56,9 +64,9 @@ pub struct LoadArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// What the input looks like
-    #[arg(long, value_name = "FORMAT", default_value = "lines")]
-    pub format: InputFormat,
+    /// What the input looks like [default: a dump if it begins like one, else lines]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<LoadFormat>,
 
     /// Field that is the key, by name or number [default: the first; in NDJSON `key`]
     #[arg(long, value_name = "FIELD")]
@@ -90,6 +98,21 @@ pub struct LoadArgs {
     pub ack: bool,
 }
 
+/// What the input looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadFormat {
+    /// Every line is a key; the value is empty unless --value says otherwise
+    Lines,
+    /// Comma-separated with quotes (RFC 4180); the first record names the fields
+    Csv,
+    /// Fields between tabs, no quotes; the first line names the fields
+    Tsv,
+    /// One JSON object per line
+    Ndjson,
+    /// What `lithe dump` writes
+    Dump,
+}
+
 /// When rows become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sync {
@@ -101,23 +124,28 @@ pub enum Sync {
 
 /// Loads the input.
 pub fn run(globals: &Globals, notices: Notices, interrupt: &Interrupt, args: &LoadArgs) -> Outcome {
-    let source = open_source(&args.file)?;
-    let progress = Progress::start(notices, source.size());
-    let mut records = records(source, &record_options(args))?;
-    let (db, keyspace) = open_or_create_keyspace(globals)?;
-    interrupt.graceful();
-    let mut load = Load {
-        db: &db,
-        keyspace: &keyspace,
-        args,
-        batch: WriteBatch::new(),
-        done: Done::default(),
-        acknowledged: 0,
-        progress,
+    let mut source = open_source(&args.file)?;
+    let format = match args.format {
+        Some(format) => format,
+        None if source.begins_with(dumps::MAGIC.as_bytes())? => LoadFormat::Dump,
+        None => LoadFormat::Lines,
     };
-    let loaded = match args.ingest {
-        true => load.ingest(records.as_mut(), interrupt),
-        false => load.load(records.as_mut(), interrupt),
+    let progress = Progress::start(notices, source.size());
+    let input = open_input(source, format, args)?;
+    let (db, keyspace) = match &input {
+        Input::Records(_) => open_or_create_keyspace(globals).map(|(db, it)| (db, Some(it)))?,
+        Input::Dump(_) => (open_or_create(globals)?, None),
+    };
+    interrupt.graceful();
+    let (batch, done) = (WriteBatch::new(), Done::default());
+    let mut load = Load { db: &db, args, interrupt, batch, done, acknowledged: 0, progress };
+    let loaded = match (input, keyspace) {
+        (Input::Records(mut records), Some(keyspace)) => match args.ingest {
+            true => load.ingest(&keyspace, records.as_mut()),
+            false => load.load(&keyspace, records.as_mut()),
+        },
+        (Input::Dump(dump), _) => dump::load(&mut load, *dump, globals, notices),
+        (Input::Records(_), None) => unreachable!("records have a keyspace"),
     };
     let durable = load.finish();
     let (done, elapsed) = (load.done, load.progress.elapsed());
@@ -131,20 +159,41 @@ pub fn run(globals: &Globals, notices: Notices, interrupt: &Interrupt, args: &Lo
     loaded.and(durable).and_then(|()| close(&db))
 }
 
-fn record_options(args: &LoadArgs) -> RecordOptions {
-    RecordOptions {
-        format: args.format,
+/// An input, opened and found to make sense so far.
+enum Input {
+    Records(Box<dyn Records>),
+    Dump(Box<DumpReader>),
+}
+
+fn open_input(source: Source, format: LoadFormat, args: &LoadArgs) -> Result<Input, Failure> {
+    let format = match format {
+        LoadFormat::Lines => InputFormat::Lines,
+        LoadFormat::Csv => InputFormat::Csv,
+        LoadFormat::Tsv => InputFormat::Tsv,
+        LoadFormat::Ndjson => InputFormat::Ndjson,
+        LoadFormat::Dump => {
+            let fields = args.key.is_some() || args.value.is_some() || args.no_header;
+            if fields || args.ingest {
+                let what = "a dump takes no --key, --value, --no-header and --ingest";
+                return Err(Failure::usage(what));
+            }
+            return Ok(Input::Dump(Box::new(DumpReader::new(source)?)));
+        }
+    };
+    let options = RecordOptions {
+        format,
         key: args.key.clone(),
         value: args.value.clone(),
         header: if args.no_header { Header::Absent } else { Header::Present },
-    }
+    };
+    Ok(Input::Records(records(source, &options)?))
 }
 
 /// A load under way.
 struct Load<'a> {
     db: &'a Db,
-    keyspace: &'a Keyspace,
     args: &'a LoadArgs,
+    interrupt: &'a Interrupt,
     batch: WriteBatch,
     /// What was committed.
     done: Done,
@@ -155,28 +204,35 @@ struct Load<'a> {
 
 impl Load<'_> {
     /// Commits batch after batch until the input ends. A failure loses only the open batch.
-    fn load(&mut self, records: &mut dyn Records, interrupt: &Interrupt) -> Outcome {
+    fn load(&mut self, keyspace: &Keyspace, records: &mut dyn Records) -> Outcome {
         let mut rows = self.done.rows;
         while let Some(record) = records.next()? {
             rows += 1;
             check_key(rows, record.key)?;
-            self.batch.put(self.keyspace, record.key, record.value);
-            if rows - self.done.rows >= self.args.batch.get() || self.batch.size() >= BATCH_SIZE_MAX
-            {
+            self.batch.put(keyspace, record.key, record.value);
+            if self.is_batch_full(rows) {
                 self.commit(Done { rows, bytes: records.bytes_read() })?;
-                if interrupt.is_raised() {
-                    return Err(Failure::Interrupted);
-                }
+                self.go_on()?;
             }
         }
         self.commit(Done { rows, bytes: records.bytes_read() })?;
         // Ctrl-C reaches the program at the other end of a pipe too: the input may be cut short.
-        if interrupt.is_raised() { Err(Failure::Interrupted) } else { Ok(()) }
+        self.go_on()
+    }
+
+    /// Whether what was read, with `rows` rows, is to be committed now.
+    fn is_batch_full(&self, rows: u64) -> bool {
+        rows - self.done.rows >= self.args.batch.get() || self.batch.size() >= BATCH_SIZE_MAX
+    }
+
+    /// Unless the user pressed Ctrl-C.
+    fn go_on(&self) -> Outcome {
+        if self.interrupt.is_raised() { Err(Failure::Interrupted) } else { Ok(()) }
     }
 
     /// Ingests all records, or none.
-    fn ingest(&mut self, records: &mut dyn Records, interrupt: &Interrupt) -> Outcome {
-        let mut ingest = self.keyspace.begin_ingest()?;
+    fn ingest(&mut self, keyspace: &Keyspace, records: &mut dyn Records) -> Outcome {
+        let mut ingest = keyspace.begin_ingest()?;
         let mut rows = 0;
         while let Some(record) = records.next()? {
             rows += 1;
@@ -189,26 +245,30 @@ impl Load<'_> {
             })?;
             if rows % self.args.batch.get() == 0 {
                 self.progress.update(Done { rows, bytes: records.bytes_read() });
-                if interrupt.is_raised() {
-                    return Err(Failure::Interrupted);
-                }
+                self.go_on()?;
             }
         }
         // Ctrl-C reaches the program at the other end of a pipe too: the input may be cut short.
-        if interrupt.is_raised() {
-            return Err(Failure::Interrupted);
-        }
+        self.go_on()?;
         ingest.finish()?;
         self.done = Done { rows, bytes: records.bytes_read() };
         Ok(())
     }
 
-    fn commit(&mut self, done: Done) -> Outcome {
-        let durability = match self.args.sync {
+    fn durability(&self) -> Durability {
+        match self.args.sync {
             Sync::Each => Durability::Sync,
             Sync::End => Durability::Buffered,
-        };
-        self.db.write_with(std::mem::take(&mut self.batch), durability)?;
+        }
+    }
+
+    fn commit(&mut self, done: Done) -> Outcome {
+        self.db.write_with(std::mem::take(&mut self.batch), self.durability())?;
+        self.committed(done)
+    }
+
+    /// Notes what was committed.
+    fn committed(&mut self, done: Done) -> Outcome {
         self.done = done;
         if self.args.sync == Sync::Each {
             self.acknowledge()?;
