@@ -3,7 +3,7 @@
 use super::extent::{Dimensions, StoredExtent, Tag};
 use super::view::View;
 use crate::base::Result;
-use crate::structure::flex::tree::{Cursor, MapExtent};
+use crate::structure::flex::tree::{ExtentCursor, MapExtent};
 
 /// A position in a space, or behind its last byte. Moving within an extent, or into the next or
 /// the one before, is O(1); a jump is O(log n).
@@ -29,7 +29,7 @@ use crate::structure::flex::tree::{Cursor, MapExtent};
 pub struct Handle<'a> {
     view: View<'a>,
     /// On the extent, or behind the last.
-    cursor: Cursor<'a, StoredExtent>,
+    cursor: ExtentCursor<'a, StoredExtent>,
     /// Where that extent begins.
     start: u64,
     within: u64,

@@ -24,7 +24,7 @@ use super::options::Journal;
 use super::stats::Counters;
 use crate::base::{Error, Result, varint};
 use crate::manifest::{EditLog, EditLogId, Record, RecordRef, SnapshotSink};
-use crate::structure::flex::tree::{FlexTree, MapExtent};
+use crate::structure::flex::tree::{ExtentTree, MapExtent};
 
 pub(super) const STEM: &str = "space";
 const KIND: u32 = 3;
@@ -135,7 +135,7 @@ impl Loaded {
 
     fn place_extents(&mut self) {
         let extents = std::mem::take(&mut self.extents);
-        self.layout.extents = FlexTree::from_sorted(extents).into();
+        self.layout.extents = ExtentTree::from_sorted(extents).into();
     }
 
     fn take_edit(&mut self, edit: &[u8], record: RecordRef<'_>) -> Result<()> {

@@ -9,7 +9,7 @@ use super::segment::Place;
 use super::space::{Files, FlexSpace};
 use super::view::View;
 use crate::base::{Error, Result};
-use crate::structure::flex::tree::{FlexTree, MapExtent};
+use crate::structure::flex::tree::{ExtentTree, MapExtent};
 
 /// A version of a space that stays as it is while the space changes. Cheap to make and to clone:
 /// it shares what has not changed. Can be read from any thread. Keeps the files that it needs, and
@@ -94,7 +94,7 @@ impl SpaceSnapshot {
 }
 
 /// Where the items at these indices begin and end.
-fn offsets_of(tree: &FlexTree<StoredExtent>, indices: Range<usize>) -> Range<u64> {
+fn offsets_of(tree: &ExtentTree<StoredExtent>, indices: Range<usize>) -> Range<u64> {
     let offset = |index| Dimensions::bytes(&tree.prefix_size(index));
     offset(indices.start)..offset(indices.end)
 }

@@ -13,8 +13,8 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
-use super::FlexTree;
 use super::item::{Item, NoGuide};
+use super::{Cursor, FlexTree, LEAF_CAPACITY};
 
 /// What an extent map holds: a stretch of the address space that can be cut and joined.
 pub trait MapExtent: Item<Guide = NoGuide> + Copy + Debug {
@@ -139,21 +139,32 @@ impl<E> Iterator for PieceIter<E> {
     }
 }
 
+/// Children of an inner node of a map, at most. Twice those of other trees: at 10^6 extents and
+/// more that saves a level, and an insert waits for memory once less. Measured at 10^7 random
+/// inserts: 128 makes a fifth more of them than 64 in the same time, and 256 fewer than 128; a path
+/// that is copied, because a snapshot has it too, costs up to twice as much.
+const FAN: usize = 128;
+
+/// The extents of a map, in logical order.
+pub type ExtentTree<E = Extent> = FlexTree<E, LEAF_CAPACITY, FAN>;
+/// Walks the extents of a map.
+pub type ExtentCursor<'a, E = Extent> = Cursor<'a, E, LEAF_CAPACITY, FAN>;
+
 /// A map from logical offsets to extents; see the module.
 #[derive(Clone, Debug)]
 pub struct ExtentMap<E: MapExtent = Extent> {
-    tree: FlexTree<E>,
+    tree: ExtentTree<E>,
 }
 
 impl<E: MapExtent> Default for ExtentMap<E> {
     fn default() -> Self {
-        ExtentMap { tree: FlexTree::new() }
+        ExtentMap { tree: ExtentTree::new() }
     }
 }
 
-impl<E: MapExtent> From<FlexTree<E>> for ExtentMap<E> {
+impl<E: MapExtent> From<ExtentTree<E>> for ExtentMap<E> {
     /// The map of these extents, of which X1 and X2 hold: see [`ExtentMap::check`].
-    fn from(tree: FlexTree<E>) -> Self {
+    fn from(tree: ExtentTree<E>) -> Self {
         ExtentMap { tree }
     }
 }
@@ -187,7 +198,7 @@ impl<E: MapExtent> ExtentMap<E> {
 
     /// The extents, in logical order.
     #[must_use]
-    pub fn extents(&self) -> &FlexTree<E> {
+    pub fn extents(&self) -> &ExtentTree<E> {
         &self.tree
     }
 

@@ -38,7 +38,7 @@ use std::fmt;
 
 pub use cursor::{Cursor, Iter, OwnedCursor};
 pub use diff::Difference;
-pub use extent_map::{Extent, ExtentMap, MapExtent};
+pub use extent_map::{Extent, ExtentCursor, ExtentMap, ExtentTree, MapExtent};
 pub use item::{Guide, Item, Keyed, Measure, NoGuide, Size, Total};
 pub use key_guide::KeyGuide;
 
