@@ -180,10 +180,11 @@ pub(crate) fn sought(to: SeekFrom, position: u64, len: u64) -> io::Result<u64> {
     })
 }
 
-/// An error of the store, for those who know only those of the system.
+/// An error of the store, for those who know only those of the system. Never one of the kind
+/// `Interrupted`: `write_all` and the like would try again, and hear only of what failed before.
 pub(crate) fn io_error(error: Error) -> io::Error {
     match error {
-        Error::Io { source, .. } => source,
+        Error::Io { source, .. } if source.kind() != io::ErrorKind::Interrupted => source,
         other if other.is_corruption() => io::Error::new(io::ErrorKind::InvalidData, other),
         other => io::Error::other(other),
     }

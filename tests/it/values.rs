@@ -1,14 +1,17 @@
 //! Large values: outside of memtables and runs, kept by snapshots, not written twice, read when
 //! they are wanted, and their room given back.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lithe_sim::crash::{CrashRun, STATES};
 use lithe_sim::ledger::{Ledger, VALUE_BYTES};
-use lithedb::storage::{CrashMode, MemoryStorage, OpenMode, Operation, SimStorage, Storage};
+use lithedb::storage::{
+    CrashMode, FaultEffect, FaultPlan, FaultRule, MemoryStorage, OpenMode, Operation, SimStorage,
+    Storage,
+};
 use lithedb::{
     Background, Builder, Db, Durability, Error, KeyRange, Keyspace, KeyspaceOptions, WriteBatch,
 };
@@ -231,6 +234,23 @@ fn walks_over_keys_read_no_values_and_a_damaged_value_is_never_skipped() {
     put_all(&db, &keyspace, 0..1, 0);
     assert!(*keyspace.get(0u32.to_be_bytes()).unwrap().unwrap() == *value_of(0, 0));
     db.vacuum().unwrap();
+    assert_sound(&db);
+}
+
+#[test]
+fn an_interrupted_write_of_a_streamed_value_is_told_as_what_it_is() {
+    let sim = SimStorage::new(8);
+    let storage: Arc<dyn Storage> = Arc::new(sim.clone());
+    let (db, keyspace) = open(&storage);
+    let rule = FaultRule::new(FaultEffect::Error(ErrorKind::Interrupted));
+    sim.arm(FaultPlan::new().rule(rule.on(&[Operation::Create]).path("val-").lasting()));
+    let mut writer = keyspace.put_writer("film").unwrap();
+    let refused = writer.write_all(&[7; 5000]).unwrap_err();
+    let refused = refused.downcast::<Error>().unwrap();
+    assert!(matches!(refused, Error::Io { .. }), "{refused}");
+    drop(writer);
+    sim.arm(FaultPlan::new());
+    assert_eq!(keyspace.get("film").unwrap(), None);
     assert_sound(&db);
 }
 
