@@ -28,6 +28,9 @@ enum Repr {
 }
 
 impl Slice {
+    /// Longer ones take memory beside the slice itself.
+    pub(crate) const INLINE_LEN_MAX: usize = INLINE_LEN_MAX;
+
     /// `owner[range]`, without copying unless it is short.
     ///
     /// # Panics

@@ -13,7 +13,7 @@ use crate::memory::Heap;
 const CACHE_FLOOR_FRACTION: usize = 16;
 /// What is kept beside the indexes, and they, may take the limit over this.
 const INDEX_FRACTION: usize = 2;
-const PART_COUNT: usize = 4;
+const PART_COUNT: usize = 5;
 
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Part {
     Index = 2,
     /// What open transactions have read and written.
     Transaction = 3,
+    /// Buffers of the log, of flushes and ingests, of values that are read or written in parts.
+    Buffer = 4,
 }
 
 /// A limit and the usage below it. Shared; any number of databases may share one.
@@ -66,7 +68,7 @@ impl MemoryBudget {
     /// Bytes used by all parts.
     #[cfg(test)]
     pub fn total(&self) -> usize {
-        let parts = [Part::Memtable, Part::Cache, Part::Index, Part::Transaction];
+        let parts = [Part::Memtable, Part::Cache, Part::Index, Part::Transaction, Part::Buffer];
         parts.iter().map(|&part| self.usage(part)).sum()
     }
 
@@ -78,7 +80,7 @@ impl MemoryBudget {
     }
 
     /// The limit in bytes.
-    #[cfg(test)]
+    #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -93,8 +95,9 @@ impl MemoryBudget {
     /// Bytes that the cache may use now.
     #[must_use]
     pub fn cache_target(&self) -> usize {
-        let others = [Part::Memtable, Part::Index, Part::Transaction].map(|part| self.usage(part));
-        cache_target(self.limit, others.iter().sum::<usize>() + self.heap.unused())
+        let others = [Part::Memtable, Part::Index, Part::Transaction, Part::Buffer];
+        let others: usize = others.iter().map(|&part| self.usage(part)).sum();
+        cache_target(self.limit, others + self.heap.unused())
     }
 
     fn usage_of(&self, part: Part) -> &AtomicUsize {

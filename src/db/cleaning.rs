@@ -6,7 +6,7 @@
 //! [`crate::Db::vacuum`]. [`crate::Cleaning`] says which of these.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ pub(super) struct Cleaner {
     round: Mutex<Option<CleaningRound>>,
     /// Held by the thread that cleans between flushes: another would move the same values.
     between_flushes: Mutex<()>,
+    round_count: AtomicU64,
     /// When the next slice in the background may begin.
     not_before: Mutex<Duration>,
 }
@@ -46,6 +47,7 @@ impl Cleaner {
             may_have_garbage: AtomicBool::new(false),
             round: Mutex::default(),
             between_flushes: Mutex::default(),
+            round_count: AtomicU64::new(0),
             not_before: Mutex::default(),
         }
     }
@@ -71,6 +73,11 @@ impl Cleaner {
 
     fn aim(&self) -> Aim {
         Aim::Bounded(self.policy.garbage_share)
+    }
+
+    /// Rounds begun since opening.
+    pub(super) fn round_count(&self) -> u64 {
+        self.round_count.load(Ordering::Relaxed)
     }
 
     /// Says that something may have become garbage.
@@ -153,6 +160,7 @@ impl Core {
         if victims.is_empty() {
             return None;
         }
+        self.cleaning.round_count.fetch_add(1, Ordering::Relaxed);
         let files = self.values.files();
         // A value that is put again meanwhile must not keep its file.
         files.iter().filter(|file| victims.contains(&file.number())).for_each(|file| file.shun());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use crate::base::{Clock, Entropy, Error, Result, SeqNo};
 use crate::block::Block;
-use crate::cache::{Cache, MemoryBudget};
+use crate::cache::{Cache, Charge, MemoryBudget, Part};
 use crate::db::background::Workers;
 use crate::db::cleaning::Cleaner;
 use crate::db::commit::CommitLog;
@@ -18,10 +18,11 @@ use crate::db::stats::StallCounters;
 use crate::db::transaction::TransactionRegister;
 use crate::db::{KeyspaceInfo, RecoveryReport};
 use crate::jobs::Pacer;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Totals};
 use crate::storage::{Storage, StorageLock};
 use crate::structure::flex::{OpenSegments, StorePlace};
 use crate::value_log::ValueLog;
+use crate::wal::RECORD_BUFFER_SIZE;
 
 /// Memtables that are kept to check transactions against take up to the memory budget over this.
 const KEPT_FRACTION: u64 = 4;
@@ -46,6 +47,10 @@ pub(super) struct Core {
     pub open_segments: Arc<OpenSegments>,
     pub values: Arc<ValueLog>,
     pub recovery: RecoveryReport,
+    /// What was written before this opening.
+    pub totals_before: Totals,
+    /// Of the buffer that records of the log are put together in.
+    _log_buffer: Charge,
 
     // Each with its own lock inside. Order: a keyspace's turn to flush, the
     // manifest, the log or the applier (never both), a store's writer, the state.
@@ -69,6 +74,10 @@ pub(super) struct Core {
     closed: AtomicBool,
     /// Flush failures for want of room since the last success.
     pub disk_full_count: AtomicU64,
+    /// Bytes written to the manifest since opening.
+    pub manifest_bytes: AtomicU64,
+    /// Bytes that keyspaces had written that were dropped since opening.
+    pub gone_bytes: AtomicU64,
     /// Signalled when a flush is complete, or none will be.
     flushed: (Mutex<u64>, Condvar),
 }
@@ -85,6 +94,7 @@ pub(super) struct Parts {
     pub open_segments: Arc<OpenSegments>,
     pub values: Arc<ValueLog>,
     pub recovery: RecoveryReport,
+    pub totals_before: Totals,
     pub manifest: Manifest,
     pub log: CommitLog,
     pub published: Published,
@@ -94,6 +104,8 @@ pub(super) struct Parts {
 impl Core {
     pub(super) fn new(builder: Builder, parts: Parts) -> Core {
         let cleaning = Cleaner::new(builder.cleaning_policy());
+        let log_buffer = parts.budget.charge(Part::Buffer, RECORD_BUFFER_SIZE);
+        let manifest_bytes = AtomicU64::new(parts.manifest.bytes_written());
         Core {
             dir: parts.dir,
             storage: builder.storage,
@@ -110,6 +122,8 @@ impl Core {
             open_segments: parts.open_segments,
             values: parts.values,
             recovery: parts.recovery,
+            totals_before: parts.totals_before,
+            _log_buffer: log_buffer,
             manifest: Mutex::new(parts.manifest),
             log: parts.log,
             published: parts.published,
@@ -125,6 +139,8 @@ impl Core {
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
             disk_full_count: AtomicU64::new(0),
+            manifest_bytes,
+            gone_bytes: AtomicU64::new(0),
             flushed: (Mutex::new(0), Condvar::new()),
         }
     }

@@ -326,6 +326,7 @@ impl Core {
         self.check_writable()?;
         let mut manifest = self.lock_manifest_for_edit()?;
         self.apply_edit(&mut manifest, &Edit::DropKeyspace { id: runtime.id })?;
+        self.note_gone(runtime.id);
         // Between commits: one that comes later finds the keyspace gone.
         let applier = self.log.lock_applier();
         let before = self.published.state();
@@ -353,7 +354,9 @@ impl Core {
     /// Applies an edit. D4: after one that happened or not, a commit to a keyspace that may be
     /// gone, or files made anew for one that may exist, would be lost or undo it.
     fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
+        manifest.note_totals(self.lifetime_totals());
         let applied = manifest.apply(edit);
+        self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
         if let Some(why) = manifest.failure() {
             self.set_poison(&format!("the manifest: {why}"));
         }
@@ -414,7 +417,11 @@ impl Core {
         self.values.sync()?; // V2: before the log
         let end = self.log.sync_for_close()?;
         let last_seqno = self.log.last_stamp();
-        self.lock_manifest().close(end, last_seqno)
+        let mut manifest = self.lock_manifest();
+        manifest.note_totals(self.lifetime_totals());
+        let closed = manifest.close(end, last_seqno);
+        self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
+        closed
     }
 }
 

@@ -57,7 +57,7 @@ pub use keyspace::{Keyspace, KeyspaceInfo};
 pub use open::RecoveryReport;
 pub use options::{Background, Builder, Cleaning, Durability, OpenExisting};
 pub use snapshot::Snapshot;
-pub use stats::{KeyspaceStats, Stats, ValueFileStats};
+pub use stats::{BytesWritten, KeyspaceStats, Stats, ValueFileStats};
 pub use transaction::{
     Savepoint, Transaction, TransactionCursor, TransactionIter, UPDATE_TRY_COUNT,
 };

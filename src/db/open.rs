@@ -12,9 +12,9 @@ use crate::db::commit::CommitLog;
 use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir};
 use crate::db::maintain::{clear_directory, runtime_of};
 use crate::db::options::{Builder, OpenExisting, Sizes};
-use crate::db::replay::Replayer;
+use crate::db::replay::{Replayer, Uncounted};
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, State, Table};
-use crate::manifest::{Edit, Manifest};
+use crate::manifest::{Edit, Manifest, Totals};
 use crate::storage::{lock_directory, make_directory};
 use crate::structure::flex::{FlexStore, OpenSegments, StorePlace};
 use crate::value_log::ValueLog;
@@ -69,7 +69,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     let mut opening = Opening::new(&builder, dir, sizes, manifest)?;
     opening.report.created = !is_there;
     opening.remove_dropped()?;
-    let Recovered { state, stamps, visible, log } = opening.recover()?;
+    let Recovered { state, stamps, visible, log, totals } = opening.recover()?;
     opening.note_kept_log()?;
     let Opening { manifest, budget, meter, cache, open_segments, values, mut report, .. } = opening;
     report.duration = builder.clock.monotonic().saturating_sub(since);
@@ -86,6 +86,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
         open_segments,
         values,
         recovery: report,
+        totals_before: totals,
         manifest,
         log: CommitLog::new(log, stamps, released, builder.background),
         published,
@@ -105,6 +106,8 @@ struct Recovered {
     /// The newest commit that is there.
     visible: SeqNo,
     log: Wal,
+    /// What was written before.
+    totals: Totals,
 }
 
 /// What was read back from the log.
@@ -114,6 +117,8 @@ struct Replayed {
     newest: SeqNo,
     /// Values that are there, and may be so in the operating system's memory only.
     doubtful: Vec<ValuePointer>,
+    /// Commits that the manifest's totals do not count.
+    uncounted: Uncounted,
 }
 
 /// Sees to it that a database can be created in `dir`.
@@ -165,7 +170,8 @@ impl<'a> Opening<'a> {
         let report = RecoveryReport::default();
         let (storage, database) = (Arc::clone(&builder.storage), manifest.state().database());
         let options = builder.value_log_options(&sizes);
-        let values = ValueLog::open(storage, dir.join(VALUES_DIR), database, options)?;
+        let values_dir = dir.join(VALUES_DIR);
+        let values = ValueLog::open(storage, values_dir, database, options, Arc::clone(&budget))?;
         Ok(Opening {
             builder,
             dir,
@@ -224,12 +230,14 @@ impl<'a> Opening<'a> {
         self.values.make_durable(&replayed.doubtful)?; // V2: before the log that points there
         let wal = Wal::resume(place, &log)?;
         self.report.orphans_removed += self.values.finish_opening()?.files;
-        let Replayed { state, newest, .. } = replayed;
+        let Replayed { state, newest, uncounted, .. } = replayed;
+        let totals = uncounted.added_to(self.manifest.state().totals(), found.end);
         let mut visible = in_stores.max(newest);
         if self.report.clean {
             visible = visible.max(given); // No commit was lost.
         }
-        Ok(Recovered { state, stamps: StampClock::after(visible.max(given)), visible, log: wal })
+        let stamps = StampClock::after(visible.max(given));
+        Ok(Recovered { state, stamps, visible, log: wal, totals })
     }
 
     /// Reads the log from `required` on into memtables. A record that may never have been durable,
@@ -248,15 +256,17 @@ impl<'a> Opening<'a> {
         loop {
             let state = self.with_fresh_memtables(stores);
             let next_id = catalog.next_keyspace_id();
-            let mut replayer = Replayer::new(state, &self.meter, &self.values, next_id, &place.dir);
+            let uncounted = Uncounted::behind(catalog.totals());
+            let mut replayer = Replayer::new(state, &self.meter, &self.values, next_id, &place.dir)
+                .counting(uncounted);
             let log = replay_up_to(place, required, limit, &mut |record| replayer.take(&record))?;
             let durable_up_to = log.durable_up_to().max(required).max(Lsn::from_u64(proven));
             match replayer.first_without_value(durable_up_to)? {
                 Some(lsn) => limit = lsn,
                 None => {
-                    let doubtful = replayer.doubtful();
+                    let (doubtful, uncounted) = (replayer.doubtful(), replayer.uncounted());
                     let (state, newest) = replayer.finish();
-                    return Ok((Replayed { state, newest, doubtful }, log));
+                    return Ok((Replayed { state, newest, doubtful, uncounted }, log));
                 }
             }
         }
@@ -297,7 +307,8 @@ impl<'a> Opening<'a> {
         let start = wal.end().as_u64();
         let edit = Edit::AdvanceLog { log_start: start, journals: Vec::new(), last_seqno: first };
         self.manifest.apply(&edit)?;
-        Ok(Recovered { state, visible: stamps.last(), stamps, log: wal })
+        let totals = self.manifest.state().totals().clone();
+        Ok(Recovered { state, visible: stamps.last(), stamps, log: wal, totals })
     }
 
     fn open_keyspaces(&self) -> Result<State> {

@@ -8,8 +8,56 @@ use crate::base::{Error, Result, SeqNo, ValuePointer};
 use crate::db::batch::{DecodedCommit, Operation, Write, decode_record};
 use crate::db::commit::{Destination, LaterDeletions, insert_commit};
 use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
+use crate::manifest::Totals;
 use crate::value_log::{ValueLog, Verify};
 use crate::wal::{Lsn, RecordRef};
+
+/// Commits in the log that came after the manifest's totals were written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Uncounted {
+    /// Where they begin.
+    from: u64,
+    commits: u64,
+    data: u64,
+}
+
+impl Uncounted {
+    /// None yet.
+    pub(super) fn behind(totals: &Totals) -> Uncounted {
+        Uncounted { from: totals.log_end, ..Uncounted::default() }
+    }
+
+    fn note(&mut self, lsn: Lsn, operations: &[Operation<'_>]) {
+        if lsn.as_u64() < self.from {
+            return;
+        }
+        self.commits += 1;
+        self.data += operations.iter().map(|operation| data_bytes(&operation.write)).sum::<u64>();
+    }
+
+    /// The totals with these commits, and the log up to its end.
+    pub(super) fn added_to(&self, totals: &Totals, log_end: Lsn) -> Totals {
+        let mut totals = totals.clone();
+        totals.commits += self.commits;
+        totals.data += self.data;
+        totals.wal += log_end.as_u64().saturating_sub(self.from);
+        totals.log_end = totals.log_end.max(log_end.as_u64());
+        totals
+    }
+}
+
+/// Bytes of key and value.
+fn data_bytes(write: &Write<'_>) -> u64 {
+    match *write {
+        Write::Put { key, value } => (key.len() + value.len()) as u64,
+        Write::PutPointer { key, pointer } => {
+            let value_len = ValuePointer::decode(pointer).map_or(0, |pointer| pointer.len);
+            key.len() as u64 + u64::from(value_len)
+        }
+        Write::Delete { key } => key.len() as u64,
+        Write::DeleteRange { start, end } => (start.len() + end.unwrap_or_default().len()) as u64,
+    }
+}
 
 /// Takes the log's records in order.
 pub(super) struct Replayer<'a> {
@@ -22,6 +70,7 @@ pub(super) struct Replayer<'a> {
     /// No keyspace has this id or a larger one.
     next_id: u32,
     newest: SeqNo,
+    uncounted: Uncounted,
     dir: PathBuf,
 }
 
@@ -52,8 +101,19 @@ impl<'a> Replayer<'a> {
             doubtful: VecDeque::new(),
             next_id,
             newest: SeqNo::ZERO,
+            uncounted: Uncounted::default(),
             dir: dir.to_owned(),
         }
+    }
+
+    /// Counts commits as well.
+    pub(super) fn counting(self, uncounted: Uncounted) -> Replayer<'a> {
+        Replayer { uncounted, ..self }
+    }
+
+    /// What was counted.
+    pub(super) fn uncounted(&self) -> Uncounted {
+        self.uncounted
     }
 
     /// Takes one record. A record that is in place and yet not a commit was never written by the
@@ -75,6 +135,7 @@ impl<'a> Replayer<'a> {
         if operations.len() as u64 != count {
             return Err(refuse("operations are missing"));
         }
+        self.uncounted.note(lsn, &operations);
         let is_durable = |(lsn, _): &mut (Lsn, ValuePointer)| *lsn < record.durable_up_to;
         while self.doubtful.pop_front_if(is_durable).is_some() {}
         let deleted = LaterDeletions::of(operations.iter().copied());

@@ -9,6 +9,7 @@ use crate::base::{Entropy, Error, Result, SeqNo};
 use crate::manifest::edit_log::{self, EditLog, EditLogId, OpenReport, SnapshotSink};
 use crate::manifest::records::{Loader, decode_edit, encode_edit, encode_snapshot};
 use crate::manifest::state::{CatalogState, Edit};
+use crate::manifest::totals::Totals;
 use crate::storage::Storage;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +26,10 @@ const EDIT_ROOM_MIN: u64 = 64 << 10;
 pub struct Manifest {
     log: EditLog,
     state: CatalogState,
+    /// What goes along with the next edit.
+    totals: Totals,
+    /// Bytes written since opening.
+    bytes_written: u64,
 }
 
 impl Manifest {
@@ -56,7 +61,8 @@ impl Manifest {
         let room = edit_room(&parts, 0);
         let write = |sink: &mut SnapshotSink| put_parts(sink, &parts);
         let log = EditLog::create(storage, dir, log_id(database), FIRST_NUMBER, room, write)?;
-        Ok(Manifest { log, state })
+        let bytes_written = log.position().offset;
+        Ok(Manifest { log, state, totals: Totals::default(), bytes_written })
     }
 
     /// Opens the manifest in `dir`, cutting off an edit that was being written when the machine
@@ -69,7 +75,9 @@ impl Manifest {
         let mut loader = Loader::new(database);
         let visit = |record: edit_log::RecordRef<'_>| loader.take(record);
         let (log, report) = EditLog::open(storage, dir, log_id(database), None, visit)?;
-        let manifest = Manifest { log, state: loader.finish() };
+        let state = loader.finish();
+        let totals = state.totals.clone();
+        let manifest = Manifest { log, state, totals, bytes_written: 0 };
         manifest.remove_older();
         Ok((manifest, report))
     }
@@ -104,6 +112,17 @@ impl Manifest {
         self.log.failure()
     }
 
+    /// Has the next edits take these totals along. They are in [`Manifest::state`] when one did.
+    pub fn note_totals(&mut self, totals: Totals) {
+        self.totals = totals;
+    }
+
+    /// Bytes written since opening.
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
     /// Changes the catalogue. Durable on return. Costs one sync, and three when a new file is
     /// begun, every few hundred edits.
     ///
@@ -113,18 +132,20 @@ impl Manifest {
     /// or not, which reopening shows; every later edit gives `ReadOnly`.
     pub fn apply(&mut self, edit: &Edit) -> Result<()> {
         self.state.check(edit)?;
-        let payload = encode_edit(edit);
+        let payload = encode_edit(edit, &self.totals);
         // M2; also a check that what is about to be written can be read.
-        let as_read = decode_edit(&payload)
+        let (as_read, totals) = decode_edit(&payload)
             .map_err(|malformed| Error::invalid(format!("the edit: {}", malformed.what)))?;
         if !self.log.fits(payload.len()) {
             let parts = encode_snapshot(&self.state);
             let room = edit_room(&parts, payload.len());
             self.log.rotate(room, |sink| put_parts(sink, &parts))?;
+            self.bytes_written += self.log.position().offset;
             self.remove_older();
         }
         self.log.append(&payload)?;
-        self.state.apply(as_read);
+        self.bytes_written += EditLog::edit_size(payload.len());
+        self.state.apply(as_read, totals);
         Ok(())
     }
 

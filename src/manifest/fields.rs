@@ -97,6 +97,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Whether every byte was read.
+    pub fn is_at_end(&self) -> bool {
+        self.pos == self.bytes.len()
+    }
+
     /// Every byte must have been read.
     pub fn finish(self) -> Decoded<()> {
         match self.bytes.len() - self.pos {

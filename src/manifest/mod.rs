@@ -11,6 +11,7 @@ mod records;
 mod state;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 pub use catalog::Manifest;
 pub use edit_log::{
@@ -19,3 +20,4 @@ pub use edit_log::{
 };
 pub use options::{KeyspaceOptions, Structure};
 pub use state::{Edit, KeyspaceRecord};
+pub use totals::{KeyspaceTotals, Totals};

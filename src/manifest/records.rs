@@ -8,6 +8,7 @@ use crate::manifest::edit_log::{Record, RecordRef};
 use crate::manifest::fields::{Decoded, Fields, Malformed, put_optional, put_position, put_text};
 use crate::manifest::options::KeyspaceOptions;
 use crate::manifest::state::{CatalogState, Edit, FIRST_KEYSPACE_ID, KeyspaceRecord};
+use crate::manifest::totals::Totals;
 
 // First byte of a snapshot part.
 const PART_HEAD: u8 = 1;
@@ -38,6 +39,7 @@ pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
         varint::put(&mut head, u64::from(id));
     }
     varint::put(&mut head, state.kept_log);
+    state.totals.encode(&mut head);
     let keyspaces = state.keyspaces.values().map(|record| {
         let mut part = vec![PART_KEYSPACE];
         put_keyspace(&mut part, record);
@@ -46,8 +48,8 @@ pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
     std::iter::once(head).chain(keyspaces).collect()
 }
 
-/// An edit's payload.
-pub(super) fn encode_edit(edit: &Edit) -> Vec<u8> {
+/// An edit's payload, with the totals that go along.
+pub(super) fn encode_edit(edit: &Edit, totals: &Totals) -> Vec<u8> {
     let mut out = Vec::new();
     match edit {
         Edit::CreateKeyspace(record) => {
@@ -92,10 +94,12 @@ pub(super) fn encode_edit(edit: &Edit) -> Vec<u8> {
             varint::put(&mut out, last_seqno.as_u64());
         }
     }
+    totals.encode(&mut out);
     out
 }
 
-pub(super) fn decode_edit(payload: &[u8]) -> Decoded<Edit> {
+/// An edit, and the totals that go along; files of before have none.
+pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
     let mut fields = Fields::new(payload);
     let edit = match fields.byte("kind")? {
         EDIT_CREATE => Edit::CreateKeyspace(take_keyspace(&mut fields)?),
@@ -125,8 +129,9 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<Edit> {
         EDIT_KEEP_LOG => Edit::KeepLog { bytes: fields.u64("bytes of the log to keep")? },
         other => return fields.malformed(format!("unknown kind of edit {other}")),
     };
+    let totals = Totals::decode(&mut fields)?;
     fields.finish()?;
-    Ok(edit)
+    Ok((edit, totals))
 }
 
 fn put_keyspace(out: &mut Vec<u8>, record: &KeyspaceRecord) {
@@ -210,6 +215,7 @@ impl Loader {
             }
         }
         state.kept_log = fields.u64("bytes of the log to keep")?;
+        state.totals = Totals::decode(&mut fields)?;
         fields.finish()?;
         self.state = Some(state);
         Ok(())
@@ -245,10 +251,10 @@ fn load_keyspace(state: &mut CatalogState, payload: &[u8]) -> Decoded<()> {
 }
 
 fn load_edit(state: &mut CatalogState, payload: &[u8]) -> Decoded<()> {
-    let edit = decode_edit(payload)?;
+    let (edit, totals) = decode_edit(payload)?;
     let refused = |error: Error| Malformed { index: 0, what: format!("an edit fails: {error}") };
     state.check(&edit).map_err(refused)?;
-    state.apply(edit);
+    state.apply(edit, totals);
     Ok(())
 }
 

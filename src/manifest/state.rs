@@ -9,6 +9,7 @@
 use crate::base::{Error, Result, SeqNo};
 use crate::manifest::edit_log::LogPosition;
 use crate::manifest::options::KeyspaceOptions;
+use crate::manifest::totals::Totals;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of the longest name.
@@ -100,6 +101,8 @@ pub struct CatalogState {
     pub(super) last_seqno: SeqNo,
     pub(super) clean_log_end: Option<u64>,
     pub(super) kept_log: u64,
+    // What was written.
+    pub(super) totals: Totals,
 }
 
 impl CatalogState {
@@ -117,6 +120,7 @@ impl CatalogState {
             last_seqno: SeqNo::ZERO,
             clean_log_end: None,
             kept_log: 0,
+            totals: Totals::default(),
         }
     }
 
@@ -185,6 +189,12 @@ impl CatalogState {
         self.kept_log
     }
 
+    /// What was written since the database was created, as of the last edit.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
     /// Whether `edit` may be applied.
     ///
     /// # Errors
@@ -238,9 +248,10 @@ impl CatalogState {
         }
     }
 
-    /// Applies an edit that [`CatalogState::check`] let pass.
-    pub(super) fn apply(&mut self, edit: Edit) {
+    /// Applies an edit that [`CatalogState::check`] let pass, with its totals.
+    pub(super) fn apply(&mut self, edit: Edit, totals: Totals) {
         self.clean_log_end = None;
+        self.totals = totals;
         match edit {
             Edit::CreateKeyspace(record) => {
                 self.next_keyspace_id = record.id + 1;
@@ -282,6 +293,8 @@ impl CatalogState {
                 self.clean_log_end = Some(log_end);
             }
         }
+        let keyspaces = &self.keyspaces;
+        self.totals.fold_gone(|id| keyspaces.contains_key(&id));
     }
 
     /// Adds a keyspace that is known to be new.

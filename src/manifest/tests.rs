@@ -1,5 +1,6 @@
 //! Tests of the catalogue: what edits do, and what is found again.
 
+use super::Totals;
 use super::fields::put_text;
 use super::records::{Loader, decode_edit, encode_edit, encode_snapshot};
 use super::state::CatalogState;
@@ -273,8 +274,8 @@ fn every_flipped_bit_of_a_manifest_at_rest_is_found_or_changes_nothing() {
 #[test]
 fn every_cut_of_every_edit_is_refused_by_the_decoder() {
     for edit in edits_of_every_kind() {
-        let bytes = encode_edit(&edit);
-        assert_eq!(decode_edit(&bytes).unwrap(), edit);
+        let bytes = encode_edit(&edit, &Totals::default());
+        assert_eq!(decode_edit(&bytes).unwrap(), (edit.clone(), Totals::default()));
         for cut in 0..bytes.len() {
             assert!(decode_edit(&bytes[..cut]).is_err(), "{edit:?} cut to {cut}");
         }
@@ -297,7 +298,7 @@ fn load(records: &[Record<'_>]) -> Result<CatalogState> {
 fn records_that_contradict_each_other_are_damage() {
     let mut state = CatalogState::new(7, NOW_MILLIS);
     for id in 1..=2 {
-        state.apply(add(id, &format!("{id}")));
+        state.apply(add(id, &format!("{id}")), Totals::default());
     }
     let good = encode_snapshot(&state);
     let mut twin = keyspace(2, "1");
@@ -310,7 +311,7 @@ fn records_that_contradict_each_other_are_damage() {
     other.keyspaces.clear();
     other.insert(twin);
     let beyond_next = encode_snapshot(&other)[1].clone();
-    let edit = encode_edit(&Edit::ForgetDropped { id: 9 });
+    let edit = encode_edit(&Edit::ForgetDropped { id: 9 }, &Totals::default());
 
     let part = |index: usize| Record::SnapshotPart(&good[index]);
     let end = Record::SnapshotEnd;
@@ -337,13 +338,14 @@ fn records_that_contradict_each_other_are_damage() {
 
 #[test]
 fn an_unknown_option_is_named_with_its_place() {
-    let mut payload = encode_edit(&Edit::SetOptions { id: 1, options: KeyspaceOptions::flex() });
+    let edit = Edit::SetOptions { id: 1, options: KeyspaceOptions::flex() };
+    let mut payload = encode_edit(&edit, &Totals::default());
     payload.truncate(3); // kind, id, structure
     payload.push(1);
     put_text(&mut payload, "colour");
     payload.push(5);
     let mut state = CatalogState::new(7, NOW_MILLIS);
-    state.apply(add(1, "one"));
+    state.apply(add(1, "one"), Totals::default());
     let parts = encode_snapshot(&state);
     let parts: Vec<_> = parts.iter().map(|part| Record::SnapshotPart(part)).collect();
     let records = [&parts[..], &[Record::SnapshotEnd, Record::Edit(&payload)]].concat();
@@ -396,7 +398,7 @@ fn every_crash_around_a_new_file_leaves_the_catalogue_before_or_behind_the_edit_
     let mut states = vec![start_state];
     for edit in &edits {
         let mut next = states[states.len() - 1].clone();
-        next.apply(edit.clone());
+        next.apply(edit.clone(), Totals::default());
         states.push(next);
     }
     let rehearsal = full.duplicate();

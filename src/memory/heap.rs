@@ -40,6 +40,8 @@ pub struct Heap {
     spans: Mutex<Spans>,
     /// What [`Heap::unused`] returns.
     unused: AtomicUsize,
+    /// What [`Heap::used`] returns.
+    used: AtomicUsize,
 }
 
 /// A used span, as whoever has it gives it back.
@@ -74,7 +76,8 @@ impl Heap {
     /// An empty heap. Takes no memory yet.
     #[must_use]
     pub fn new() -> Arc<Heap> {
-        Arc::new(Heap { spans: Mutex::new(Spans::default()), unused: AtomicUsize::new(0) })
+        let (unused, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Heap { spans: Mutex::new(Spans::default()), unused, used })
     }
 
     /// A buffer of `len` bytes or a little more, with anything in it.
@@ -103,8 +106,15 @@ impl Heap {
         self.unused.load(Ordering::Relaxed)
     }
 
+    /// Bytes of spans that somebody has; longer buffers are not counted.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
     fn note_unused(&self, spans: &Spans) {
         self.unused.store(spans.taken - spans.used, Ordering::Relaxed); // H3
+        self.used.store(spans.used, Ordering::Relaxed);
     }
 
     /// Nothing panics half-way.

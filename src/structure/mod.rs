@@ -151,6 +151,8 @@ pub struct StructureStats {
     pub runs: u64,
     /// Segment files, those that only old versions need included.
     pub segments: u64,
+    /// Those of them of which so little is live that consolidation when idle empties them.
+    pub segments_underused: u64,
     /// Bytes of segment and index files, without holes.
     pub bytes_on_disk: u64,
     /// Bytes of runs that the newest version points to.
@@ -163,12 +165,22 @@ pub struct StructureStats {
     pub bytes_in_holes: u64,
     /// Key and value bytes flushed, since the keyspace was created.
     pub logical_bytes: u64,
+    /// Those of them from before opening.
+    pub logical_bytes_before: u64,
     /// Bytes written to segments, since the keyspace was created.
     pub segment_bytes_written: u64,
     /// Bytes written to segments since opening.
     pub segment_bytes_since_open: u64,
     /// Bytes written to the index since opening.
     pub index_bytes_written: u64,
+    /// Bytes of runs of new entries, since opening.
+    pub flush_bytes: u64,
+    /// Bytes of runs of entries that were in runs before, since opening.
+    pub consolidation_bytes: u64,
+    /// Bytes of runs whose pointers cleaning has changed, since opening.
+    pub cleaning_bytes: u64,
+    /// Bytes of runs of ingests, since opening.
+    pub ingest_bytes: u64,
     /// Memtables flushed, since the keyspace was created.
     pub flushes: u64,
     /// Intervals consolidated since opening.

@@ -49,6 +49,7 @@ use arc_swap::ArcSwap;
 use self::append::{Head, OwnFile, Unsynced};
 use self::file::{Presence, ValuePlace, missing};
 use crate::base::{Error, Result};
+use crate::cache::MemoryBudget;
 use crate::storage::Storage;
 
 pub use file::ValueFile;
@@ -69,6 +70,7 @@ pub struct ValueLog {
     file_size: u64,
     /// What readers verify.
     verify: Verify,
+    budget: Arc<MemoryBudget>,
     // Replaced whole.
     /// Every file that anybody holds.
     files: ArcSwap<BTreeMap<u64, Weak<ValueFile>>>,
@@ -142,7 +144,7 @@ pub struct Removed {
 
 impl ValueLog {
     /// Opens the log in `dir`, which need not be there. No file goes before
-    /// [`Self::finish_opening`].
+    /// [`Self::finish_opening`]. The memory of readers and streams is charged to the `budget`.
     ///
     /// # Errors
     /// `Io`.
@@ -151,6 +153,7 @@ impl ValueLog {
         dir: PathBuf,
         database: u64,
         options: ValueLogOptions,
+        budget: Arc<MemoryBudget>,
     ) -> Result<ValueLog> {
         let place = Arc::new(ValuePlace::new(storage, dir, database));
         let mut held = Vec::new();
@@ -168,6 +171,7 @@ impl ValueLog {
             place,
             file_size,
             verify,
+            budget,
             files: ArcSwap::from_pointee(files),
             head: Mutex::new(Head::behind(newest)),
             idle: Mutex::default(),

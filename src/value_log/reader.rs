@@ -9,6 +9,7 @@ use super::file::ValueFile;
 use super::format::{CHUNK_LEN, RECORD_HEADER_LEN, chunk_offset, shortened, u64_at};
 use super::read::{Verify, checked_header, layout_within, read_error};
 use crate::base::{Error, Result, ValuePointer, checksum};
+use crate::cache::{Charge, Part};
 use crate::storage::StorageFile;
 
 /// Reads a value in the value log, from any place on. In memory are one chunk of 64 KiB, and 8
@@ -25,6 +26,8 @@ pub struct ValueReader {
     /// The chunk that is in memory.
     loaded: Option<usize>,
     chunk: Vec<u8>,
+    /// Of chunk and checksums.
+    _charge: Charge,
     /// If the hash is verified: of the chunks so far, as long as they were read in order.
     hashed: Option<Box<Hashed>>,
 }
@@ -81,8 +84,20 @@ impl ValueReader {
         let hashed = (verify == Verify::Hash)
             .then(|| Box::new(Hashed { hasher: blake3::Hasher::new(), chunk_count: 0 }));
         let (pointer, position, loaded, chunk) = (*pointer, 0, None, Vec::new());
-        let keyspace = header.keyspace;
-        Ok(ValueReader { file, handle, pointer, keyspace, sums, position, loaded, chunk, hashed })
+        let chunk_len = (pointer.len as usize).min(CHUNK_LEN);
+        let memory = chunk_len + sums.len() * size_of::<u64>();
+        Ok(ValueReader {
+            file,
+            handle,
+            pointer,
+            keyspace: header.keyspace,
+            sums,
+            position,
+            loaded,
+            chunk,
+            _charge: log.budget.charge(Part::Buffer, memory),
+            hashed,
+        })
     }
 
     /// The keyspace that the value was written to.

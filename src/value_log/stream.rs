@@ -11,6 +11,7 @@ use super::file::ValueFile;
 use super::format::{CHUNK_LEN, RECORD_HEADER_LEN, RecordHeader, RecordLayout};
 use super::format::{chunk_offset, shortened, sum_of};
 use crate::base::{Result, ValuePointer, checksum};
+use crate::cache::{Charge, Part};
 
 /// After so many bytes the system is asked to begin writing them.
 const WRITEBACK_LEN: u64 = 1 << 20;
@@ -28,6 +29,8 @@ pub struct ValueStream {
     begun: u64,
     chunk: Vec<u8>,
     table: Vec<u8>,
+    /// Of these two.
+    charge: Charge,
 }
 
 impl ValueStream {
@@ -51,6 +54,7 @@ impl ValueStream {
             begun: 0,
             chunk: Vec::with_capacity(CHUNK_LEN),
             table: Vec::new(),
+            charge: log.budget.charge(Part::Buffer, CHUNK_LEN),
         }
     }
 
@@ -140,6 +144,7 @@ impl ValueStream {
         self.out.writable.write(&chunk, offset)?;
         let sum = checksum(&chunk, self.out.writable.file.tag, offset);
         self.table.extend_from_slice(&sum.to_le_bytes());
+        self.charge.resize(CHUNK_LEN + self.table.capacity());
         self.written += chunk.len() as u64;
         if self.written - self.begun >= WRITEBACK_LEN {
             let from = self.value_offset() + self.begun;

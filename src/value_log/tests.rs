@@ -10,6 +10,7 @@ use super::read::{WHOLE_LEN_MAX, read_record};
 use super::{Mover, StagedValues, ValueFile, ValueLog, ValueLogOptions, ValueReader};
 use super::{ValueStream, Verify};
 use crate::base::{Error, Result, ValuePointer};
+use crate::cache::MemoryBudget;
 use crate::storage::{
     CrashMode, FaultEffect, FaultPlan, FaultRule, MemoryStorage, OpenMode, Operation, SimStorage,
     Storage,
@@ -25,7 +26,8 @@ fn open_in(storage: &Arc<dyn Storage>) -> Arc<ValueLog> {
 fn open_verifying(storage: &Arc<dyn Storage>, verify: Verify) -> Arc<ValueLog> {
     storage.create_dir_all(Path::new("/db")).unwrap();
     let options = ValueLogOptions { file_size: FILE_SIZE, verify };
-    Arc::new(ValueLog::open(Arc::clone(storage), PathBuf::from(DIR), 7, options).unwrap())
+    let budget = MemoryBudget::new(1 << 20);
+    Arc::new(ValueLog::open(Arc::clone(storage), PathBuf::from(DIR), 7, options, budget).unwrap())
 }
 
 fn fresh() -> (Arc<dyn Storage>, Arc<ValueLog>) {

@@ -10,6 +10,8 @@ use super::record::{CHECKED_FROM, RECORD_HEADER_SIZE, RecordHeader};
 /// Records up to this size are assembled in memory and written in one call; of larger ones, only
 /// parts that are small are gathered.
 const GATHER_SIZE: usize = 256 << 10;
+/// Bytes of memory that records are put together in.
+pub const RECORD_BUFFER_SIZE: usize = GATHER_SIZE;
 
 /// Writes records; owns the memory that they are assembled in.
 #[derive(Debug, Default)]

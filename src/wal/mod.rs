@@ -57,6 +57,7 @@ mod window;
 mod writer;
 mod zeros;
 
+pub use append::RECORD_BUFFER_SIZE;
 pub use directory::{WalOptions, WalPlace};
 pub use history::RecordReader;
 pub use lsn::Lsn;

@@ -94,6 +94,7 @@ impl Wal {
             last_claim: newest.start,
             released_up_to: Lsn::ZERO,
             bytes_appended: 0,
+            zero_bytes: 0,
             next_number: newest.number + 1,
             next: None,
             order_is_out: false,

@@ -31,6 +31,8 @@ pub struct Appended {
 pub struct WalStats {
     /// Bytes of records appended since open, marks included.
     pub bytes_appended: u64,
+    /// Bytes of zeros written ahead since open.
+    pub zero_bytes: u64,
     /// Bytes of the log that are not released yet.
     pub live_bytes: u64,
     /// Files of the log.
@@ -108,6 +110,7 @@ pub struct Wal {
     pub(super) last_claim: Lsn,
     pub(super) released_up_to: Lsn,
     pub(super) bytes_appended: u64,
+    pub(super) zero_bytes: u64,
 
     // Files to come.
     pub(super) next_number: u64,
@@ -237,6 +240,7 @@ impl Wal {
         let spare: u64 = self.spares.iter().map(|spare| spare.capacity).sum();
         WalStats {
             bytes_appended: self.bytes_appended,
+            zero_bytes: self.zero_bytes,
             live_bytes: self.end.bytes_since(start),
             file_count: self.files.len(),
             spare_count: self.spares.len() + usize::from(self.next.is_some()),

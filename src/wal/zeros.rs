@@ -63,6 +63,7 @@ impl Wal {
         let Some(due) = zeros_due(&tail) else { return };
         let zeros = &ZEROS[..(due.end - due.start) as usize];
         let written = current.file.write_all_at(zeros, due.start);
+        self.zero_bytes += if written.is_ok() { zeros.len() as u64 } else { 0 };
         // Without room there is none for more either.
         current.written_up_to = if written.is_ok() { due.end } else { current.header.capacity };
     }

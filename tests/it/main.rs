@@ -18,6 +18,7 @@ mod order;
 mod ranges;
 mod regression;
 mod space;
+mod stats;
 mod support;
 mod tidy;
 mod value_timings;

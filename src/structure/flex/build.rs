@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::interval::separator;
-use super::record::{RunRecord, ValueShare};
+use super::record::{ChangeRecord, RunRecord, ValueShare};
 use super::segment::{SegmentPlace, SegmentWriter};
 use crate::base::{Codec, EntryRef, Result, Slice, ValuePointer};
 use crate::block::{BlockBuilder, FrameKind, FramePlace, RestartPolicy, frame};
+use crate::cache::{Charge, MemoryBudget, Part};
 use crate::value_log::record_len;
 
 /// Which of the open segments a run goes to. Runs that die together lie together: deltas die when
@@ -16,6 +17,32 @@ use crate::value_log::record_len;
 pub(super) enum Stream {
     Delta,
     Base,
+}
+
+/// What runs are written for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// New entries, where there were none, or beside older ones.
+    #[default]
+    Flush,
+    /// Entries that were in runs before, with or without new ones.
+    Consolidation,
+    /// The same, to move values.
+    Cleaning,
+}
+
+/// Bytes of frames, by what they were written for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct WrittenFor([u64; 3]);
+
+impl WrittenFor {
+    pub(super) fn bytes(&self, purpose: Purpose) -> u64 {
+        self.0[purpose as usize]
+    }
+
+    fn add(&mut self, purpose: Purpose, bytes: u64) {
+        self.0[purpose as usize] += bytes;
+    }
 }
 
 /// What is constant about a keyspace's runs.
@@ -44,6 +71,12 @@ pub(super) struct RunWriter {
     directory: Directory,
     payload: Vec<u8>,
     bytes_written: u64,
+    /// What runs are written for from now on.
+    pub purpose: Purpose,
+    written_for: WrittenFor,
+    /// Runs that are in no edit yet: their records wait for it.
+    unlisted_runs: usize,
+    charge: Charge,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +86,14 @@ enum Directory {
 }
 
 impl RunWriter {
-    pub(super) fn new(place: Arc<SegmentPlace>, options: RunOptions) -> RunWriter {
+    pub(super) fn new(
+        place: Arc<SegmentPlace>,
+        options: RunOptions,
+        budget: &Arc<MemoryBudget>,
+    ) -> RunWriter {
         RunWriter {
+            unlisted_runs: 0,
+            charge: budget.charge(Part::Buffer, 0),
             place,
             options,
             delta: None,
@@ -65,6 +104,8 @@ impl RunWriter {
             directory: Directory::Synced,
             payload: Vec::new(),
             bytes_written: 0,
+            purpose: Purpose::default(),
+            written_for: WrittenFor::default(),
         }
     }
 
@@ -75,6 +116,21 @@ impl RunWriter {
     /// Bytes of frames written since opening.
     pub(super) fn bytes_written(&self) -> u64 {
         self.bytes_written
+    }
+
+    /// Charges what the buffers and the records of a slice take, about.
+    fn note_memory(&mut self) {
+        const BYTES_PER_RUN: usize = size_of::<ChangeRecord>() + size_of::<RunRecord>();
+        let writers = [&self.delta, &self.base].into_iter().flatten();
+        let buffers: usize = writers.map(SegmentWriter::buffer_capacity).sum();
+        // The entries of a payload are gathered by a builder of the same size.
+        let payload = 2 * self.payload.capacity();
+        self.charge.resize(buffers + payload + self.unlisted_runs * BYTES_PER_RUN);
+    }
+
+    /// The same, by what they were written for.
+    pub(super) fn written_for(&self) -> WrittenFor {
+        self.written_for
     }
 
     /// Writes the builder's entries as one run and clears the builder.
@@ -102,8 +158,12 @@ impl RunWriter {
         })?;
         let len = u32::try_from(writer.position() - start).expect("a frame is below 4 GiB");
         self.bytes_written += u64::from(len);
+        self.written_for.add(self.purpose, u64::from(len));
+        self.unlisted_runs += 1;
+        let segment = writer.segment.number;
+        self.note_memory();
         Ok(RunRecord {
-            segment: writer.segment.number,
+            segment,
             offset: start,
             len,
             checksum: sum as u32,
@@ -176,6 +236,8 @@ impl RunWriter {
     /// Says that the segments that [`Self::sync`] returned are in the index.
     pub(super) fn note_listed(&mut self) {
         self.unlisted.clear();
+        self.unlisted_runs = 0;
+        self.note_memory();
     }
 
     /// After a failure: gives up the open segments. What was written to them since the last sync
@@ -186,6 +248,8 @@ impl RunWriter {
         self.synced.clear();
         self.delta = None;
         self.base = None;
+        self.unlisted_runs = 0;
+        self.note_memory();
         std::mem::take(&mut self.unlisted)
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::build::{BaseCutter, RunWriter, Stream};
+use super::build::{BaseCutter, Purpose, RunWriter, Stream};
 use super::interval::Interval;
 use super::load::Loader;
 use super::record::ChangeRecord;
@@ -317,7 +317,9 @@ impl<'a> Slicer<'a> {
     fn append_delta(&mut self, index: usize, interval: &Interval) -> Result<()> {
         let levels: Vec<u8> = interval.deltas.iter().map(|run| run.level).collect();
         let (replaced, level) = deltas_to_merge(&levels, self.fan_in);
+        self.writer.purpose = Purpose::Flush;
         if replaced > 0 {
+            self.writer.purpose = Purpose::Consolidation;
             self.merge_into_delta(&interval.deltas[interval.deltas.len() - replaced..])?;
         }
         let run = self.writer.write(Stream::Delta, &mut self.delta, level)?;
@@ -355,6 +357,11 @@ impl<'a> Slicer<'a> {
             let target = self.writer.options().interval_size;
             self.range = Some((index..index, BaseCutter::new(interval.anchor.clone(), target)));
         }
+        self.writer.purpose = match (&self.mover, interval.run_count()) {
+            (Some(_), _) => Purpose::Cleaning,
+            (None, 0) => Purpose::Flush,
+            (None, _) => Purpose::Consolidation,
+        };
         let (range, cutter) = self.range.as_mut().expect("there is one now");
         range.end = index + 1;
         self.consolidations += 1;

@@ -47,6 +47,8 @@ pub(super) struct Index {
     pub sweep_from: Vec<u8>,
     /// Value files that runs point into, counted once a run.
     pub share_count: usize,
+    /// Bytes of anchors that do not fit into their intervals.
+    pub anchor_bytes: usize,
     /// Bytes of records that runs point to, by value file: the sum of what the runs have (X7).
     pub value_bytes: BTreeMap<u64, u64>,
     values: Arc<ValueLog>,
@@ -70,6 +72,11 @@ impl Losses {
     }
 }
 
+/// Bytes of memory that an anchor takes outside of its interval.
+fn anchor_bytes(anchor: &Slice) -> usize {
+    if anchor.len() <= Slice::INLINE_LEN_MAX { 0 } else { anchor.len() }
+}
+
 /// The id of a keyspace's index log.
 pub(super) fn log_id(place: &SegmentPlace) -> EditLogId {
     EditLogId {
@@ -91,6 +98,7 @@ impl Index {
             counters,
             sweep_from: Vec::new(),
             share_count: 0,
+            anchor_bytes: 0,
             value_bytes: BTreeMap::new(),
             values: Arc::clone(&place.values),
         }
@@ -131,15 +139,15 @@ impl Index {
 
     /// Writes the next file of the log, with room for an edit of `edit_len` bytes at least.
     pub(super) fn rotate(&self, log: &mut EditLog, edit_len: usize) -> Result<()> {
-        let mut parts = Vec::new();
+        // Made twice, for its size and to be written: all of it at once would take much memory.
+        let mut snapshot_bytes = 0;
         self.snapshot_parts(|part| {
-            parts.push(part);
+            snapshot_bytes += part.len();
             Ok(())
         })?;
-        let snapshot_bytes: usize = parts.iter().map(Vec::len).sum();
         // As much room as the snapshot takes: then snapshots at most double what edits write.
         let room = EditLog::edit_size(edit_len) + (snapshot_bytes as u64).max(EDIT_ROOM_MIN);
-        log.rotate(room, |sink| parts.iter().try_for_each(|part| sink.part(part)))
+        log.rotate(room, |sink| self.snapshot_parts(|part| sink.part(&part)))
     }
 
     fn snapshot_parts(&self, mut put: impl FnMut(Vec<u8>) -> Result<()>) -> Result<()> {
@@ -163,6 +171,11 @@ impl Index {
     /// Bytes of live runs.
     pub(super) fn live_bytes(&self) -> u64 {
         self.segments.values().map(|state| state.live_bytes).sum()
+    }
+
+    /// Segments of which little is live.
+    pub(super) fn sparse_segment_count(&self) -> usize {
+        self.segments.values().filter(|state| is_sparse(state.live_bytes, state.end)).count()
     }
 
     /// Segments of which little is live once the intervals that are `leaving` have left them; but
@@ -253,6 +266,7 @@ impl Index {
                     .map(|(anchor, base)| {
                         let base = base.as_ref().map(|run| self.gain(run, RunRole::Base));
                         let base = base.transpose()?;
+                        self.anchor_bytes += anchor_bytes(anchor);
                         Ok(Interval::new(anchor.clone(), base, Vec::new()))
                     })
                     .collect()
@@ -271,6 +285,8 @@ impl Index {
         lost: &mut Vec<Run>,
     ) -> std::result::Result<(), String> {
         let removed: Vec<Arc<Interval>> = self.tree.range(range.clone()).map(Arc::clone).collect();
+        let anchors = removed.iter().map(|interval| anchor_bytes(&interval.anchor));
+        self.anchor_bytes -= anchors.sum::<usize>();
         let mut runs = removed.iter().flat_map(|interval| interval.runs());
         runs.try_for_each(|run| self.lose(run, lost))
     }
@@ -283,6 +299,7 @@ impl Index {
         let base = record.base.as_ref().map(|run| self.gain(run, RunRole::Base)).transpose()?;
         let deltas = record.deltas.iter().map(|run| self.gain(run, RunRole::Delta));
         let deltas = deltas.collect::<std::result::Result<_, String>>()?;
+        self.anchor_bytes += anchor_bytes(&record.anchor);
         Ok(Interval::new(record.anchor.clone(), base, deltas))
     }
 

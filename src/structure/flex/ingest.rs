@@ -142,7 +142,7 @@ impl FlexStore {
         let options = run_options(&self.options);
         StagedRuns {
             place: Arc::clone(&self.segments),
-            writer: RunWriter::new(Arc::clone(&self.segments), options),
+            writer: RunWriter::new(Arc::clone(&self.segments), options, self.loader.budget()),
             builder: BlockBuilder::new(RestartPolicy::Adaptive),
             first_key: Vec::new(),
             limit: None,
@@ -226,6 +226,7 @@ impl FlexStore {
         }
         committed?;
         staged.writer.note_listed();
+        writer.ingested_bytes += staged.writer.bytes_written();
         staged.runs = Vec::new();
         Ok(self.publish(writer))
     }

@@ -53,8 +53,9 @@ impl RunRole {
 /// What else is in memory of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunMemory {
-    /// Made when the run is first read, if there is room.
-    pub guide: OnceLock<(Guide, Charge)>,
+    /// Made when the run is first read, if there is room; boxed, as most runs of a large keyspace
+    /// are not read before they are consolidated.
+    pub guide: OnceLock<Box<(Guide, Charge)>>,
     /// Lookups that went to the file since the run was last put into the slot.
     pub misses: AtomicU8,
     /// Made when the run is lost. All clones of the run share this, so it goes with the last one;

@@ -11,7 +11,7 @@ use super::interval::{Interval, Run};
 use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, hash_key};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::block::{FrameReader, Guide, GuideKind};
-use crate::cache::{Admission, Cache, Part};
+use crate::cache::{Admission, Cache, MemoryBudget, Part};
 use crate::memory::Heap;
 use crate::merge::MergeCursor;
 use crate::storage::StorageFile;
@@ -39,6 +39,11 @@ pub(super) struct Loader {
 impl Loader {
     pub(super) fn new(cache: Arc<Cache<Block>>) -> Loader {
         Loader { cache, blocks_read: AtomicU64::new(0), block_bytes_read: AtomicU64::new(0) }
+    }
+
+    /// What memory is charged to.
+    pub(super) fn budget(&self) -> &Arc<MemoryBudget> {
+        self.cache.budget()
     }
 
     /// Where blocks live.
@@ -105,7 +110,7 @@ impl Loader {
         hash: u64,
         want: Want,
     ) -> Result<Option<Found>> {
-        if let Some((guide, _)) = run.memory.guide.get() {
+        if let Some((guide, _)) = run.memory.guide.get().map(|guided| &**guided) {
             if !guide.may_contain(hash) {
                 return Ok(None);
             }
@@ -172,7 +177,7 @@ impl Loader {
         run.memory.guide.get_or_init(|| {
             let guide = Guide::new(block, kind);
             let charge = budget.charge(Part::Index, guide.memory_size());
-            (guide, charge)
+            Box::new((guide, charge))
         });
         true
     }

@@ -439,6 +439,11 @@ impl SegmentWriter {
         Ok(SegmentWriter { segment, file, buffer, written: 0, synced: 0 })
     }
 
+    /// Bytes of memory of its buffer.
+    pub(super) fn buffer_capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Where the next frame will lie.
     pub(super) fn position(&self) -> u64 {
         self.written + self.buffer.len() as u64

@@ -58,7 +58,8 @@ impl Cursor for ChangeCursor {
 
 fn value_log(storage: &Arc<dyn Storage>) -> Arc<ValueLog> {
     let options = ValueLogOptions { file_size: 1 << 20, verify: Verify::Checksums };
-    let log = ValueLog::open(Arc::clone(storage), "/values".into(), 7, options);
+    let budget = MemoryBudget::new(1 << 20);
+    let log = ValueLog::open(Arc::clone(storage), "/values".into(), 7, options, budget);
     Arc::new(log.unwrap())
 }
 

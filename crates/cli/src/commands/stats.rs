@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use lithedb::{KeyspaceStats, Stats, ValueFileStats};
+use lithedb::{BytesWritten, KeyspaceStats, Stats, ValueFileStats};
 use serde_json::{Value, json};
 
 use crate::args::Globals;
@@ -19,8 +19,9 @@ Examples:
   lithe --db my.lithe stats --format json
   lithe --db my.lithe stats --format prometheus
 
-Sizes are those of the database. What was written to segments is counted since the keyspace was
-created; commits, log, indexes and reads since the database was opened, here by this command.";
+Sizes are those of the database. What was written is counted since it was created; reads, waits and
+what is called a session since it was opened, here by this command. A crash takes a little of what
+is counted: see docs/CLI.md.";
 
 /// Options of `lithe stats`.
 #[derive(Args, Debug)]
@@ -37,7 +38,9 @@ pub fn run(globals: &Globals, args: &StatsArgs) -> Outcome {
     let mut out = stdout();
     match args.format {
         StatsFormat::Table => {
-            write!(out, "{}\n{}", database_table(&stats), keyspace_table(&stats.keyspaces))?;
+            write!(out, "{}\n{}", database_table(&stats), written_table(&stats))?;
+            write!(out, "\n{}", keyspace_table(&stats.keyspaces))?;
+            write!(out, "\n{}", amplification_table(&stats.keyspaces))?;
         }
         StatsFormat::Json => writeln!(out, "{}", stats_json(&stats))?,
         StatsFormat::Prometheus => write!(out, "{}", stats.to_prometheus())?,
@@ -51,21 +54,76 @@ fn database_table(stats: &Stats) -> Table {
     table.row(["state", stats.read_only.as_deref().unwrap_or("writable")]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("space amplification", format!("{:.2}", stats.space_amplification()));
-    // The log is counted since the database was opened, which was just now.
-    let write = format!("{:.2} without the commit log", segment_amplification(stats));
-    row("write amplification", write);
+    let lifetime = stats.lifetime.write_amplification();
+    let written = format!("{lifetime:.2} since it was created");
+    row("write amplification", written);
+    row("on disk", disk_text(stats));
     row("memory", format!("{} of {}", bytes_text(used), bytes_text(stats.memory_budget)));
     row("  memtables", memtables_text(stats));
     row("  cache", bytes_text(stats.memory_cache));
     row("  indexes", bytes_text(stats.memory_index));
     row("  transactions", bytes_text(stats.memory_transaction));
+    row("  buffers", bytes_text(stats.memory_buffers));
+    row("  readers", bytes_text(stats.memory_readers));
     row("  unused", bytes_text(stats.memory_unused));
     row("commit log", log_text(stats));
     row("value files", value_files_text(stats));
-    row("commits", count_text(stats.commits));
+    row("cleaning", cleaning_text(stats));
+    row("commits", format!("{} since it was created", count_text(stats.lifetime_commits)));
     row("slowdowns", events_text(stats.slowdowns, stats.slowdown_time));
     row("stalls", events_text(stats.stalls, stats.stall_time));
     row("snapshots", snapshots_text(stats));
+    table
+}
+
+fn disk_text(stats: &Stats) -> String {
+    format!(
+        "{}, {} live, {} free, {} pinned",
+        bytes_text(stats.bytes_on_disk()),
+        bytes_text(stats.bytes_live()),
+        bytes_text(stats.bytes_free()),
+        bytes_text(stats.bytes_pinned())
+    )
+}
+
+fn cleaning_text(stats: &Stats) -> String {
+    match stats.lifetime_cleanings {
+        0 => "none".to_owned(),
+        count => format!("{} rounds since it was created", count_text(count)),
+    }
+}
+
+/// Bytes written by what for, of the database and of each keyspace.
+fn written_table(stats: &Stats) -> Table {
+    let mut titles = vec!["written for", "data"];
+    let parts = stats.lifetime.parts();
+    titles.extend(parts.iter().map(|(name, _)| *name));
+    let titles: Vec<String> = titles.iter().map(|title| format!(">{title}")).collect();
+    let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+    let mut table = Table::new(&titles);
+    let mut row = |name: String, written: &BytesWritten| {
+        let parts = written.parts();
+        let parts = parts.iter().map(|(_, bytes)| bytes_text(*bytes));
+        table.row([name, bytes_text(written.data)].into_iter().chain(parts));
+    };
+    row("database".to_owned(), &stats.lifetime);
+    for keyspace in &stats.keyspaces {
+        row(keyspace.name.escape_debug().to_string(), &keyspace.lifetime);
+    }
+    table
+}
+
+fn amplification_table(keyspaces: &[KeyspaceStats]) -> Table {
+    let mut table = Table::new(&["keyspace", ">write", ">space", ">read", ">underused segments"]);
+    for keyspace in keyspaces {
+        table.row([
+            keyspace.name.escape_debug().to_string(),
+            format!("{:.2}", keyspace.lifetime.write_amplification()),
+            format!("{:.2}", keyspace.space_amplification()),
+            format!("{:.2}", keyspace.read_amplification()),
+            count_text(keyspace.segments_underused),
+        ]);
+    }
     table
 }
 
@@ -161,7 +219,14 @@ fn stats_json(stats: &Stats) -> Value {
     json!({
         "read_only": stats.read_only,
         "space_amplification": finite(stats.space_amplification()),
-        "segment_write_amplification": finite(segment_amplification(stats)),
+        "write_amplification": finite(stats.lifetime.write_amplification()),
+        "session_write_amplification": finite(stats.session.write_amplification()),
+        "on_disk_bytes": stats.bytes_on_disk(),
+        "live_bytes": stats.bytes_live(),
+        "free_bytes": stats.bytes_free(),
+        "pinned_bytes": stats.bytes_pinned(),
+        "written": written_json(&stats.lifetime),
+        "session_written": written_json(&stats.session),
         "memory": {
             "budget_bytes": stats.memory_budget,
             "memtable_bytes": stats.memory_memtable,
@@ -169,6 +234,8 @@ fn stats_json(stats: &Stats) -> Value {
             "cache_bytes": stats.memory_cache,
             "index_bytes": stats.memory_index,
             "transaction_bytes": stats.memory_transaction,
+            "buffer_bytes": stats.memory_buffers,
+            "reader_bytes": stats.memory_readers,
             "unused_bytes": stats.memory_unused,
         },
         "wal": {
@@ -184,11 +251,14 @@ fn stats_json(stats: &Stats) -> Value {
             "pinned_bytes": stats.value_bytes_pinned,
             "written_bytes": stats.value_bytes_written,
             "syncs": stats.value_syncs,
+            "cleanings": stats.lifetime_cleanings,
+            "session_cleanings": stats.cleanings,
             "moved": stats.values_moved,
             "moved_bytes": stats.value_bytes_moved,
             "files_removed": stats.value_files_removed,
         },
-        "commits": stats.commits,
+        "commits": stats.lifetime_commits,
+        "session_commits": stats.commits,
         "slowdowns": stats.slowdowns,
         "slowdown_seconds": stats.slowdown_time.as_secs_f64(),
         "stalls": stats.stalls,
@@ -197,6 +267,14 @@ fn stats_json(stats: &Stats) -> Value {
         "oldest_snapshot_seconds": stats.oldest_snapshot_age.map(|age| age.as_secs_f64()),
         "keyspaces": stats.keyspaces.iter().map(keyspace_json).collect::<Vec<Value>>(),
     })
+}
+
+fn written_json(written: &BytesWritten) -> Value {
+    let parts = written.parts();
+    let parts = parts.iter().map(|(name, bytes)| (format!("{name}_bytes"), json!(bytes)));
+    let mut object: serde_json::Map<String, Value> = parts.collect();
+    object.insert("data_bytes".to_owned(), json!(written.data));
+    Value::Object(object)
 }
 
 fn value_file_json(file: &ValueFileStats) -> Value {
@@ -217,6 +295,12 @@ fn keyspace_json(keyspace: &KeyspaceStats) -> Value {
         "intervals": keyspace.intervals,
         "runs": keyspace.runs,
         "segments": keyspace.segments,
+        "underused_segments": keyspace.segments_underused,
+        "write_amplification": finite(keyspace.lifetime.write_amplification()),
+        "space_amplification": finite(keyspace.space_amplification()),
+        "read_amplification": finite(keyspace.read_amplification()),
+        "written": written_json(&keyspace.lifetime),
+        "session_written": written_json(&keyspace.session),
         "on_disk_bytes": keyspace.bytes_on_disk,
         "live_bytes": keyspace.bytes_live,
         "dead_bytes": keyspace.bytes_dead,
@@ -235,17 +319,6 @@ fn keyspace_json(keyspace: &KeyspaceStats) -> Value {
         "cache_hits": keyspace.cache_hits,
         "cache_misses": keyspace.cache_misses,
     })
-}
-
-/// Bytes written to segments for each byte flushed, since the keyspaces were created: what the
-/// library counts since opening says nothing in a program that has just opened the database.
-fn segment_amplification(stats: &Stats) -> f64 {
-    let sum = |of: fn(&KeyspaceStats) -> u64| stats.keyspaces.iter().map(of).sum::<u64>();
-    let flushed = sum(|keyspace| keyspace.logical_bytes_written);
-    if flushed == 0 {
-        return 0.0;
-    }
-    sum(|keyspace| keyspace.structure_bytes_written) as f64 / flushed as f64
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::build::{RunOptions, RunWriter};
+use super::build::{Purpose, RunOptions, RunWriter, WrittenFor};
 use super::cursor::FlexCursor;
 use super::flush::{SliceEnd, Slicer, Source};
 use super::holes::HoleRule;
@@ -17,7 +17,7 @@ use super::interval::{Interval, Run, RunMemory};
 use super::load::Loader;
 use super::record::{ChangeRecord, Counters, Decoder, EditRecord, Encoder};
 use super::segment::{OpenSegments, SegmentPlace, SharedFiles, missing};
-use super::sweep::Sweep;
+use super::sweep::{Sweep, fan_in_for};
 use super::tree::FlexTree;
 use crate::base::{Cursor, Error, RangeTombstones, Result, SeqNo, Slice};
 use crate::block::Block;
@@ -65,8 +65,8 @@ pub struct FlexStore {
     pub(super) segments: Arc<SegmentPlace>,
     pub(super) loader: Arc<Loader>,
     pub(super) options: KeyspaceOptions,
-    /// Bytes written to segments before it was opened.
-    segment_bytes_before: u64,
+    /// What was counted before it was opened.
+    counted_before: Counters,
     // Replaced whole.
     pub(super) current: ArcSwap<FlexVersion>,
     // Guarded by the lock.
@@ -86,6 +86,8 @@ pub(super) struct Writer {
     round: Round,
     consolidations: u64,
     index_bytes_written: u64,
+    /// Bytes of runs that ingests wrote.
+    pub(super) ingested_bytes: u64,
     /// Of edits written since opening, in the file that the index log is in.
     edit_bytes_in_log: u64,
     /// The index's share of the memory budget.
@@ -126,6 +128,11 @@ struct Summary {
     live_bytes: u64,
     consolidations: u64,
     index_bytes_written: u64,
+    ingested_bytes: u64,
+    /// Bytes written to segments since opening, by ingests not.
+    written_for: WrittenFor,
+    /// Segments of which little is live.
+    sparse_segment_count: usize,
 }
 
 impl Writer {
@@ -148,6 +155,9 @@ impl Writer {
             live_bytes: self.index.live_bytes(),
             consolidations: self.consolidations,
             index_bytes_written: self.index_bytes_written,
+            ingested_bytes: self.ingested_bytes,
+            written_for: self.runs.written_for(),
+            sparse_segment_count: self.index.sparse_segment_count(),
         }
     }
 }
@@ -182,7 +192,8 @@ impl FlexStore {
         let sweep = Sweep { from: index.sweep_from.clone(), ..Sweep::default() };
         let budget: &Arc<MemoryBudget> = place.cache.budget();
         let charge = budget.charge(Part::Index, index_memory(&index));
-        let runs = RunWriter::new(Arc::clone(&segments), run_options(&place.options));
+        let options = run_options(&place.options);
+        let runs = RunWriter::new(Arc::clone(&segments), options, budget);
         let writer = Writer {
             index,
             log,
@@ -192,6 +203,7 @@ impl FlexStore {
             round: Round::default(),
             consolidations: 0,
             index_bytes_written: 0,
+            ingested_bytes: 0,
             edit_bytes_in_log: 0,
             charge,
         };
@@ -200,7 +212,7 @@ impl FlexStore {
             current: ArcSwap::from_pointee(version_of(&writer, &loader)),
             loader,
             options: place.options.clone(),
-            segment_bytes_before: writer.index.counters.segment_bytes,
+            counted_before: writer.index.counters,
             writer: Mutex::new(writer),
         })
     }
@@ -286,13 +298,15 @@ impl FlexStore {
             }
         };
         let bytes_before = writer.runs.bytes_written();
+        let budget = self.loader.budget();
+        let index_bytes = budget.usage(Part::Index);
         let mut source = Source::new(memtable, deleted)?;
         let mut slicer = Slicer::new(
             &writer.index.tree,
             &self.loader,
             &mut writer.runs,
             &mut sweep,
-            self.options.delta_fan_in,
+            fan_in_for(self.options.delta_fan_in, index_bytes, budget.limit()),
         );
         let end = slicer.run(&mut source, position, order.slice_bytes)?;
         let done = SliceDone {
@@ -457,15 +471,22 @@ impl FlexStore {
             intervals: version.tree.len() as u64,
             runs: size.runs,
             segments: summary.segment_count as u64,
+            segments_underused: summary.sparse_segment_count as u64,
             bytes_on_disk: taken + summary.log_capacity,
             bytes_live: summary.live_bytes,
             bytes_dead: taken.saturating_sub(summary.live_bytes),
             bytes_pinned: self.segments.pinned_run_bytes(),
             bytes_in_holes: hole_bytes,
             logical_bytes: summary.counters.logical_bytes,
+            logical_bytes_before: self.counted_before.logical_bytes,
             segment_bytes_written: summary.counters.segment_bytes,
-            segment_bytes_since_open: summary.counters.segment_bytes - self.segment_bytes_before,
+            segment_bytes_since_open: summary.counters.segment_bytes
+                - self.counted_before.segment_bytes,
             index_bytes_written: summary.index_bytes_written,
+            flush_bytes: summary.written_for.bytes(Purpose::Flush),
+            consolidation_bytes: summary.written_for.bytes(Purpose::Consolidation),
+            cleaning_bytes: summary.written_for.bytes(Purpose::Cleaning),
+            ingest_bytes: summary.ingested_bytes,
             flushes: summary.counters.flush_count,
             consolidations: summary.consolidations,
             blocks_read,
@@ -538,7 +559,8 @@ fn index_memory(index: &Index) -> usize {
     const SHARE_BYTES: usize = size_of::<(Arc<()>, u64)>();
     const RUN_BYTES: usize = size_of::<Run>() + size_of::<RunMemory>() + 2 * size_of::<usize>();
     let runs = index.tree.size().runs as usize;
-    index.tree.len() * INTERVAL_BYTES + runs * RUN_BYTES + index.share_count * SHARE_BYTES
+    let intervals = index.tree.len() * INTERVAL_BYTES + index.anchor_bytes;
+    intervals + runs * RUN_BYTES + index.share_count * SHARE_BYTES
 }
 
 impl Version for FlexVersion {
