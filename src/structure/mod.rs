@@ -12,6 +12,7 @@
 pub mod flex;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Cursor, EntryKind, Result, SeqNo, Slice};
@@ -124,14 +125,45 @@ pub struct Findings {
     pub entries: u64,
     /// Values in value files.
     pub values: u64,
+    /// Commits in the log.
+    pub commits: u64,
     /// What is wrong, a sentence each.
     pub problems: Vec<String>,
+    /// Files that nothing refers to: they take room, and opening removes them.
+    pub orphans: Vec<PathBuf>,
+}
+
+/// Where something wrong was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// The keyspace.
+    pub keyspace: u32,
+    /// The file.
+    pub file: &'a Path,
+    /// Where in it.
+    pub offset: u64,
 }
 
 /// Problems listed at most: a store that is damaged all over need not fill the memory.
 const PROBLEM_COUNT_MAX: usize = 1000;
 
 impl Findings {
+    /// Notes that something is not what it was expected to be.
+    pub fn note_at(
+        &mut self,
+        site: Site<'_>,
+        what: &str,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) {
+        let Site { keyspace, file, offset } = site;
+        let file = file.display();
+        self.note(format!(
+            "keyspace {keyspace}: {file} at offset {offset}: {what}: expected {expected}, found \
+             {found}"
+        ));
+    }
+
     /// Notes something wrong.
     pub fn note(&mut self, problem: impl Into<String>) {
         if self.problems.len() < PROBLEM_COUNT_MAX {

@@ -70,7 +70,7 @@ fn run_command(
         Command::Stats(args) => commands::stats::run(globals, &args),
         Command::Compact(args) => commands::compact::run(globals, notices, &args),
         Command::Vacuum(args) => commands::vacuum::run(globals, interrupt, &args),
-        Command::Check(args) => commands::check::run(globals, &args),
+        Command::Check(args) => commands::check::run(globals, notices, &args),
         Command::Space(args) => commands::space::run(notices, &args),
         Command::Bench(args) => Ok(lithe_bench::run(&args)?),
         Command::BenchChild(args) => Ok(lithe_bench::run_child(&args)?),

@@ -185,6 +185,7 @@ impl RunWriter {
         }
         self.sealed.extend(slot.take());
         let number = self.place.take_number();
+        self.place.note_unlisted(number);
         self.unlisted.push(number);
         self.directory = Directory::Changed;
         *slot = Some(SegmentWriter::create(&self.place, number)?);
@@ -235,6 +236,7 @@ impl RunWriter {
 
     /// Says that the segments that [`Self::sync`] returned are in the index.
     pub(super) fn note_listed(&mut self) {
+        self.place.forget_unlisted(&self.unlisted);
         self.unlisted.clear();
         self.unlisted_runs = 0;
         self.note_memory();
@@ -250,6 +252,7 @@ impl RunWriter {
         self.base = None;
         self.unlisted_runs = 0;
         self.note_memory();
+        self.place.forget_unlisted(&self.unlisted);
         std::mem::take(&mut self.unlisted)
     }
 }

@@ -11,7 +11,7 @@ use super::interval::{Interval, Run};
 use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, hash_key};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::block::{FrameReader, Guide, GuideKind};
-use crate::cache::{Admission, Cache, MemoryBudget, Part};
+use crate::cache::{Admission, Cache, MemoryBudget, Part, Slot};
 use crate::memory::Heap;
 use crate::merge::MergeCursor;
 use crate::storage::StorageFile;
@@ -44,6 +44,11 @@ impl Loader {
     /// What memory is charged to.
     pub(super) fn budget(&self) -> &Arc<MemoryBudget> {
         self.cache.budget()
+    }
+
+    /// What is in a slot, for a check.
+    pub(super) fn cached(&self, slot: &Slot<Block>) -> Option<Arc<Block>> {
+        self.cache.load(slot, Admission::OnceRead)
     }
 
     /// Where blocks live.

@@ -73,6 +73,10 @@ pub(super) struct SegmentPlace {
     doomed: Mutex<Vec<PathBuf>>,
     /// Segments in which runs have died since they were last looked at, by number.
     with_dead: Mutex<BTreeMap<u64, Weak<Segment>>>,
+    /// Segments that anybody holds, by number, and how often.
+    held: Mutex<BTreeMap<u64, usize>>,
+    /// Numbers of segments that were written and are in no edit yet.
+    unlisted: Mutex<BTreeSet<u64>>,
     /// Numbers of segments that have a [`SegmentWriter`].
     written_to: Mutex<BTreeSet<u64>>,
     // Atomic.
@@ -108,6 +112,8 @@ impl SegmentPlace {
             values,
             doomed: Mutex::default(),
             with_dead: Mutex::default(),
+            held: Mutex::default(),
+            unlisted: Mutex::default(),
             written_to: Mutex::default(),
             next_number: AtomicU64::new(1),
             pinned_bytes: AtomicU64::new(0),
@@ -117,7 +123,27 @@ impl SegmentPlace {
         })
     }
 
-    fn path_of(&self, number: u64) -> PathBuf {
+    /// Says that a segment is made that no edit names yet.
+    pub(super) fn note_unlisted(&self, number: u64) {
+        lock(&self.unlisted).insert(number);
+    }
+
+    /// Says that these segments are in an edit, or given up.
+    pub(super) fn forget_unlisted(&self, numbers: &[u64]) {
+        lock(&self.unlisted).retain(|number| !numbers.contains(number));
+    }
+
+    /// Whether anybody holds the segment, writes to it, or it is about to be removed.
+    pub(super) fn is_known(&self, number: u64) -> bool {
+        let path = self.path_of(number);
+        lock(&self.held).contains_key(&number)
+            || lock(&self.unlisted).contains(&number)
+            || lock(&self.written_to).contains(&number)
+            || lock(&self.doomed).contains(&path)
+            || !matches!(self.storage.exists(&path), Ok(true))
+    }
+
+    pub(super) fn path_of(&self, number: u64) -> PathBuf {
         self.dir.join(format!("{NAME_PREFIX}{number:08}"))
     }
 
@@ -228,6 +254,7 @@ struct OpenFile(Arc<dyn StorageFile>);
 impl Segment {
     /// A segment that exists, by the index. It is looked at when it is first read.
     pub(super) fn existing(place: &Arc<SegmentPlace>, number: u64, size: u64) -> Arc<Segment> {
+        *lock(&place.held).entry(number).or_default() += 1;
         Arc::new(Segment {
             number,
             file_tag: place.tag_of(number),
@@ -374,6 +401,11 @@ impl Drop for Segment {
             let hole_bytes = self.hole_bytes.load(Ordering::Relaxed);
             self.place.hole_bytes.fetch_sub(hole_bytes, Ordering::Relaxed);
             lock(&self.place.doomed).push(std::mem::take(&mut self.path));
+        }
+        let mut held = lock(&self.place.held);
+        match held.get_mut(&self.number) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(held.remove(&self.number)),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::structure::{Findings, FlushOrder, FlushProgress, Want};
 use crate::value_log::{ValueLog, ValueLogOptions, Verify};
 
 /// A memtable for tests: the newest entry of each key.
-type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 struct ChangeCursor {
     entries: Vec<(Vec<u8>, Option<Vec<u8>>)>,
@@ -63,19 +63,19 @@ fn value_log(storage: &Arc<dyn Storage>) -> Arc<ValueLog> {
     Arc::new(log.unwrap())
 }
 
-struct Bench {
-    place: StorePlace,
-    store: FlexStore,
+pub(super) struct Bench {
+    pub place: StorePlace,
+    pub store: FlexStore,
     model: BTreeMap<Vec<u8>, Vec<u8>>,
     flush_count: u64,
 }
 
-fn small_options() -> KeyspaceOptions {
+pub(super) fn small_options() -> KeyspaceOptions {
     KeyspaceOptions::flex().interval_size(512).segment_size(4096)
 }
 
 impl Bench {
-    fn new(options: KeyspaceOptions) -> Bench {
+    pub fn new(options: KeyspaceOptions) -> Bench {
         Bench::in_storage(Arc::new(MemoryStorage::new()), options)
     }
 
@@ -99,7 +99,7 @@ impl Bench {
         Bench { place, store, model: BTreeMap::new(), flush_count: 0 }
     }
 
-    fn flush(&mut self, changes: Changes) {
+    pub fn flush(&mut self, changes: Changes) {
         self.flush_count += 1;
         let bytes = changes
             .iter()
@@ -133,7 +133,7 @@ impl Bench {
         self.store = FlexStore::open(&self.place, Some(position)).unwrap();
     }
 
-    fn problems(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let mut findings = Findings::default();
         self.store.check_index(&mut findings).check_data(&mut findings);
         findings.problems
@@ -169,7 +169,7 @@ impl Bench {
     }
 }
 
-fn random_changes(random: &SeededEntropy, count: u64, key_space: u64) -> Changes {
+pub(super) fn random_changes(random: &SeededEntropy, count: u64, key_space: u64) -> Changes {
     let mut changes = Changes::new();
     for _ in 0..count {
         let key = format!("key-{:06}", random.next_u64() % key_space).into_bytes();

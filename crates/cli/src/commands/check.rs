@@ -10,7 +10,7 @@ use crate::args::Globals;
 use crate::database::open_existing;
 use crate::failure::{Failure, Outcome};
 use crate::notation::{bytes_text, count_text};
-use crate::output::{ReportFormat, stdout};
+use crate::output::{Notices, ReportFormat, stdout};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,8 +31,11 @@ pub struct CheckArgs {
 }
 
 /// Checks and prints the report.
-pub fn run(globals: &Globals, args: &CheckArgs) -> Outcome {
+pub fn run(globals: &Globals, notices: Notices, args: &CheckArgs) -> Outcome {
     let report = open_existing(globals)?.check()?;
+    for path in &report.orphans {
+        notices.say(format!("{} belongs to nothing; opening removes it", path.display()));
+    }
     write_report(&mut stdout(), &report, args.format)
 }
 
@@ -55,7 +58,10 @@ fn write_report(out: &mut impl Write, report: &CheckReport, format: ReportFormat
                 "entries": report.entries,
                 "value_files": report.value_files,
                 "values": report.values,
+                "commits": report.commits,
                 "problems": report.problems,
+                "orphans": report.orphans.iter().map(|path| path.display().to_string())
+                    .collect::<Vec<String>>(),
             });
             writeln!(out, "{object}")?;
         }

@@ -449,10 +449,15 @@ impl FlexStore {
     /// Checks the index, against its durable form too: see `check.rs`. No flush may be under way;
     /// [`IndexCheck::check_data`] needs no such care.
     pub fn check_index(&self, findings: &mut Findings) -> IndexCheck {
-        let index = self.lock_writer().index.clone();
-        super::check::check_index(&index, &self.segments, findings);
+        let (index, index_file) = {
+            let writer = self.lock_writer();
+            (writer.index.clone(), writer.log.path().to_owned())
+        };
+        super::check::check_index(&index, &index_file, &self.segments, findings);
+        super::check::find_orphans(&index, &index_file, &self.segments, findings);
         let values = Arc::clone(&self.segments.values);
-        IndexCheck { index, loader: Arc::clone(&self.loader), values }
+        let keyspace = self.segments.keyspace;
+        IndexCheck { index, keyspace, loader: Arc::clone(&self.loader), values }
     }
 
     /// Figures.
@@ -511,6 +516,7 @@ fn version_of(writer: &Writer, loader: &Arc<Loader>) -> FlexVersion {
 #[derive(Debug)]
 pub struct IndexCheck {
     index: Index,
+    keyspace: u32,
     loader: Arc<Loader>,
     values: Arc<ValueLog>,
 }
@@ -518,7 +524,8 @@ pub struct IndexCheck {
 impl IndexCheck {
     /// Reads and verifies every run, as of when the index was checked. Flushes may go on.
     pub fn check_data(&self, findings: &mut Findings) {
-        super::check::check_data(&self.index, &self.loader, &self.values, findings);
+        let IndexCheck { index, keyspace, loader, values } = self;
+        super::check::check_data(index, *keyspace, loader, values, findings);
     }
 }
 

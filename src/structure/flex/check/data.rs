@@ -1,0 +1,265 @@
+//! Every run, and what is in memory of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::base::{Cursor, EntryKind, EntryRef, Result, SeqNo, ValuePointer, hash_key};
+use crate::block::{Block, BlockCursor};
+use crate::merge::MergeCursor;
+use crate::structure::flex::index::Index;
+use crate::structure::flex::interval::{Interval, Run};
+use crate::structure::flex::load::Loader;
+use crate::structure::{Findings, Site};
+use crate::value_log::{ValueLog, Verify, record_len};
+
+/// What runs are checked with.
+#[derive(Clone, Copy)]
+struct Checker<'a> {
+    keyspace: u32,
+    loader: &'a Loader,
+    values: &'a ValueLog,
+    /// No entry has a larger stamp.
+    newest: SeqNo,
+}
+
+/// What a run is to its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunPlace {
+    Base,
+    Delta,
+}
+
+/// A run, where it is.
+#[derive(Clone, Copy)]
+struct RunOf<'a> {
+    run: &'a Run,
+    place: RunPlace,
+    interval: &'a Interval,
+    /// The anchor of the next interval.
+    limit: Option<&'a [u8]>,
+}
+
+/// Checks every run, every value that it points to, and what is in memory of it.
+pub(in super::super) fn check_data(
+    index: &Index,
+    keyspace: u32,
+    loader: &Loader,
+    values: &ValueLog,
+    findings: &mut Findings,
+) {
+    let checker = Checker { keyspace, loader, values, newest: index.counters.last_seqno };
+    for (position, interval) in index.tree.iter().enumerate() {
+        let limit = index.tree.get(position + 1).map(|next| &*next.anchor);
+        findings.intervals += 1;
+        checker.check_interval(interval, limit, findings);
+    }
+}
+
+impl Checker<'_> {
+    fn site<'r>(&self, run: &'r Run) -> Site<'r> {
+        Site { keyspace: self.keyspace, file: &run.segment.path, offset: run.offset }
+    }
+
+    /// Every run of an interval, and all of them together.
+    fn check_interval(&self, interval: &Interval, limit: Option<&[u8]>, findings: &mut Findings) {
+        let mut blocks: Vec<Arc<Block>> = Vec::new();
+        for (position, run) in interval.runs().enumerate() {
+            findings.runs += 1;
+            findings.bytes += u64::from(run.len);
+            let place = match position == 0 && interval.base.is_some() {
+                true => RunPlace::Base,
+                false => RunPlace::Delta,
+            };
+            match self.loader.read_run(run) {
+                Ok(block) => {
+                    let run = RunOf { run, place, interval, limit };
+                    let checked = self.check_run(run, &block, findings);
+                    checked.unwrap_or_else(|error| findings.note(error.to_string()));
+                    blocks.push(block);
+                }
+                Err(error) => findings.note(format!("keyspace {}: {error}", self.keyspace)),
+            }
+        }
+        if blocks.len() == interval.run_count() {
+            let checked = self.check_together(interval, &blocks, findings);
+            checked.unwrap_or_else(|error| findings.note(error.to_string()));
+        }
+    }
+
+    fn check_run(
+        &self,
+        run_of: RunOf<'_>,
+        block: &Arc<Block>,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let RunOf { run, place, interval, limit } = run_of;
+        let site = self.site(run);
+        if let Some(what) = block.check_order() {
+            findings.note_at(site, "the order of keys", "rising ones", what);
+        }
+        if block.entry_count() != run.entry_count as usize {
+            findings.note_at(site, "entries of the run", run.entry_count, block.entry_count());
+        }
+        let guide = run.memory.guide.get().map(|guided| &guided.0);
+        let mut cursor = BlockCursor::new(Arc::clone(block));
+        cursor.seek_first()?;
+        let mut value_bytes: BTreeMap<u64, u64> = BTreeMap::new();
+        while let Some(entry) = cursor.entry() {
+            findings.entries += 1;
+            if entry.kind == EntryKind::Pointer {
+                match ValuePointer::decode(entry.value) {
+                    Some(pointer) => {
+                        let of_file = value_bytes.entry(pointer.file).or_default();
+                        *of_file += record_len(u64::from(pointer.len));
+                        self.check_value(&pointer, findings);
+                    }
+                    None => {
+                        let found = format!("{} bytes", entry.value.len());
+                        findings.note_at(site, "a pointer", "one of 30 bytes", found);
+                    }
+                }
+            }
+            let key = || entry.key.escape_ascii().to_string();
+            if entry.key < &*interval.anchor || limit.is_some_and(|limit| entry.key >= limit) {
+                let anchor = interval.anchor.escape_ascii();
+                let limit = limit.map_or_else(String::new, |limit| limit.escape_ascii().to_string());
+                let expected = format!("keys from {anchor} up to {limit}");
+                findings.note_at(site, "a key of another interval", expected, key());
+            }
+            if place == RunPlace::Base && entry.kind == EntryKind::Tombstone {
+                findings.note_at(site, "a tombstone in a base", "none", key());
+            }
+            if entry.seqno > self.newest {
+                let found = format!("{} at {}", key(), entry.seqno);
+                findings.note_at(site, "the newest stamp", self.newest, found);
+            }
+            if guide.is_some_and(|guide| !guide.may_contain(hash_key(entry.key))) {
+                findings.note_at(site, "the guide in memory", key(), "a denial of it");
+            }
+            cursor.next()?;
+        }
+        if !run.values().eq(value_bytes.iter().map(|(file, bytes)| (*file, *bytes))) {
+            let known: BTreeMap<u64, u64> = run.values().collect();
+            let expected = format!("{value_bytes:?}");
+            findings.note_at(site, "bytes by value file", expected, format!("{known:?}"));
+        }
+        Ok(())
+    }
+
+    /// X2, and what is in memory of all runs as one. `blocks` are those of the runs, oldest first.
+    fn check_together(
+        &self,
+        interval: &Interval,
+        blocks: &[Arc<Block>],
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let Some(newest_run) = interval.runs().next_back() else { return Ok(()) };
+        let site = self.site(newest_run);
+        if blocks.len() > 1 {
+            self.check_stamps(interval, blocks, findings)?;
+        }
+        if let Some(count) = interval.live_count.get() {
+            let mut live = live_entries(blocks);
+            live.seek_first()?;
+            let mut found = 0;
+            while let Some(entry) = live.entry() {
+                found += u32::from(entry.kind != EntryKind::Tombstone);
+                live.next()?;
+            }
+            if found != *count {
+                findings.note_at(site, "live entries as counted in memory", found, count);
+            }
+        }
+        // The slot of a base that is all there is, is that of the base.
+        let base = interval.base.as_ref().zip(blocks.first());
+        if let Some((base, block)) = base
+            && let Some(slot) = &base.slot
+            && let Some(cached) = self.loader.cached(slot)
+        {
+            let expected = live_entries(std::slice::from_ref(block));
+            self.compare(self.site(base), &cached, expected, findings)?;
+        }
+        if blocks.len() > 1
+            && let Some(slot) = interval.slot_if_used()
+            && let Some(cached) = self.loader.cached(slot)
+        {
+            self.compare(site, &cached, live_entries(blocks), findings)?;
+        }
+        Ok(())
+    }
+
+    /// X2: what a newer run has of a key is newer.
+    fn check_stamps(
+        &self,
+        interval: &Interval,
+        blocks: &[Arc<Block>],
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let mut stamps: BTreeMap<Vec<u8>, SeqNo> = BTreeMap::new();
+        for (run, block) in interval.runs().zip(blocks) {
+            let mut cursor = BlockCursor::new(Arc::clone(block));
+            cursor.seek_first()?;
+            while let Some(entry) = cursor.entry() {
+                let older = stamps.insert(entry.key.to_vec(), entry.seqno);
+                if let Some(older) = older.filter(|older| *older >= entry.seqno) {
+                    let expected = format!("{} above {older}", entry.key.escape_ascii());
+                    findings.note_at(self.site(run), "the stamp of a key", expected, entry.seqno);
+                }
+                cursor.next()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A block in memory against the entries that were read.
+    fn compare(
+        &self,
+        site: Site<'_>,
+        cached: &Arc<Block>,
+        mut read: MergeCursor<BlockCursor>,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let mut cached = BlockCursor::new(Arc::clone(cached));
+        cached.seek_first()?;
+        read.seek_first()?;
+        loop {
+            while read.entry().is_some_and(|entry| entry.kind == EntryKind::Tombstone) {
+                read.next()?;
+            }
+            match (cached.entry(), read.entry()) {
+                (None, None) => return Ok(()),
+                (Some(cached), Some(read)) if is_same(cached, read) => {}
+                (cached, read) => {
+                    findings.note_at(site, "a block in memory", shown(read), shown(cached));
+                    return Ok(());
+                }
+            }
+            cached.next()?;
+            read.next()?;
+        }
+    }
+
+    fn check_value(&self, pointer: &ValuePointer, findings: &mut Findings) {
+        findings.values += 1;
+        match self.values.verify(pointer, Verify::Hash) {
+            Ok(bytes) => findings.bytes += bytes,
+            Err(error) => findings.note(format!("keyspace {}: {error}", self.keyspace)),
+        }
+    }
+}
+
+/// The newest entry of each key.
+fn live_entries(blocks: &[Arc<Block>]) -> MergeCursor<BlockCursor> {
+    MergeCursor::new(blocks.iter().rev().map(|block| BlockCursor::new(Arc::clone(block))).collect())
+}
+
+fn is_same(a: EntryRef<'_>, b: EntryRef<'_>) -> bool {
+    (a.key, a.seqno, a.kind, a.value) == (b.key, b.seqno, b.kind, b.value)
+}
+
+fn shown(entry: Option<EntryRef<'_>>) -> String {
+    match entry {
+        Some(entry) => format!("{} at {}", entry.key.escape_ascii(), entry.seqno),
+        None => "the end".to_owned(),
+    }
+}
