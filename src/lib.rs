@@ -11,11 +11,13 @@ mod db;
 pub mod flex_space;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod inspect;
 mod jobs;
 mod manifest;
 mod memory;
 mod memtable;
 mod merge;
+mod pieces;
 pub mod storage;
 mod structure;
 mod value_log;

@@ -95,6 +95,13 @@ pub(super) fn encode_header(id: SegmentId) -> Vec<u8> {
     block
 }
 
+/// Whose segment a header block says that it is, if it verifies.
+pub(super) fn decode_header(block: &[u8]) -> Option<SegmentId> {
+    let number = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight"));
+    let id = SegmentId { space: number(16), number: u32::try_from(number(24)).ok()? };
+    (block == encode_header(id)).then_some(id)
+}
+
 /// Checks the header block against what it must be. The version is looked at first: another
 /// version may keep its checksum elsewhere.
 pub(super) fn check_header(block: &[u8], id: SegmentId, file: &Path) -> Result<()> {

@@ -14,10 +14,12 @@ mod tests;
 mod totals;
 
 pub use catalog::Manifest;
+pub(crate) use edit_log::inspect_edit_log;
 pub use edit_log::{
     EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef, SnapshotSink,
     exists as edit_log_exists, newest_database, read as read_edit_log,
 };
 pub use options::{KeyspaceOptions, Structure};
+pub(crate) use records::explain_manifest;
 pub use state::{Edit, KeyspaceRecord};
 pub use totals::{KeyspaceTotals, Totals};

@@ -9,6 +9,7 @@ use crate::manifest::fields::{Decoded, Fields, Malformed, put_optional, put_posi
 use crate::manifest::options::KeyspaceOptions;
 use crate::manifest::state::{CatalogState, Edit, FIRST_KEYSPACE_ID, KeyspaceRecord};
 use crate::manifest::totals::Totals;
+use crate::pieces::Explained;
 
 // First byte of a snapshot part.
 const PART_HEAD: u8 = 1;
@@ -132,6 +133,36 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
     let totals = Totals::decode(&mut fields)?;
     fields.finish()?;
     Ok((edit, totals))
+}
+
+/// What a record of a manifest says.
+pub(crate) fn explain_manifest(record: Record<'_>) -> Explained {
+    let mut explained = Explained::default();
+    match record {
+        Record::SnapshotPart(payload) => {
+            let mut fields = Fields::new(payload);
+            match fields.byte("kind") {
+                Ok(PART_HEAD) => explained.field("part", "head"),
+                Ok(PART_KEYSPACE) => match take_keyspace(&mut fields) {
+                    Ok(record) => explained.field("keyspace", format!("{record:?}")),
+                    Err(malformed) => explained.unknown = Some(malformed.what),
+                },
+                Ok(other) => explained.unknown = Some(format!("a part of kind {other}")),
+                Err(malformed) => explained.unknown = Some(malformed.what),
+            }
+        }
+        Record::Edit(payload) => match decode_edit(payload) {
+            Ok((edit, totals)) => {
+                explained.field("edit", format!("{edit:?}"));
+                if totals != Totals::default() {
+                    explained.field("totals", format!("{totals:?}"));
+                }
+            }
+            Err(malformed) => explained.unknown = Some(malformed.what),
+        },
+        Record::SnapshotEnd => {}
+    }
+    explained
 }
 
 fn put_keyspace(out: &mut Vec<u8>, record: &KeyspaceRecord) {

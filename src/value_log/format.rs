@@ -38,7 +38,8 @@ const FILE_HEADER_SUMMED: usize = 32;
 /// Bytes in front of a record's value.
 pub(super) const RECORD_HEADER_LEN: usize = 48;
 const SUM_LEN: usize = size_of::<u64>();
-const ALIGNMENT: u64 = 8;
+/// Records begin at multiples of this from the header's end.
+pub(super) const RECORD_ALIGNMENT: u64 = 8;
 /// What of a value is verified by itself, so that a part of a long one can be read.
 pub(super) const CHUNK_LEN: usize = 64 << 10;
 
@@ -85,6 +86,12 @@ pub(super) fn check_file_header(
     Err(Error::corruption(path, 0, what))
 }
 
+/// Database and number that a header names, if it verifies.
+pub(super) fn decode_file_header(header: &[u8]) -> Option<(u64, u64)> {
+    let (database, number) = (u64_at(header, 16), u64_at(header, 24));
+    (*header == encode_file_header(database, number)).then_some((database, number))
+}
+
 /// Where the parts of a record lie, from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordLayout {
@@ -102,7 +109,7 @@ impl RecordLayout {
             chunk_count => chunk_count * SUM_LEN as u64,
         };
         let table_end = value_end.checked_add(table_len)?;
-        let end = table_end.checked_next_multiple_of(ALIGNMENT)?;
+        let end = table_end.checked_next_multiple_of(RECORD_ALIGNMENT)?;
         Some(RecordLayout { value_end, table_end, end })
     }
 }

@@ -31,6 +31,7 @@
 mod append;
 mod file;
 mod format;
+mod inspect;
 mod moving;
 mod read;
 mod reader;
@@ -54,6 +55,7 @@ use crate::storage::Storage;
 
 pub use file::ValueFile;
 pub use format::{hash_value, record_len};
+pub(crate) use inspect::inspect_values;
 pub use moving::Mover;
 pub use read::Verify;
 pub use reader::ValueReader;

@@ -68,7 +68,36 @@ pub enum HeaderBlock {
     Unreadable,
 }
 
+/// One of the copies of a header, as an inspection finds it.
+#[derive(Clone, Debug)]
+pub struct HeaderCopy {
+    pub offset: u64,
+    pub len: u64,
+    /// What it says, if it verifies.
+    pub header: Option<FileHeader>,
+    pub is_zero: bool,
+}
+
 impl FileHeader {
+    /// The copies in a block, each taken at its word about which file it is.
+    pub fn copies(block: &[u8]) -> Vec<HeaderCopy> {
+        let copies = COPY_OFFSETS.into_iter().enumerate();
+        let copies = copies.filter_map(|(index, offset)| {
+            let copy = block.get(offset..offset + COPY_SIZE)?;
+            let (number, database) = (word(copy, 32), word(copy, 24));
+            let verifies = copy_verifies(copy, number, offset);
+            let decoded = || decode_copy(copy, Path::new(""), offset, database).ok();
+            let end = COPY_OFFSETS.get(index + 1).copied().unwrap_or(block.len());
+            Some(HeaderCopy {
+                offset: offset as u64,
+                len: (end - offset) as u64,
+                header: verifies.then(decoded).flatten(),
+                is_zero: copy.iter().all(|byte| *byte == 0),
+            })
+        });
+        copies.collect()
+    }
+
     /// The Lsn behind the last byte of the file.
     pub fn limit(&self) -> Lsn {
         self.start.plus(self.capacity - HEADER_BLOCK_SIZE)

@@ -9,6 +9,7 @@ const LAYERS: &[&[&str]] = &[
     &["memory"],
     &["base"],
     &["storage"],
+    &["pieces"],
     &["cache"],
     &["block"],
     &["wal", "value_log", "manifest"],
@@ -18,6 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["flex_space"],
     &["jobs"],
     &["db"],
+    &["inspect"],
 ];
 const LINES_PER_FILE_MAX: usize = 800;
 const COLUMNS_MAX: usize = 100;

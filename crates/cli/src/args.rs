@@ -150,6 +150,8 @@ pub enum Command {
     Vacuum(commands::vacuum::VacuumArgs),
     /// Verify every checksum and every structure of the database
     Check(commands::check::CheckArgs),
+    /// Show what is in a file of a database, piece by piece, also if it is damaged
+    Inspect(commands::inspect::InspectArgs),
     /// Work on a flexible space: a file whose bytes can be inserted and removed in the middle
     Space(commands::space::SpaceArgs),
     /// Measure the store with standard workloads

@@ -71,6 +71,7 @@ fn run_command(
         Command::Compact(args) => commands::compact::run(globals, notices, &args),
         Command::Vacuum(args) => commands::vacuum::run(globals, interrupt, &args),
         Command::Check(args) => commands::check::run(globals, notices, &args),
+        Command::Inspect(args) => commands::inspect::run(notices, &args),
         Command::Space(args) => commands::space::run(notices, &args),
         Command::Bench(args) => Ok(lithe_bench::run(&args)?),
         Command::BenchChild(args) => Ok(lithe_bench::run_child(&args)?),

@@ -30,6 +30,7 @@
 #[cfg(test)]
 mod crash_tests;
 mod format;
+mod inspect;
 mod log;
 mod read;
 #[cfg(test)]
@@ -38,6 +39,7 @@ mod tests;
 use std::path::PathBuf;
 
 pub use format::EditLogId;
+pub(crate) use inspect::inspect_edit_log;
 pub use log::{EditLog, SnapshotSink};
 pub use read::{Record, RecordRef, exists, newest_database, read};
 

@@ -33,6 +33,7 @@ mod flush;
 mod holes;
 mod index;
 mod ingest;
+mod inspect;
 mod interval;
 mod load;
 mod order;
@@ -45,5 +46,6 @@ mod tests;
 pub mod tree;
 
 pub use ingest::{Fitted, StagedRuns};
-pub use segment::OpenSegments;
+pub(crate) use inspect::{explain_index, inspect_segment};
+pub use segment::{OpenSegments, SegmentIdentity};
 pub use store::{Consolidation, FlexStore, Moving, RoundProgress, StorePlace};

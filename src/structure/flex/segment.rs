@@ -47,6 +47,39 @@ const OPEN_FILE_COUNT_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub struct OpenSegments(Mutex<VecDeque<Weak<Segment>>>);
 
+/// Whose a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentIdentity {
+    pub database: u64,
+    pub keyspace: u32,
+    pub number: u64,
+}
+
+impl SegmentIdentity {
+    /// What a header says, if it verifies.
+    pub(super) fn decode(header: &[u8]) -> Option<SegmentIdentity> {
+        let number =
+            |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
+        let keyspace = u32::from_le_bytes(header[12..16].try_into().expect("four bytes"));
+        let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
+        let is_whole = number(HEADER_SUMMED) == checksum(&header[..HEADER_SUMMED], 0, 0);
+        (is_whole && header[..8] == MAGIC && version == VERSION).then(|| SegmentIdentity {
+            database: number(16),
+            keyspace,
+            number: number(24),
+        })
+    }
+
+    /// Seeds the checksums of the segment's frames (G2).
+    pub(super) fn tag(self) -> u64 {
+        let mut bytes = [0; 20];
+        bytes[..8].copy_from_slice(&self.database.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.keyspace.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.number.to_le_bytes());
+        checksum_seeded(&bytes, 0)
+    }
+}
+
 /// What the keyspaces of a database share.
 #[derive(Clone, Debug)]
 pub(super) struct SharedFiles {
@@ -214,11 +247,8 @@ impl SegmentPlace {
 
     /// Seeds the checksums of one segment's frames (G2).
     fn tag_of(&self, number: u64) -> u64 {
-        let mut bytes = [0; 20];
-        bytes[..8].copy_from_slice(&self.database.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.keyspace.to_le_bytes());
-        bytes[12..].copy_from_slice(&number.to_le_bytes());
-        checksum_seeded(&bytes, 0)
+        let (database, keyspace) = (self.database, self.keyspace);
+        SegmentIdentity { database, keyspace, number }.tag()
     }
 }
 

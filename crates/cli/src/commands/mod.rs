@@ -9,6 +9,7 @@ pub mod delete;
 pub mod diff;
 pub mod dump;
 pub mod get;
+pub mod inspect;
 pub mod keyspaces;
 pub mod put;
 mod range;

@@ -5,6 +5,7 @@
 mod comparing;
 mod damage;
 mod dumping;
+mod inspecting;
 mod loading;
 mod reading;
 mod shell;

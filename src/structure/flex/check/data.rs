@@ -122,7 +122,8 @@ impl Checker<'_> {
             let key = || entry.key.escape_ascii().to_string();
             if entry.key < &*interval.anchor || limit.is_some_and(|limit| entry.key >= limit) {
                 let anchor = interval.anchor.escape_ascii();
-                let limit = limit.map_or_else(String::new, |limit| limit.escape_ascii().to_string());
+                let limit =
+                    limit.map_or_else(String::new, |limit| limit.escape_ascii().to_string());
                 let expected = format!("keys from {anchor} up to {limit}");
                 findings.note_at(site, "a key of another interval", expected, key());
             }

@@ -64,9 +64,9 @@ pub(super) fn find_orphans(
         Ok(numbers) => numbers.into_iter().collect(),
         Err(error) => return findings.note(error.to_string()),
     };
-    let unknown = numbers.into_iter().filter(|number| {
-        !index.segments.contains_key(number) && !place.is_known(*number)
-    });
+    let unknown = numbers
+        .into_iter()
+        .filter(|number| !index.segments.contains_key(number) && !place.is_known(*number));
     findings.orphans.extend(unknown.map(|number| place.path_of(number)));
 }
 

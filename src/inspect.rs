@@ -1,0 +1,197 @@
+//! Looking into files: what is in a log, a manifest, an index, a segment, a value file, piece by
+//! piece, also when the file is damaged or a database is at work on it. Nothing is ever written.
+//!
+//! Which kind of file it is, is told by its first bytes, or by its name where these are damaged.
+//! Each piece is verified against its checksum at its place. Bytes that do not verify are shown as
+//! such, and passed over: the file is searched for the next piece that does. Where the header of a
+//! file is damaged, the rest is verified by what the name of the file and the manifest beside it
+//! say, as far as these are there.
+//!
+//! What a database writes to meanwhile may be shown as being half there.
+//!
+//! ```
+//! # use std::ops::ControlFlow;
+//! # use lithedb::{Db, inspect};
+//! # use lithedb::storage::{MemoryStorage, Storage};
+//! # fn main() -> lithedb::Result<()> {
+//! # let storage: std::sync::Arc<dyn Storage> = std::sync::Arc::new(MemoryStorage::new());
+//! # let db = Db::builder().storage(storage.clone()).open("/db")?;
+//! # db.keyspace_or_create("words")?.put("key", "value")?;
+//! let path = "/db/wal/00000001.wal";
+//! let report = inspect::inspect(&*storage, path, inspect::Detail::Entries, |piece| {
+//!     println!("{} at {}: {:?}", piece.kind, piece.offset, piece.state);
+//!     ControlFlow::Continue(())
+//! })?;
+//! assert_eq!((report.kind, report.damaged), (inspect::FileKind::Log, 0));
+//! # Ok(())
+//! # }
+//! ```
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+pub use crate::pieces::{Detail, Piece, PieceEntry, PieceState};
+
+use crate::base::{Error, Result};
+use crate::db::explain_commit;
+use crate::flex_space::inspect_space_segment;
+use crate::manifest::{Record, explain_manifest, inspect_edit_log, newest_database};
+use crate::pieces::{Explained, FileWindow, Visit};
+use crate::storage::{OpenMode, Storage};
+use crate::structure::flex::{SegmentIdentity, explain_index, inspect_segment};
+use crate::value_log::inspect_values;
+use crate::wal::inspect_log;
+
+const MAGIC_LEN: u64 = 8;
+const MANIFEST_STEM: &str = "MANIFEST";
+// Kinds of edit logs.
+const KIND_MANIFEST: u32 = 1;
+const KIND_INDEX: u32 = 2;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileKind {
+    /// A file of the commit log.
+    Log,
+    /// A manifest, or an index of a keyspace or of a flexible space.
+    EditLog,
+    /// A segment of a keyspace.
+    Segment,
+    /// A value file.
+    Values,
+    /// A segment of a flexible space.
+    SpaceSegment,
+}
+
+/// What an inspection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// What the file is.
+    pub kind: FileKind,
+    /// Its size when the inspection began.
+    pub size: u64,
+    /// Pieces that were shown.
+    pub pieces: u64,
+    /// Those of them that are damaged.
+    pub damaged: u64,
+    /// Those of them that have something that this program does not know.
+    pub unknown: u64,
+}
+
+/// Shows the pieces of the file at `path`, in order, until `visit` breaks off. Costs reading the
+/// file once; where nothing verifies, a look at each place where a piece could begin. In memory are
+/// the piece at hand and a window of 256 KiB.
+///
+/// # Errors
+/// `InvalidArgument` for a file that is none of a database or space; `Io`. Damage is none: it is
+/// shown.
+pub fn inspect(
+    storage: &dyn Storage,
+    path: impl AsRef<Path>,
+    detail: Detail,
+    mut visit: impl FnMut(Piece) -> ControlFlow<()>,
+) -> Result<Inspection> {
+    let path = path.as_ref();
+    let file = storage.open(path, OpenMode::ReadOnly);
+    let file = file.map_err(|error| Error::io("open", path, error))?;
+    let mut window = FileWindow::new(&*file, path)?;
+    let kind = kind_of(&mut window)?;
+    let size = window.size;
+    let (mut pieces, mut damaged, mut unknown) = (0, 0, 0);
+    let mut counted = |piece: Piece| {
+        pieces += 1;
+        damaged += u64::from(matches!(piece.state, PieceState::Damaged(_)));
+        unknown += u64::from(matches!(piece.state, PieceState::Unknown(_)));
+        visit(piece)
+    };
+    show(storage, &mut window, kind, detail, &mut counted)?;
+    Ok(Inspection { kind, size, pieces, damaged, unknown })
+}
+
+fn show(
+    storage: &dyn Storage,
+    window: &mut FileWindow<'_>,
+    kind: FileKind,
+    detail: Detail,
+    visit: Visit<'_>,
+) -> Result<()> {
+    let path = window.path;
+    let (name, parent) = (name_of(path), path.parent().unwrap_or(Path::new("")));
+    // The manifest of the database whose folder is so many levels up.
+    let database = |levels: usize| {
+        let dir = path.ancestors().nth(levels + 1)?;
+        newest_database(storage, dir, MANIFEST_STEM).ok()
+    };
+    let number = |prefix: &str| name.strip_prefix(prefix)?.parse::<u64>().ok();
+    let _whether_all = match kind {
+        FileKind::Log => {
+            let number = name.strip_suffix(".wal").and_then(|digits| digits.parse().ok());
+            let explain = |payload: &[u8]| explain_commit(payload, detail);
+            inspect_log(window, number, database(1), &explain, visit)?
+        }
+        FileKind::EditLog => {
+            let explain = |kind: u32, record: Record<'_>| explain_record(kind, record, detail);
+            inspect_edit_log(window, &explain, visit)?
+        }
+        FileKind::Segment => {
+            let keyspace = name_of(parent).parse::<u32>().ok();
+            let known = database(2).zip(keyspace).zip(number("seg-"));
+            let known = known.map(|((database, keyspace), number)| SegmentIdentity {
+                database,
+                keyspace,
+                number,
+            });
+            inspect_segment(window, known, detail, visit)?
+        }
+        FileKind::Values => inspect_values(window, database(1).zip(number("val-")), detail, visit)?,
+        FileKind::SpaceSegment => inspect_space_segment(window, visit)?,
+    };
+    Ok(())
+}
+
+fn explain_record(kind: u32, record: Record<'_>, detail: Detail) -> Explained {
+    match kind {
+        KIND_MANIFEST => explain_manifest(record),
+        KIND_INDEX => explain_index(record, detail),
+        _ => Explained::default(),
+    }
+}
+
+/// By the first bytes, else by the name.
+fn kind_of(window: &mut FileWindow<'_>) -> Result<FileKind> {
+    let (path, len) = (window.path, MAGIC_LEN.min(window.size));
+    let magic = window.bytes(0, len)?.unwrap_or_default();
+    let by_magic = match magic {
+        b"LitheWAL" => Some(FileKind::Log),
+        b"LITHELOG" => Some(FileKind::EditLog),
+        b"LITHESEG" => Some(FileKind::Segment),
+        b"LITHEVAL" => Some(FileKind::Values),
+        b"LITHESPC" => Some(FileKind::SpaceSegment),
+        _ => None,
+    };
+    let name = name_of(path);
+    let by_name = || {
+        let stems = ["MANIFEST-", "index-", "space-"];
+        if Path::new(name).extension().is_some_and(|end| end == "wal") {
+            Some(FileKind::Log)
+        } else if stems.iter().any(|stem| name.starts_with(stem)) {
+            Some(FileKind::EditLog)
+        } else if name.starts_with("seg-") {
+            Some(FileKind::Segment)
+        } else if name.starts_with("val-") {
+            Some(FileKind::Values)
+        } else {
+            None
+        }
+    };
+    by_magic.or_else(by_name).ok_or_else(|| {
+        let path = path.display();
+        Error::invalid(format!("{path} is no file of a database, by its first bytes and its name"))
+    })
+}
+
+fn name_of(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}

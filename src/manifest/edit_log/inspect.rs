@@ -1,0 +1,105 @@
+//! Showing a file of an edit log, also one that is damaged or in use.
+
+use std::ops::ControlFlow;
+
+use super::format::{
+    ALIGNMENT, EditLogId, FileHeader, HEADER_LEN, RECORD_HEADER_LEN, RecordHeader, RecordKind,
+    file_tag,
+};
+use super::read::Record;
+use crate::base::Result;
+use crate::pieces::{Explained, FileWindow, Piece, PieceState, Tail, Visit, Walk};
+
+/// Shows the file. `explain` gets the kind that the header names, and each payload.
+pub fn inspect_edit_log(
+    window: &mut FileWindow<'_>,
+    explain: &dyn Fn(u32, Record<'_>) -> Explained,
+    visit: Visit<'_>,
+) -> Result<ControlFlow<()>> {
+    let path = window.path;
+    let header = match window.bytes(0, HEADER_LEN)? {
+        Some(bytes) => FileHeader::decode(bytes.try_into().expect("a header's bytes"), path),
+        None => Err(crate::base::Error::corruption(path, 0, "the file ends within its header")),
+    };
+    let header = match header {
+        Ok(header) => header,
+        Err(error) => {
+            let piece = Piece::new(
+                0,
+                HEADER_LEN.min(window.size),
+                "file header",
+                PieceState::Damaged(error.to_string()),
+            );
+            if visit(piece).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let what = "whose file this is, is not known: nothing can be verified".to_owned();
+            let len = window.size.saturating_sub(HEADER_LEN);
+            let rest = Piece::new(HEADER_LEN, len, "unreadable", PieceState::Damaged(what));
+            return Ok(if len > 0 { visit(rest) } else { ControlFlow::Continue(()) });
+        }
+    };
+    let kind = header.kind;
+    let piece = Piece::sound(0, HEADER_LEN, "file header")
+        .field("log", kind_name(kind))
+        .field("database", format!("{:016x}", header.database))
+        .field("owner", header.owner)
+        .field("number", header.number)
+        .field("capacity", header.capacity);
+    if visit(piece).is_break() {
+        return Ok(ControlFlow::Break(()));
+    }
+    let id = EditLogId { stem: "", kind, database: header.database, owner: header.owner };
+    let tag = file_tag(&id, header.number);
+    let walk = Walk { start: HEADER_LEN, step: ALIGNMENT, tail: Tail::Room };
+    let mut probe = |window: &mut FileWindow<'_>, offset: u64| {
+        record_at(window, tag, offset, &|record| explain(kind, record))
+    };
+    walk.run(window, &mut probe, visit)
+}
+
+fn kind_name(kind: u32) -> String {
+    match kind {
+        1 => "manifest".to_owned(),
+        2 => "index of a keyspace".to_owned(),
+        3 => "index of a flexible space".to_owned(),
+        other => format!("unknown kind {other}"),
+    }
+}
+
+/// The record at `offset`, if one verifies there.
+fn record_at(
+    window: &mut FileWindow<'_>,
+    tag: u64,
+    offset: u64,
+    explain: &dyn Fn(Record<'_>) -> Explained,
+) -> Result<Option<Piece>> {
+    let size = window.size;
+    let Some(bytes) = window.bytes(offset, RECORD_HEADER_LEN)? else { return Ok(None) };
+    let Some(header) = RecordHeader::decode(bytes, tag, offset, size) else { return Ok(None) };
+    let len = header.record_len();
+    let padded = len - RECORD_HEADER_LEN;
+    let name = match header.kind {
+        RecordKind::SnapshotPart => "snapshot part",
+        RecordKind::SnapshotEnd => "snapshot end",
+        RecordKind::Edit => "edit",
+        RecordKind::Mark => "mark",
+    };
+    let piece = Piece::sound(offset, len, name)
+        .field("payload", format!("{} bytes", header.length))
+        .field("behind", format!("{:016x}", header.previous));
+    let Some(payload) = window.bytes(offset + RECORD_HEADER_LEN, padded)? else {
+        return Ok(None);
+    };
+    if !header.covers(payload, tag, offset) {
+        let what = "the header verifies, the payload does not".to_owned();
+        return Ok(Some(Piece { state: PieceState::Damaged(what), ..piece }));
+    }
+    let payload = &payload[..header.length as usize];
+    let explained = match header.kind {
+        RecordKind::SnapshotPart => explain(Record::SnapshotPart(payload)),
+        RecordKind::Edit => explain(Record::Edit(payload)),
+        RecordKind::SnapshotEnd | RecordKind::Mark => Explained::default(),
+    };
+    Ok(Some(piece.explained(explained)))
+}

@@ -1,0 +1,209 @@
+//! Showing a segment, and what a record of an index says; also of files that are damaged or in use.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::record::{ChangeRecord, Counters, Decoder, EditRecord, IntervalRecord};
+use super::segment::{HEADER_LEN, SegmentIdentity};
+use crate::base::{Codec, Cursor, EntryKind, Result};
+use crate::block::{Block, BlockCursor, FrameKind, FramePlace, frame};
+use crate::manifest::Record;
+use crate::memory::SharedBytes;
+use crate::pieces::{
+    Detail, Explained, FileWindow, Piece, PieceEntry, PieceState, Tail, Visit, Walk,
+};
+
+const FRAME_HEADER_LEN: u64 = frame::HEADER_LEN as u64;
+
+/// Shows a segment. `known` is whose it is, if that is known otherwise than by the header.
+pub fn inspect_segment(
+    window: &mut FileWindow<'_>,
+    known: Option<SegmentIdentity>,
+    detail: Detail,
+    visit: Visit<'_>,
+) -> Result<ControlFlow<()>> {
+    let found = window.bytes(0, HEADER_LEN)?.and_then(SegmentIdentity::decode);
+    let piece = match found {
+        Some(identity) => Piece::sound(0, HEADER_LEN, "file header")
+            .field("database", format!("{:016x}", identity.database))
+            .field("keyspace", identity.keyspace)
+            .field("number", identity.number),
+        None => {
+            let what = "the header does not verify".to_owned();
+            let len = HEADER_LEN.min(window.size);
+            Piece::new(0, len, "file header", PieceState::Damaged(what))
+        }
+    };
+    if visit(piece).is_break() {
+        return Ok(ControlFlow::Break(()));
+    }
+    let Some(identity) = found.or(known) else {
+        let what = "whose file this is, is not known: nothing can be verified".to_owned();
+        let len = window.size.saturating_sub(HEADER_LEN);
+        let rest = Piece::new(HEADER_LEN, len, "unreadable", PieceState::Damaged(what));
+        return Ok(if len > 0 { visit(rest) } else { ControlFlow::Continue(()) });
+    };
+    let tag = identity.tag();
+    let walk = Walk { start: HEADER_LEN, step: 1, tail: Tail::Nothing };
+    let mut probe =
+        |window: &mut FileWindow<'_>, offset: u64| frame_at(window, tag, offset, detail);
+    walk.run(window, &mut probe, visit)
+}
+
+/// The frame at `offset`, if one verifies there.
+fn frame_at(
+    window: &mut FileWindow<'_>,
+    tag: u64,
+    offset: u64,
+    detail: Detail,
+) -> Result<Option<Piece>> {
+    let path = window.path;
+    let Some(header) = window.bytes(offset, FRAME_HEADER_LEN)? else { return Ok(None) };
+    let stored_len = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
+    let (codec, kind, reserved) = (header[12], header[13], &header[14..16]);
+    if reserved != [0, 0] || codec > 1 || kind == 0 {
+        return Ok(None);
+    }
+    let sum = u64::from_le_bytes(header[..8].try_into().expect("eight bytes"));
+    let len = FRAME_HEADER_LEN + u64::from(stored_len);
+    let Some(bytes) = window.bytes(offset, len)? else { return Ok(None) };
+    if crate::base::checksum(&bytes[8..], tag, offset) != sum {
+        return Ok(None);
+    }
+    let codec_text = Codec::from_u8(codec).map_or_else(|| codec.to_string(), |c| format!("{c:?}"));
+    let piece = Piece::sound(offset, len, "run")
+        .field("checksum", format!("{sum:016x}"))
+        .field("codec", codec_text);
+    if kind != FrameKind::Entries as u8 {
+        let what = format!("a frame of kind {kind}");
+        return Ok(Some(piece.explained(Explained::not_understood(what))));
+    }
+    let place = FramePlace { file: path, file_tag: tag, offset };
+    let opened = frame::open(SharedBytes::from(bytes), FrameKind::Entries, place, sum as u32)
+        .and_then(|payload| Block::parse(payload.data, payload.range, place));
+    let explained = match opened {
+        Ok(block) => explain_block(block, detail)?,
+        Err(error) => Explained::not_understood(error.to_string()),
+    };
+    Ok(Some(piece.explained(explained)))
+}
+
+fn explain_block(block: Block, detail: Detail) -> Result<Explained> {
+    let mut explained = Explained::default();
+    explained.field("entries", block.entry_count());
+    let mut cursor = BlockCursor::new(Arc::new(block));
+    cursor.seek_first()?;
+    if let Some(first) = cursor.entry() {
+        explained.field("first key", first.key.escape_ascii());
+    }
+    cursor.seek_last()?;
+    if let Some(last) = cursor.entry() {
+        explained.field("last key", last.key.escape_ascii());
+    }
+    if detail == Detail::Entries {
+        cursor.seek_first()?;
+        while let Some(entry) = cursor.entry() {
+            let kind = entry_kind_name(entry.kind);
+            let seqno = Some(entry.seqno);
+            let shown = PieceEntry::new(kind, entry.key, entry.value);
+            explained.entries.push(PieceEntry { seqno, ..shown });
+            cursor.next()?;
+        }
+    }
+    Ok(explained)
+}
+
+/// The name of an entry's kind; one that is newer than this page has none but its number.
+#[allow(unreachable_patterns, reason = "kinds may be added without a name here")]
+pub fn entry_kind_name(kind: EntryKind) -> String {
+    match kind {
+        EntryKind::Value => "value".to_owned(),
+        EntryKind::Tombstone => "tombstone".to_owned(),
+        EntryKind::Pointer => "pointer".to_owned(),
+        other => format!("kind {}", other as u8),
+    }
+}
+
+/// What a record of a keyspace's index says.
+pub fn explain_index(record: Record<'_>, detail: Detail) -> Explained {
+    let not_understood = || Explained::not_understood("the record is not understood");
+    match record {
+        Record::SnapshotPart(bytes) => {
+            if let Some(intervals) = Decoder::intervals(bytes) {
+                return explain_intervals(&intervals, detail);
+            }
+            Decoder::header(bytes).map_or_else(not_understood, |header| explain_state(&header))
+        }
+        Record::Edit(bytes) => match Decoder::edit(bytes) {
+            Some(edit) => explain_edit(&edit, detail),
+            None => not_understood(),
+        },
+        Record::SnapshotEnd => Explained::default(),
+    }
+}
+
+fn explain_state(state: &EditRecord) -> Explained {
+    let mut explained = Explained::default();
+    let Counters { flush_count, log_end, last_seqno, next_segment, logical_bytes, segment_bytes } =
+        state.counters;
+    explained.field("flushes", flush_count);
+    explained.field("log end", log_end);
+    explained.field("last stamp", last_seqno);
+    explained.field("next segment", next_segment);
+    explained.field("logical bytes", logical_bytes);
+    explained.field("segment bytes", segment_bytes);
+    let segments: Vec<String> =
+        state.segments.iter().map(|(number, end)| format!("{number} up to {end}")).collect();
+    explained.field("segments", segments.join(", "));
+    explained
+}
+
+fn explain_intervals(intervals: &[IntervalRecord], detail: Detail) -> Explained {
+    let mut explained = Explained::default();
+    explained.field("intervals", intervals.len());
+    if detail == Detail::Entries {
+        explained.entries.extend(intervals.iter().map(interval_entry));
+    }
+    explained
+}
+
+fn interval_entry(interval: &IntervalRecord) -> PieceEntry {
+    let runs = interval.base.iter().chain(&interval.deltas);
+    let runs: Vec<String> = runs
+        .map(|run| format!("{} bytes at {} of segment {}", run.len, run.offset, run.segment))
+        .collect();
+    PieceEntry::new("interval", &interval.anchor, runs.join(", ").as_bytes())
+}
+
+fn explain_edit(edit: &EditRecord, detail: Detail) -> Explained {
+    let mut explained = explain_state(edit);
+    explained.field("changes", edit.changes.len());
+    if detail == Detail::Fields {
+        return explained;
+    }
+    for change in &edit.changes {
+        let range = change.range();
+        let place = format!("intervals {} up to {}", range.start, range.end);
+        match change {
+            ChangeRecord::Delta { replaced, run, .. } => {
+                let text = format!(
+                    "{} bytes at {} of segment {} for {replaced} deltas",
+                    run.len, run.offset, run.segment
+                );
+                explained.entries.push(PieceEntry::new("delta", place.as_bytes(), text.as_bytes()));
+            }
+            ChangeRecord::Replace { intervals, .. } => {
+                let text = format!("{} intervals", intervals.len());
+                let entry = PieceEntry::new("replace", place.as_bytes(), text.as_bytes());
+                explained.entries.push(entry);
+            }
+            ChangeRecord::Insert { intervals, .. } => {
+                let text = format!("{} intervals", intervals.len());
+                let entry = PieceEntry::new("insert", place.as_bytes(), text.as_bytes());
+                explained.entries.push(entry);
+                explained.entries.extend(intervals.iter().map(interval_entry));
+            }
+        }
+    }
+    explained
+}

@@ -1,0 +1,102 @@
+//! Showing a value file, also one that is damaged or in use.
+
+use std::ops::ControlFlow;
+
+use super::format::{
+    CHUNK_LEN, FILE_HEADER_LEN, RECORD_ALIGNMENT, RECORD_HEADER_LEN, RecordHeader, RecordLayout,
+    chunk_offset, decode_file_header, file_tag, shortened, u64_at,
+};
+use crate::base::{Result, checksum};
+use crate::pieces::{Detail, FileWindow, Piece, PieceEntry, PieceState, Tail, Visit, Walk};
+
+/// Shows a value file. `known` is its database and number, if they are known otherwise than by the
+/// header.
+pub fn inspect_values(
+    window: &mut FileWindow<'_>,
+    known: Option<(u64, u64)>,
+    detail: Detail,
+    visit: Visit<'_>,
+) -> Result<ControlFlow<()>> {
+    let found = window.bytes(0, FILE_HEADER_LEN)?.and_then(decode_file_header);
+    let piece = match found {
+        Some((database, number)) => Piece::sound(0, FILE_HEADER_LEN, "file header")
+            .field("database", format!("{database:016x}"))
+            .field("number", number),
+        None => {
+            let what = "the header does not verify".to_owned();
+            let len = FILE_HEADER_LEN.min(window.size);
+            Piece::new(0, len, "file header", PieceState::Damaged(what))
+        }
+    };
+    if visit(piece).is_break() {
+        return Ok(ControlFlow::Break(()));
+    }
+    let Some((database, number)) = found.or(known) else {
+        let what = "whose file this is, is not known: nothing can be verified".to_owned();
+        let len = window.size.saturating_sub(FILE_HEADER_LEN);
+        let rest = Piece::new(FILE_HEADER_LEN, len, "unreadable", PieceState::Damaged(what));
+        return Ok(if len > 0 { visit(rest) } else { ControlFlow::Continue(()) });
+    };
+    let tag = file_tag(database, number);
+    // A value that is being streamed has no header yet: it may be what is last.
+    let walk = Walk { start: FILE_HEADER_LEN, step: RECORD_ALIGNMENT, tail: Tail::Room };
+    let mut probe =
+        |window: &mut FileWindow<'_>, offset: u64| record_at(window, tag, offset, detail);
+    walk.run(window, &mut probe, visit)
+}
+
+/// The record whose header verifies at `offset`; its value is verified chunk by chunk.
+fn record_at(
+    window: &mut FileWindow<'_>,
+    tag: u64,
+    offset: u64,
+    detail: Detail,
+) -> Result<Option<Piece>> {
+    let Some(bytes) = window.bytes(offset, RECORD_HEADER_LEN as u64)? else { return Ok(None) };
+    let bytes: &[u8; RECORD_HEADER_LEN] = bytes.try_into().expect("a header's bytes");
+    let Some(header) = RecordHeader::decode(bytes, tag, offset) else { return Ok(None) };
+    let Some(layout) = RecordLayout::of(header.len) else { return Ok(None) };
+    let hash: String = header.hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let len = layout.end.min(window.size - offset);
+    let mut piece = Piece::sound(offset, len, "value")
+        .field("length", header.len)
+        .field("keyspace", header.keyspace)
+        .field("hash", hash);
+    let damaged = |what: &str, at: u64| PieceState::Damaged(format!("{what} at offset {at}"));
+    let value_start = offset + RECORD_HEADER_LEN as u64;
+    let table_start = offset + layout.value_end;
+    let table_len = layout.table_end - layout.value_end;
+    let Some(table) = window.bytes(table_start, table_len)? else {
+        piece.state = damaged("the file ends within the value", window.size);
+        return Ok(Some(piece));
+    };
+    if table_len > 0 && checksum(table, tag, table_start) != header.sum {
+        piece.state = damaged("the table of checksums does not verify", table_start);
+        return Ok(Some(piece));
+    }
+    let sums: Vec<u64> = match table_len {
+        0 => vec![header.sum],
+        _ => (0..table.len()).step_by(8).map(|at| u64_at(table, at)).collect(),
+    };
+    let mut hasher = blake3::Hasher::new();
+    for (number, sum) in sums.iter().enumerate() {
+        let start = chunk_offset(value_start, number);
+        let chunk_len = (offset + layout.value_end - start).min(CHUNK_LEN as u64);
+        let Some(chunk) = window.bytes(start, chunk_len)? else {
+            piece.state = damaged("the file ends within the value", window.size);
+            return Ok(Some(piece));
+        };
+        if checksum(chunk, tag, start) != *sum {
+            piece.state = damaged("a piece of the value does not verify", start);
+            return Ok(Some(piece));
+        }
+        hasher.update(chunk);
+        if number == 0 && detail == Detail::Entries {
+            piece.entries.push(PieceEntry::new("begins with", &[], &chunk[..chunk.len().min(64)]));
+        }
+    }
+    if shortened(&hasher.finalize()) != header.hash {
+        piece.state = damaged("the value does not have its hash", offset);
+    }
+    Ok(Some(piece))
+}
