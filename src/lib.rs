@@ -16,6 +16,7 @@ mod manifest;
 mod memory;
 mod memtable;
 mod merge;
+mod operator;
 pub mod storage;
 mod structure;
 mod value_log;
@@ -30,5 +31,6 @@ pub use db::{
     VacuumReport, ValueFileStats, ValueReader, ValueWriter, WriteBatch,
 };
 pub use manifest::{KeyspaceOptions, Structure};
+pub use operator::{MergeError, MergeOperator};
 pub use structure::flex::tree as flex_tree;
 pub use value_log::Verify;

@@ -1,6 +1,6 @@
 //! Checking the whole database.
 
-use crate::base::{Cursor as _, EntryKind, Result, SeqNo, ValuePointer};
+use crate::base::{Cursor as _, Result, SeqNo, ValuePointer, pointer_in};
 use crate::db::batch::decode_record;
 use crate::db::core::Core;
 use crate::db::open::LOG_DIR;
@@ -82,8 +82,8 @@ impl Core {
             let mut cursor = MemtableCursor::new(table, SeqNo::MAX);
             let mut moved = cursor.seek_first();
             while let (Ok(()), Some(entry)) = (&moved, cursor.entry()) {
-                if entry.kind == EntryKind::Pointer
-                    && let Some(pointer) = ValuePointer::decode(entry.value)
+                if let Some(pointer) = pointer_in(entry.kind, entry.value)
+                    && let Some(pointer) = ValuePointer::decode(pointer)
                 {
                     findings.values += 1;
                     match self.values.verify(&pointer, Verify::Hash) {

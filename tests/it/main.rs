@@ -13,6 +13,7 @@ mod fuzz_smoke;
 mod holes;
 mod ingest;
 mod ingest_timings;
+mod merges;
 mod model;
 mod order;
 mod ranges;

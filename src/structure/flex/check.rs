@@ -8,7 +8,7 @@ use super::index::Index;
 use super::interval::{Interval, Run};
 use super::load::Loader;
 use super::segment::{HEADER_LEN, SegmentPlace};
-use crate::base::{Cursor, EntryKind, ValuePointer};
+use crate::base::{Cursor, EntryKind, Operands, ValuePointer, pointer_in};
 use crate::block::BlockCursor;
 use crate::structure::Findings;
 use crate::value_log::{ValueLog, Verify, record_len};
@@ -204,8 +204,11 @@ fn check_run(
     let mut value_bytes: BTreeMap<u64, u64> = BTreeMap::new();
     while let Some(entry) = cursor.entry() {
         findings.entries += 1;
-        if entry.kind == EntryKind::Pointer {
-            match ValuePointer::decode(entry.value) {
+        if entry.kind == EntryKind::Merge && Operands::decode(entry.value).is_none() {
+            findings.note(format!("{path} at offset {offset}: malformed operands"));
+        }
+        if let Some(pointer) = pointer_in(entry.kind, entry.value) {
+            match ValuePointer::decode(pointer) {
                 Some(pointer) => {
                     let of_file = value_bytes.entry(pointer.file).or_default();
                     *of_file += record_len(u64::from(pointer.len));

@@ -9,6 +9,7 @@ pub mod delete;
 pub mod diff;
 pub mod get;
 pub mod keyspaces;
+pub mod merge;
 pub mod put;
 mod range;
 pub mod rank;
