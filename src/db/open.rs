@@ -44,7 +44,7 @@ pub struct RecoveryReport {
 /// Where the log is, in the database's directory.
 pub(super) const LOG_DIR: &str = "wal";
 /// Where value files are, in the database's directory.
-pub(super) const VALUES_DIR: &str = "values";
+const VALUES_DIR: &str = "values";
 /// Log files that are kept to be overwritten.
 const SPARE_LOG_FILES: usize = 2;
 

@@ -6,19 +6,19 @@
 //! A segment is appended to by the one [`SegmentWriter`](super::writer::SegmentWriter) that made
 //! it, and read by anyone. It is removed when neither the durable index nor a snapshot needs it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
-use arc_swap::ArcSwapOption;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::block::{self, BLOCK_DATA, BLOCK_SIZE, SegmentId};
 use crate::base::{Error, Result};
-use crate::storage::{OpenMode, Storage, StorageFile, StorageLock};
+use crate::storage::{
+    KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile, StorageLock,
+};
 
-const NAME_PREFIX: &str = "seg-";
+const NAMES: NumberedNames = NumberedNames("seg-");
 /// Bytes read at once, at most.
 const READ_SIZE: u64 = 256 << 10;
 
@@ -29,13 +29,11 @@ pub(super) struct Place {
     pub storage: Arc<dyn Storage>,
     pub dir: PathBuf,
     pub space: u64,
-    open_file_count_max: usize,
     /// Held as long as anything can be read: a space that is opened again cuts files. None where
     /// nothing can be written.
     _lock: Option<Box<dyn StorageLock>>,
     // Guarded by their locks.
-    /// The segments that are open, oldest first.
-    open: Mutex<VecDeque<Weak<Segment>>>,
+    pub open: OpenFiles<Segment>,
     /// Files that nothing refers to any more.
     doomed: Mutex<Vec<PathBuf>>,
     /// Numbers of segments that only snapshots refer to.
@@ -54,22 +52,15 @@ impl Place {
             storage,
             dir,
             space,
-            open_file_count_max,
             _lock: lock,
-            open: Mutex::default(),
+            open: OpenFiles::new(open_file_count_max),
             doomed: Mutex::default(),
             kept: Mutex::default(),
         })
     }
 
     pub(super) fn path_of(&self, number: u32) -> PathBuf {
-        self.dir.join(format!("{NAME_PREFIX}{number:08}"))
-    }
-
-    /// Files that are open for reading.
-    pub(super) fn open_file_count(&self) -> usize {
-        let open = lock(&self.open);
-        open.iter().filter_map(Weak::upgrade).filter(|segment| segment.is_open()).count()
+        self.dir.join(NAMES.name(number.into()))
     }
 
     /// Removes files that nothing refers to any more; how many. One that cannot be removed now is
@@ -93,16 +84,8 @@ impl Place {
 
 /// The numbers of the segment files in a directory, ascending.
 pub(super) fn numbers_in(storage: &dyn Storage, dir: &Path) -> Result<Vec<u32>> {
-    let entries = storage.list_dir(dir).map_err(|source| Error::io("list", dir, source))?;
-    let mut numbers: Vec<u32> = entries.iter().filter_map(|entry| number_of(&entry.name)).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
-}
-
-/// The number in a segment's file name; `None` for other files, which are left alone.
-fn number_of(name: &str) -> Option<u32> {
-    let number: u32 = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
-    (name == format!("{NAME_PREFIX}{number:08}")).then_some(number)
+    let numbers = NAMES.numbers_in(storage, dir)?.into_iter();
+    Ok(numbers.filter_map(|number| number.try_into().ok()).collect())
 }
 
 /// A segment, as layouts and snapshots refer to it. The last reference to a retired one dooms its
@@ -115,12 +98,15 @@ pub(super) struct Segment {
     pub path: PathBuf,
     place: Arc<Place>,
     // Atomic.
-    file: ArcSwapOption<OpenFile>,
+    file: KeptOpen,
     retired: AtomicBool,
 }
 
-#[derive(Debug)]
-struct OpenFile(Arc<dyn StorageFile>);
+impl AsRef<KeptOpen> for Segment {
+    fn as_ref(&self) -> &KeptOpen {
+        &self.file
+    }
+}
 
 impl Segment {
     /// A segment that exists or is being made. It is looked at when it is first read.
@@ -130,17 +116,13 @@ impl Segment {
             tag: SegmentId { space: place.space, number }.tag(),
             path: place.path_of(number),
             place: Arc::clone(place),
-            file: ArcSwapOption::empty(),
+            file: KeptOpen::default(),
             retired: AtomicBool::new(false),
         })
     }
 
     pub(super) fn id(&self) -> SegmentId {
         SegmentId { space: self.place.space, number: self.number }
-    }
-
-    fn is_open(&self) -> bool {
-        self.file.load().is_some()
     }
 
     /// Reads the data at `offset`, and verifies every block that has some of it.
@@ -177,11 +159,11 @@ impl Segment {
 
     /// The file, opened and its header checked if need be.
     fn file(self: &Arc<Segment>) -> Result<Arc<dyn StorageFile>> {
-        if let Some(open) = &*self.file.load() {
-            return Ok(Arc::clone(&open.0));
+        if let Some(file) = self.file.file() {
+            return Ok(file);
         }
         let file = self.open(OpenMode::ReadOnly)?;
-        self.keep_open(&file);
+        self.place.open.keep(self, &file);
         Ok(file)
     }
 
@@ -198,18 +180,6 @@ impl Segment {
         self.read_file(&*file, &mut header, 0)?;
         block::check_header(&header, self.id(), &self.path)?;
         Ok(file)
-    }
-
-    /// Keeps the file open, and closes the one that was opened longest ago if there are too many.
-    pub(super) fn keep_open(self: &Arc<Segment>, file: &Arc<dyn StorageFile>) {
-        self.file.store(Some(Arc::new(OpenFile(Arc::clone(file)))));
-        let mut open = lock(&self.place.open);
-        open.push_back(Arc::downgrade(self));
-        while open.len() > self.place.open_file_count_max {
-            if let Some(oldest) = open.pop_front().and_then(|oldest| oldest.upgrade()) {
-                oldest.file.store(None);
-            }
-        }
     }
 
     /// Says that the durable index does not need the segment any more.

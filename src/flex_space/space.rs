@@ -313,7 +313,7 @@ impl FlexSpace {
             live_bytes,
             garbage_bytes,
             index_file_bytes: self.index.size(),
-            open_files: self.place.open_file_count() as u64,
+            open_files: self.place.open.count() as u64,
             user_bytes: tally.user_bytes,
             data_bytes_written: tally.finished_bytes + current,
             index_bytes_written: tally.index_bytes,

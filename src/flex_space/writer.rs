@@ -39,7 +39,7 @@ impl SegmentWriter {
         let segment = Segment::new(place, number);
         let opened = place.storage.open(&segment.path, OpenMode::CreateNew);
         let file = opened.map_err(|error| Error::io("create", &segment.path, error))?;
-        segment.keep_open(&file);
+        place.open.keep(&segment, &file);
         let mut buffer = Vec::with_capacity(WRITE_SIZE + 2 * BLOCK_SIZE);
         buffer.extend(block::encode_header(segment.id()));
         Ok(SegmentWriter { segment, file, buffer, written: 0, size: 0, flushed: 0, synced: 0 })

@@ -16,6 +16,8 @@ mod content;
 mod directory;
 mod memory;
 mod names;
+mod numbered;
+mod open_files;
 mod os;
 mod sim;
 #[cfg(test)]
@@ -28,6 +30,8 @@ use std::sync::Arc;
 
 pub(crate) use directory::{lock_directory, make_directory};
 pub use memory::MemoryStorage;
+pub(crate) use numbered::NumberedNames;
+pub(crate) use open_files::{KeptOpen, OpenFiles};
 pub use os::OsStorage;
 pub use sim::{CrashMode, FaultEffect, FaultPlan, FaultRule, FileSnapshot, Operation, SimStorage};
 

@@ -1,23 +1,20 @@
 //! A value file, as those refer to it who need it: runs, memtables, writers. The last one to let go
 //! dooms the file.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
-
-use arc_swap::ArcSwapOption;
+use std::sync::{Arc, Mutex};
 
 use super::format::{FILE_HEADER_LEN, check_file_header, file_tag};
 use super::lock;
 use super::staged::NO_FILE;
 use crate::base::{Error, Result, ValuePointer};
-use crate::storage::{EntryType, OpenMode, Storage, StorageFile};
+use crate::storage::{KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile};
 
-const NAME_PREFIX: &str = "val-";
+const NAMES: NumberedNames = NumberedNames("val-");
 /// The numbers that files may have.
 pub(super) const FILE_NUMBERS: RangeInclusive<u64> = NO_FILE + 1..=ValuePointer::PLACE_MAX;
 /// Files that are kept open for reading at most; the rest are opened when read.
@@ -33,8 +30,7 @@ pub(super) struct ValuePlace {
     // Guarded by their locks.
     /// Files that nothing refers to any more and that are still to be removed.
     doomed: Mutex<Vec<Doomed>>,
-    /// Files that are open for reading, in the order in which they were opened.
-    open: Mutex<VecDeque<Weak<ValueFile>>>,
+    open: OpenFiles<ValueFile>,
 }
 
 /// A file that nothing refers to.
@@ -47,7 +43,8 @@ pub(super) struct Doomed {
 
 impl ValuePlace {
     pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, database: u64) -> ValuePlace {
-        ValuePlace { storage, dir, database, doomed: Mutex::default(), open: Mutex::default() }
+        let open = OpenFiles::new(OPEN_FILE_COUNT_MAX);
+        ValuePlace { storage, dir, database, doomed: Mutex::default(), open }
     }
 
     /// The database's directory.
@@ -56,33 +53,23 @@ impl ValuePlace {
     }
 
     pub(super) fn path_of(&self, number: u64) -> PathBuf {
-        self.dir.join(format!("{NAME_PREFIX}{number:08}"))
+        self.dir.join(NAMES.name(number))
     }
 
     pub(super) fn take_doomed(&self) -> Vec<Doomed> {
         std::mem::take(&mut *lock(&self.doomed))
     }
 
-    /// The numbers of the files that are there, rising; none if there is no directory yet.
+    /// The numbers of the files that are there, rising, without those that no pointer can have,
+    /// which are left alone; none if there is no directory yet.
     pub(super) fn numbers(&self) -> Result<Vec<u64>> {
-        let io = |action| move |error| Error::io(action, &self.dir, error);
-        if !self.storage.exists(&self.dir).map_err(io("look for"))? {
+        let is_there = self.storage.exists(&self.dir);
+        if !is_there.map_err(|error| Error::io("look for", &self.dir, error))? {
             return Ok(Vec::new());
         }
-        let entries = self.storage.list_dir(&self.dir).map_err(io("list"))?;
-        let files = entries.iter().filter(|entry| entry.entry_type == EntryType::File);
-        let mut numbers: Vec<u64> = files.filter_map(|entry| number_of(&entry.name)).collect();
-        numbers.sort_unstable();
-        Ok(numbers)
+        let numbers = NAMES.numbers_in(&*self.storage, &self.dir)?.into_iter();
+        Ok(numbers.filter(|number| FILE_NUMBERS.contains(number)).collect())
     }
-}
-
-/// The number in a value file's name; `None` for other files, which are left alone: also for those
-/// with a number that no pointer can have.
-fn number_of(name: &str) -> Option<u64> {
-    let number: u64 = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
-    let is_ours = FILE_NUMBERS.contains(&number) && name == format!("{NAME_PREFIX}{number:08}");
-    is_ours.then_some(number)
 }
 
 /// Whether a file is in the directory.
@@ -102,7 +89,7 @@ pub struct ValueFile {
     place: Arc<ValuePlace>,
     presence: Presence,
     // Atomic.
-    file: ArcSwapOption<OpenFile>,
+    file: KeptOpen,
     /// Bytes up to the end of the last record.
     size: AtomicU64,
     /// Whether it is about to be emptied: values in it are written anew when they are put again.
@@ -112,8 +99,11 @@ pub struct ValueFile {
     is_damaged: AtomicBool,
 }
 
-#[derive(Debug)]
-struct OpenFile(Arc<dyn StorageFile>);
+impl AsRef<KeptOpen> for ValueFile {
+    fn as_ref(&self) -> &KeptOpen {
+        &self.file
+    }
+}
 
 impl fmt::Debug for ValueFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -134,7 +124,7 @@ impl ValueFile {
             path: place.path_of(number),
             place: Arc::clone(place),
             presence,
-            file: ArcSwapOption::empty(),
+            file: KeptOpen::default(),
             size: AtomicU64::new(size),
             is_shunned: AtomicBool::new(false),
             is_damaged: AtomicBool::new(false),
@@ -184,18 +174,11 @@ impl ValueFile {
 
     /// The file, opened and its header checked if need be.
     pub(super) fn file(self: &Arc<ValueFile>) -> Result<Arc<dyn StorageFile>> {
-        if let Some(open) = &*self.file.load() {
-            return Ok(Arc::clone(&open.0));
+        if let Some(file) = self.file.file() {
+            return Ok(file);
         }
         let file = self.open(OpenMode::ReadOnly)?;
-        self.file.store(Some(Arc::new(OpenFile(Arc::clone(&file)))));
-        let mut open = lock(&self.place.open);
-        open.push_back(Arc::downgrade(self));
-        while open.len() > OPEN_FILE_COUNT_MAX {
-            if let Some(oldest) = open.pop_front().and_then(|oldest| oldest.upgrade()) {
-                oldest.file.store(None);
-            }
-        }
+        self.place.open.keep(self, &file);
         Ok(file)
     }
 

@@ -268,6 +268,19 @@ impl ValueLog {
         self.moved.bytes.fetch_add(size, Ordering::Relaxed);
     }
 
+    /// Files that nothing refers to, nor is about to be removed, ascending.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn orphans(&self) -> Result<Vec<PathBuf>> {
+        // In this order: what is made or removed meanwhile is none.
+        let numbers = self.place.numbers()?;
+        let known = self.files.load();
+        let unknown = numbers.into_iter().filter(|number| !known.contains_key(number));
+        let paths = unknown.map(|number| self.place.path_of(number));
+        Ok(paths.filter(|path| matches!(self.place.storage.exists(path), Ok(true))).collect())
+    }
+
     /// The files that are held.
     #[must_use]
     pub fn files(&self) -> Vec<Arc<ValueFile>> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::base::{Cursor as _, EntryKind, Error, Result, SeqNo, ValuePointer};
 use crate::db::batch::decode_record;
 use crate::db::core::{Core, keyspaces_dir};
-use crate::db::open::{LOG_DIR, VALUES_DIR};
+use crate::db::open::LOG_DIR;
 use crate::db::state::KeyspaceState;
 use crate::manifest::Manifest;
 use crate::memtable::MemtableCursor;
@@ -134,20 +134,10 @@ impl Core {
                 (!ids.contains(&id)).then_some(path)
             });
         }
-        // Files of values are looked at before those who know them are asked.
-        let values = self.dir.join(VALUES_DIR);
-        let mut found = Findings::default();
-        self.list(&values, &mut found, |path, name| {
-            let number = name.strip_prefix("val-")?.parse::<u64>().ok()?;
-            (name == format!("val-{number:08}")).then_some(path)
-        });
-        let known = self.values.files();
-        let known = known.iter().map(|file| values.join(format!("val-{:08}", file.number())));
-        let known: BTreeSet<PathBuf> = known.collect();
-        let is_there = |path: &PathBuf| matches!(self.storage.exists(path), Ok(true));
-        let unknown = found.orphans.into_iter();
-        findings.orphans.extend(unknown.filter(|path| !known.contains(path) && is_there(path)));
-        findings.problems.extend(found.problems);
+        match self.values.orphans() {
+            Ok(orphans) => findings.orphans.extend(orphans),
+            Err(error) => findings.note(error.to_string()),
+        }
     }
 
     /// Notes what `is_orphan` says of the names in a directory, if it is there.

@@ -18,18 +18,16 @@
 //! - G2  The checksum of every frame is seeded with database, keyspace, number and offset.
 //! - G3  Holes are made in segments that nobody writes to, and never of the header.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use arc_swap::ArcSwapOption;
-
 use super::holes::{DeadSpace, HoleRule};
 use crate::base::{Error, Result, checksum, checksum_seeded};
-use crate::storage::{OpenMode, Storage, StorageFile};
+use crate::storage::{KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile};
 use crate::value_log::ValueLog;
 
 /// Bytes in front of the first frame.
@@ -37,15 +35,21 @@ pub(super) const HEADER_LEN: u64 = 40;
 const MAGIC: [u8; 8] = *b"LITHESEG";
 const VERSION: u32 = 1;
 const HEADER_SUMMED: usize = 32;
-const NAME_PREFIX: &str = "seg-";
+const NAMES: NumberedNames = NumberedNames("seg-");
 
 /// Files of a database that are kept open for reading at most; the rest are opened when read. A
 /// process may often have no more than 1024 open, of which each keyspace needs some for writing.
 const OPEN_FILE_COUNT_MAX: usize = 256;
 
-/// Segments of all keyspaces whose files are open, in the order in which they were opened.
-#[derive(Debug, Default)]
-pub struct OpenSegments(Mutex<VecDeque<Weak<Segment>>>);
+/// Segments of all keyspaces whose files are open.
+#[derive(Debug)]
+pub struct OpenSegments(OpenFiles<Segment>);
+
+impl Default for OpenSegments {
+    fn default() -> OpenSegments {
+        OpenSegments(OpenFiles::new(OPEN_FILE_COUNT_MAX))
+    }
+}
 
 /// Whose a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +181,7 @@ impl SegmentPlace {
     }
 
     pub(super) fn path_of(&self, number: u64) -> PathBuf {
-        self.dir.join(format!("{NAME_PREFIX}{number:08}"))
+        self.dir.join(NAMES.name(number))
     }
 
     /// Says that segments up to in front of `number` are, or were, there.
@@ -232,11 +236,9 @@ impl SegmentPlace {
         }
     }
 
-    /// The numbers of the segment files that are there.
+    /// The numbers of the segment files that are there, ascending.
     pub(super) fn numbers(&self) -> Result<Vec<u64>> {
-        let entries = self.storage.list_dir(&self.dir);
-        let entries = entries.map_err(|error| Error::io("list", &self.dir, error))?;
-        Ok(entries.iter().filter_map(|entry| number_of(&entry.name)).collect())
+        NAMES.numbers_in(&*self.storage, &self.dir)
     }
 
     /// Removes the file of a segment that nothing refers to.
@@ -252,12 +254,6 @@ impl SegmentPlace {
     }
 }
 
-/// The number in a segment's file name; `None` for other files, which are left alone.
-fn number_of(name: &str) -> Option<u64> {
-    let number: u64 = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
-    (name == format!("{NAME_PREFIX}{number:08}")).then_some(number)
-}
-
 /// A segment, as versions refer to it. The last reference to a retired one dooms its file.
 #[derive(Debug)]
 pub(super) struct Segment {
@@ -267,7 +263,7 @@ pub(super) struct Segment {
     pub path: PathBuf,
     place: Arc<SegmentPlace>,
     // Atomic.
-    file: ArcSwapOption<OpenFile>,
+    file: KeptOpen,
     /// Whether the newest durable index does not refer to it (X5).
     retired: AtomicBool,
     /// Bytes written to the file.
@@ -278,8 +274,11 @@ pub(super) struct Segment {
     dead: Mutex<DeadSpace>,
 }
 
-#[derive(Debug)]
-struct OpenFile(Arc<dyn StorageFile>);
+impl AsRef<KeptOpen> for Segment {
+    fn as_ref(&self) -> &KeptOpen {
+        &self.file
+    }
+}
 
 impl Segment {
     /// A segment that exists, by the index. It is looked at when it is first read.
@@ -290,7 +289,7 @@ impl Segment {
             file_tag: place.tag_of(number),
             path: place.path_of(number),
             place: Arc::clone(place),
-            file: ArcSwapOption::empty(),
+            file: KeptOpen::default(),
             retired: AtomicBool::new(false),
             size: AtomicU64::new(size),
             hole_bytes: AtomicU64::new(0),
@@ -300,11 +299,11 @@ impl Segment {
 
     /// The file, opened and its header checked if need be.
     pub(super) fn file(self: &Arc<Segment>) -> Result<Arc<dyn StorageFile>> {
-        if let Some(open) = &*self.file.load() {
-            return Ok(Arc::clone(&open.0));
+        if let Some(file) = self.file.file() {
+            return Ok(file);
         }
         let file = self.open(OpenMode::ReadOnly)?;
-        self.keep_open(&file);
+        self.place.open.0.keep(self, &file);
         Ok(file)
     }
 
@@ -319,17 +318,6 @@ impl Segment {
         })?;
         self.check_header(&*file)?;
         Ok(file)
-    }
-
-    fn keep_open(self: &Arc<Segment>, file: &Arc<dyn StorageFile>) {
-        self.file.store(Some(Arc::new(OpenFile(Arc::clone(file)))));
-        let mut open = lock(&self.place.open.0);
-        open.push_back(Arc::downgrade(self));
-        while open.len() > OPEN_FILE_COUNT_MAX {
-            if let Some(oldest) = open.pop_front().and_then(|oldest| oldest.upgrade()) {
-                oldest.file.store(None);
-            }
-        }
     }
 
     /// Checks the header against what the file must be.
@@ -495,7 +483,7 @@ impl SegmentWriter {
         let segment = Segment::existing(place, number, 0);
         let opened = place.storage.open(&segment.path, OpenMode::CreateNew);
         let file = opened.map_err(|error| Error::io("create", &segment.path, error))?;
-        segment.keep_open(&file);
+        place.open.0.keep(&segment, &file);
         lock(&place.written_to).insert(number);
         let buffer = encode_header(place, number).to_vec();
         Ok(SegmentWriter { segment, file, buffer, written: 0, synced: 0 })
@@ -563,6 +551,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// The path of a segment, for errors about files that are not there.
 pub(super) fn missing(dir: &Path, number: u64) -> Error {
-    let path = dir.join(format!("{NAME_PREFIX}{number:08}"));
+    let path = dir.join(NAMES.name(number));
     Error::corruption(&path, 0, "the segment file is missing")
 }
