@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use lithedb::storage::SimStorage;
+
 /// The kind of a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
@@ -63,6 +65,17 @@ impl fmt::Display for Finding {
 }
 
 impl std::error::Error for Finding {}
+
+/// Sees that the storage was used as it may be.
+///
+/// # Errors
+/// `Misuse` with the first thing that was not.
+pub fn expect_no_misuse(storage: &SimStorage) -> Verdict {
+    match storage.violations().first() {
+        Some(violation) => Err(Finding::new(Fault::Misuse, violation.clone())),
+        None => Ok(()),
+    }
+}
 
 /// Nothing wrong, or something.
 pub type Verdict<T = ()> = Result<T, Finding>;

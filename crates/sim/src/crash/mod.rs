@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lithedb::storage::{FaultPlan, Operation, SimStorage};
 
-use crate::finding::{Fault, Finding, Verdict};
+use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::ledger::{HOLES, Ledger, VALUE_BYTES, VALUE_FILES_REMOVED, VALUES_MOVED};
 use crate::ops::{Mix, Op, Purpose, draw_ingest, draw_run};
 use crate::parallel::survive;
@@ -136,11 +136,7 @@ impl CrashRun {
         let hook = Arc::new(move |mutation: &Mutation<'_>| watcher.strike(mutation));
         let watched = WatchedStorage::new(storage.clone(), hook);
         let outcome = survive(|| self.drive(watched, &timeline, ledger));
-        let outcome = outcome.and_then(|()| match storage.violations().first() {
-            Some(violation) => Err(Finding::new(Fault::Misuse, violation.clone())),
-            None => Ok(()),
-        });
-        if let Err(finding) = outcome {
+        if let Err(finding) = outcome.and_then(|()| expect_no_misuse(&storage)) {
             ledger.note(finding.at("the run itself"), || format!("crash --run {:#x}", self.seed));
         }
         ledger.count_many(HOLES, storage.count_of(Operation::PunchHole));

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use lithedb::storage::{MemoryStorage, Operation, SimStorage, Storage};
 use lithedb::{Error, Keyspace, Snapshot};
 
-use crate::finding::{Fault, Finding, Verdict};
+use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::ledger::{HOLES, Ledger};
 use crate::ops::{Farewell, Mix, Op, Purpose, Reading, draw_run};
 use crate::parallel::survive;
@@ -82,14 +82,11 @@ impl ModelRun {
             }
             run_ops(setup, Arc::new(sim.clone()), ops)?;
             ledger.count_many(HOLES, sim.count_of(Operation::PunchHole));
-            match (sim.violations().first(), sim.open_files().first()) {
-                (Some(violation), _) => Err(Finding::new(Fault::Misuse, violation.clone())),
-                (_, Some((path, count))) => {
-                    let what = format!("{} is open {count} times after close", path.display());
-                    Err(Finding::new(Fault::Misuse, what))
-                }
-                _ => Ok(()),
-            }
+            expect_no_misuse(&sim)?;
+            let open_files = sim.open_files();
+            let Some((path, count)) = open_files.first() else { return Ok(()) };
+            let what = format!("{} is open {count} times after close", path.display());
+            Err(Finding::new(Fault::Misuse, what))
         })
     }
 }

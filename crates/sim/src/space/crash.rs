@@ -14,7 +14,7 @@ use super::ops::draw;
 use super::session::{History, Session, SharedHistory, Trouble, expect_check_ok, look};
 use super::{Model, Setup};
 use crate::crash::states;
-use crate::finding::{Fault, Finding, Verdict};
+use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::ledger::Ledger;
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
@@ -75,11 +75,7 @@ impl SpaceCrashRun {
             }
             session.expect_all()
         });
-        let outcome = outcome.and_then(|()| match storage.violations().first() {
-            Some(violation) => Err(Finding::new(Fault::Misuse, violation.clone())),
-            None => Ok(()),
-        });
-        if let Err(finding) = outcome {
+        if let Err(finding) = outcome.and_then(|()| expect_no_misuse(&storage)) {
             ledger.note(finding.at("the run itself"), || format!("space --run {:#x}", self.seed));
         }
         ledger.count("runs of spaces");

@@ -34,7 +34,7 @@ use lithedb::base::SeededEntropy;
 use lithedb::flex_space::{FlexSpace, Journal, SpaceOptions, SpaceSnapshot};
 use lithedb::storage::{SimStorage, Storage};
 
-use crate::finding::{Fault, Finding, Verdict};
+use crate::finding::{Verdict, expect_no_misuse};
 use crate::ledger::Ledger;
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
@@ -130,9 +130,6 @@ impl SpaceModelRun {
         ledger.count_many("collections with syncs", with_syncs.rounds);
         ledger.count_many("checkpoints of spaces", stats.checkpoints);
         session.run(&SpaceOp::Close).map_err(session::Trouble::into_finding)?;
-        match storage.violations().first() {
-            Some(violation) => Err(Finding::new(Fault::Misuse, violation.clone())),
-            None => Ok(()),
-        }
+        expect_no_misuse(&storage)
     }
 }
