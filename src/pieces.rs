@@ -176,6 +176,29 @@ impl<'a> FileWindow<'a> {
         Ok(Some(&self.bytes[at..at + len as usize]))
     }
 
+    /// Shows the header, which has `len` bytes, or what is wrong with it.
+    pub(crate) fn show_header(
+        &self,
+        len: u64,
+        header: std::result::Result<Piece, String>,
+        visit: Visit<'_>,
+    ) -> ControlFlow<()> {
+        visit(header.unwrap_or_else(|what| {
+            Piece::new(0, len.min(self.size), "file header", PieceState::Damaged(what))
+        }))
+    }
+
+    /// Shows all from `offset` on as unreadable: nothing says whose file this is, which every
+    /// checksum depends on.
+    pub(crate) fn show_unverifiable(&self, offset: u64, visit: Visit<'_>) -> ControlFlow<()> {
+        let len = self.size.saturating_sub(offset);
+        if len == 0 {
+            return ControlFlow::Continue(());
+        }
+        let what = "whose file this is, is not known: nothing can be verified".to_owned();
+        visit(Piece::new(offset, len, "unreadable", PieceState::Damaged(what)))
+    }
+
     /// Where the first byte is from `offset` on, in front of `end`, that is not zero.
     fn next_nonzero(&mut self, mut offset: u64, end: u64) -> Result<Option<u64>> {
         while offset < end {

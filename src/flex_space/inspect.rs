@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::block::{BLOCK_SIZE, SegmentId, decode_header, open};
 use crate::base::Result;
-use crate::pieces::{FileWindow, Piece, PieceState, Tail, Visit, Walk};
+use crate::pieces::{FileWindow, Piece, Tail, Visit, Walk};
 
 const BLOCK_LEN: u64 = BLOCK_SIZE as u64;
 
@@ -14,18 +14,17 @@ pub fn inspect_space_segment(
     visit: Visit<'_>,
 ) -> Result<ControlFlow<()>> {
     let path = window.path;
-    let len = BLOCK_LEN.min(window.size);
     let id: Option<SegmentId> = window.bytes(0, BLOCK_LEN)?.and_then(decode_header);
-    let Some(id) = id else {
-        let what = "the header does not verify, so nothing can be".to_owned();
-        return Ok(visit(Piece::new(0, window.size, "file header", PieceState::Damaged(what))));
-    };
-    let header = Piece::sound(0, len, "file header")
-        .field("space", format!("{:016x}", id.space))
-        .field("number", id.number);
-    if visit(header).is_break() {
+    let header = id.map(|id| {
+        Piece::sound(0, BLOCK_LEN, "file header")
+            .field("space", format!("{:016x}", id.space))
+            .field("number", id.number)
+    });
+    let header = header.ok_or_else(|| "the header does not verify".to_owned());
+    if window.show_header(BLOCK_LEN, header, visit).is_break() {
         return Ok(ControlFlow::Break(()));
     }
+    let Some(id) = id else { return Ok(window.show_unverifiable(BLOCK_LEN, visit)) };
     let walk = Walk { start: BLOCK_LEN, step: BLOCK_LEN, tail: Tail::Room };
     let mut probe = |window: &mut FileWindow<'_>, offset: u64| -> Result<Option<Piece>> {
         let Some(block) = window.bytes(offset, BLOCK_LEN)? else { return Ok(None) };

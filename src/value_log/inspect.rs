@@ -18,24 +18,17 @@ pub fn inspect_values(
     visit: Visit<'_>,
 ) -> Result<ControlFlow<()>> {
     let found = window.bytes(0, FILE_HEADER_LEN)?.and_then(decode_file_header);
-    let piece = match found {
-        Some((database, number)) => Piece::sound(0, FILE_HEADER_LEN, "file header")
+    let header = found.map(|(database, number)| {
+        Piece::sound(0, FILE_HEADER_LEN, "file header")
             .field("database", format!("{database:016x}"))
-            .field("number", number),
-        None => {
-            let what = "the header does not verify".to_owned();
-            let len = FILE_HEADER_LEN.min(window.size);
-            Piece::new(0, len, "file header", PieceState::Damaged(what))
-        }
-    };
-    if visit(piece).is_break() {
+            .field("number", number)
+    });
+    let header = header.ok_or_else(|| "the header does not verify".to_owned());
+    if window.show_header(FILE_HEADER_LEN, header, visit).is_break() {
         return Ok(ControlFlow::Break(()));
     }
     let Some((database, number)) = found.or(known) else {
-        let what = "whose file this is, is not known: nothing can be verified".to_owned();
-        let len = window.size.saturating_sub(FILE_HEADER_LEN);
-        let rest = Piece::new(FILE_HEADER_LEN, len, "unreadable", PieceState::Damaged(what));
-        return Ok(if len > 0 { visit(rest) } else { ControlFlow::Continue(()) });
+        return Ok(window.show_unverifiable(FILE_HEADER_LEN, visit));
     };
     let tag = file_tag(database, number);
     // A value that is being streamed has no header yet: it may be what is last.

@@ -45,10 +45,7 @@ pub fn inspect_log(
     let number = header.map(|header| header.number).or(number);
     let database = header.map(|header| header.database_id).or(database);
     let (Some(number), Some(database)) = (number, database) else {
-        let what = "whose file this is, is not known: nothing can be verified".to_owned();
-        let len = window.size.saturating_sub(block_len);
-        let rest = Piece::new(block_len, len, "unreadable", PieceState::Damaged(what));
-        return Ok(if len > 0 { visit(rest) } else { ControlFlow::Continue(()) });
+        return Ok(window.show_unverifiable(block_len, visit));
     };
     let tag = file_tag(database, number);
     let walk = Walk { start: HEADER_BLOCK_SIZE, step: RECORD_ALIGNMENT, tail: Tail::Room };

@@ -21,34 +21,15 @@ pub fn inspect_edit_log(
         Some(bytes) => FileHeader::decode(bytes.try_into().expect("a header's bytes"), path),
         None => Err(crate::base::Error::corruption(path, 0, "the file ends within its header")),
     };
-    let header = match header {
-        Ok(header) => header,
-        Err(error) => {
-            let piece = Piece::new(
-                0,
-                HEADER_LEN.min(window.size),
-                "file header",
-                PieceState::Damaged(error.to_string()),
-            );
-            if visit(piece).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-            let what = "whose file this is, is not known: nothing can be verified".to_owned();
-            let len = window.size.saturating_sub(HEADER_LEN);
-            let rest = Piece::new(HEADER_LEN, len, "unreadable", PieceState::Damaged(what));
-            return Ok(if len > 0 { visit(rest) } else { ControlFlow::Continue(()) });
-        }
+    let piece = match &header {
+        Ok(header) => Ok(header_piece(header)),
+        Err(error) => Err(error.to_string()),
     };
-    let kind = header.kind;
-    let piece = Piece::sound(0, HEADER_LEN, "file header")
-        .field("log", kind_name(kind))
-        .field("database", format!("{:016x}", header.database))
-        .field("owner", header.owner)
-        .field("number", header.number)
-        .field("capacity", header.capacity);
-    if visit(piece).is_break() {
+    if window.show_header(HEADER_LEN, piece, visit).is_break() {
         return Ok(ControlFlow::Break(()));
     }
+    let Ok(header) = header else { return Ok(window.show_unverifiable(HEADER_LEN, visit)) };
+    let kind = header.kind;
     let id = EditLogId { stem: "", kind, database: header.database, owner: header.owner };
     let tag = file_tag(&id, header.number);
     let walk = Walk { start: HEADER_LEN, step: ALIGNMENT, tail: Tail::Room };
@@ -56,6 +37,15 @@ pub fn inspect_edit_log(
         record_at(window, tag, offset, &|record| explain(kind, record))
     };
     walk.run(window, &mut probe, visit)
+}
+
+fn header_piece(header: &FileHeader) -> Piece {
+    Piece::sound(0, HEADER_LEN, "file header")
+        .field("log", kind_name(header.kind))
+        .field("database", format!("{:016x}", header.database))
+        .field("owner", header.owner)
+        .field("number", header.number)
+        .field("capacity", header.capacity)
 }
 
 fn kind_name(kind: u32) -> String {

@@ -9,9 +9,7 @@ use crate::base::{Codec, Cursor, EntryKind, Result};
 use crate::block::{Block, BlockCursor, FrameKind, FramePlace, frame};
 use crate::manifest::Record;
 use crate::memory::SharedBytes;
-use crate::pieces::{
-    Detail, Explained, FileWindow, Piece, PieceEntry, PieceState, Tail, Visit, Walk,
-};
+use crate::pieces::{Detail, Explained, FileWindow, Piece, PieceEntry, Tail, Visit, Walk};
 
 const FRAME_HEADER_LEN: u64 = frame::HEADER_LEN as u64;
 
@@ -23,25 +21,18 @@ pub fn inspect_segment(
     visit: Visit<'_>,
 ) -> Result<ControlFlow<()>> {
     let found = window.bytes(0, HEADER_LEN)?.and_then(SegmentIdentity::decode);
-    let piece = match found {
-        Some(identity) => Piece::sound(0, HEADER_LEN, "file header")
+    let header = found.map(|identity| {
+        Piece::sound(0, HEADER_LEN, "file header")
             .field("database", format!("{:016x}", identity.database))
             .field("keyspace", identity.keyspace)
-            .field("number", identity.number),
-        None => {
-            let what = "the header does not verify".to_owned();
-            let len = HEADER_LEN.min(window.size);
-            Piece::new(0, len, "file header", PieceState::Damaged(what))
-        }
-    };
-    if visit(piece).is_break() {
+            .field("number", identity.number)
+    });
+    let header = header.ok_or_else(|| "the header does not verify".to_owned());
+    if window.show_header(HEADER_LEN, header, visit).is_break() {
         return Ok(ControlFlow::Break(()));
     }
     let Some(identity) = found.or(known) else {
-        let what = "whose file this is, is not known: nothing can be verified".to_owned();
-        let len = window.size.saturating_sub(HEADER_LEN);
-        let rest = Piece::new(HEADER_LEN, len, "unreadable", PieceState::Damaged(what));
-        return Ok(if len > 0 { visit(rest) } else { ControlFlow::Continue(()) });
+        return Ok(window.show_unverifiable(HEADER_LEN, visit));
     };
     let tag = identity.tag();
     let walk = Walk { start: HEADER_LEN, step: 1, tail: Tail::Nothing };
