@@ -216,11 +216,11 @@ impl<'a> Opening<'a> {
         if let Some(clean_end) = self.manifest.state().clean_log_end()
             && found.end.as_u64() < clean_end
         {
-            let (file, offset) = found.cut.clone().unwrap_or((place.dir.clone(), 0));
+            let (file, offset) = &found.end_place;
             let what = format!("the log ends at {}, it was closed at {clean_end}", found.end);
-            return Err(Error::corruption(&file, offset, what));
+            return Err(Error::corruption(file, *offset, what));
         }
-        self.check_structures(&state, found.end, &place.dir)?;
+        self.check_structures(&state, &log)?;
         drop(state);
         self.values.check_held()?;
         self.report.wal_records = found.record_count;
@@ -282,7 +282,8 @@ impl<'a> Opening<'a> {
     }
 
     /// D5: a structure that is ahead of the log says that a durable part of the log is lost.
-    fn check_structures(&self, state: &State, log_end: Lsn, log_dir: &Path) -> Result<()> {
+    fn check_structures(&self, state: &State, log: &Replay) -> Result<()> {
+        let (log_end, (file, offset)) = (log.recovered().end, &log.recovered().end_place);
         let ahead = state
             .keyspaces
             .iter()
@@ -290,7 +291,7 @@ impl<'a> Opening<'a> {
         let Some(keyspace) = ahead else { return Ok(()) };
         let (id, known) = (keyspace.runtime.id, keyspace.runtime.store.log_end());
         let what = format!("the log ends at {log_end}; keyspace {id} holds commits up to {known}");
-        Err(Error::corruption(log_dir, log_end.as_u64(), what))
+        Err(Error::corruption(file, *offset, what))
     }
 
     /// The log of a new database. That it exists is noted in the manifest by a first stamp: until

@@ -11,6 +11,7 @@ use super::space::FlexSpace;
 use crate::base::Result;
 use crate::manifest::read_edit_log;
 use crate::structure::flex::tree::MapExtent;
+use crate::structure::{Findings, Site};
 
 /// What [`FlexSpace::check`] looked at and found.
 #[derive(Clone, Debug, Default)]
@@ -101,9 +102,13 @@ impl FlexSpace {
         let mut durable = Loaded::default();
         let (storage, dir) = (&*self.place.storage, &self.place.dir);
         let id = log_id(self.place.space);
-        if let Err(error) = read_edit_log(storage, dir, &id, None, |record| durable.visit(record)) {
-            report.note(error.to_string());
-            return;
+        let mut findings = Findings::default();
+        match read_edit_log(storage, dir, &id, None, |record| durable.visit(record)) {
+            Ok(found) => {
+                findings.note_marks(Site::default(), &found, self.index.mended_mark());
+                report.problems.append(&mut findings.problems);
+            }
+            Err(error) => return report.note(error.to_string()),
         }
         let path = self.index.path();
         if let Err(error) = durable.check_extents(path) {

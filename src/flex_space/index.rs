@@ -13,7 +13,7 @@
 //! | 1 | segments | for each: number, bytes of data |
 //! | 2 | extents, in order | for each: length * 2 (+ 1 with a tag), segment, offset, \[tag\] |
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::LEN_MAX;
@@ -255,6 +255,11 @@ impl Index {
     /// Makes the mark of the last edit durable.
     pub(super) fn settle(&mut self) -> Result<()> {
         self.log.settle()
+    }
+
+    /// See [`EditLog::mended_mark`].
+    pub(super) fn mended_mark(&self) -> Option<&(PathBuf, u64)> {
+        self.log.mended_mark()
     }
 
     /// Why nothing can be made durable any more, if so.

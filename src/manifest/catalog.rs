@@ -11,7 +11,7 @@ use crate::manifest::records::{Loader, decode_edit, encode_edit, encode_snapshot
 use crate::manifest::state::{CatalogState, Edit};
 use crate::manifest::totals::Totals;
 use crate::storage::Storage;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const STEM: &str = "MANIFEST";
@@ -104,6 +104,12 @@ impl Manifest {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.log.path()
+    }
+
+    /// File and offset of the mark that opening found damaged and wrote anew, if there was one.
+    #[must_use]
+    pub fn mended_mark(&self) -> Option<&(PathBuf, u64)> {
+        self.log.mended_mark()
     }
 
     /// Why no edit is accepted any more, if so: an earlier one happened or not.

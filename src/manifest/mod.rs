@@ -4,6 +4,7 @@
 //! the journals of the structures are edit logs too, with payloads of their own. Must not know
 //! what a keyspace's data looks like, nor the write-ahead log's form: a place in it is a number.
 mod catalog;
+mod difference;
 mod edit_log;
 mod fields;
 mod options;

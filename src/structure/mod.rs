@@ -15,8 +15,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{Cursor, EntryKind, Result, SeqNo, Slice};
+use crate::base::{Cursor, EntryKind, Error, Result, SeqNo, Slice};
 use crate::block::BlockCursor;
+use crate::manifest::OpenReport;
 
 /// An entry found by key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,15 +134,48 @@ pub struct Findings {
     pub orphans: Vec<PathBuf>,
 }
 
-/// Where something wrong was found.
-#[derive(Clone, Copy, Debug)]
+/// Where something wrong was found: as much of it as there is.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Site<'a> {
-    /// The keyspace.
-    pub keyspace: u32,
-    /// The file.
-    pub file: &'a Path,
-    /// Where in it.
-    pub offset: u64,
+    /// The keyspace, if it is of one.
+    pub keyspace: Option<u32>,
+    /// The file, if it is in one.
+    pub file: Option<&'a Path>,
+    /// Where in the file, if that can be said.
+    pub offset: Option<u64>,
+}
+
+impl<'a> Site<'a> {
+    /// A place in a file.
+    #[must_use]
+    pub fn at(self, file: &'a Path, offset: u64) -> Site<'a> {
+        Site { file: Some(file), offset: Some(offset), ..self }
+    }
+
+    /// A file, and nowhere in particular in it.
+    #[must_use]
+    pub fn in_file(self, file: &'a Path) -> Site<'a> {
+        Site { file: Some(file), offset: None, ..self }
+    }
+
+    /// Something of a keyspace.
+    #[must_use]
+    pub fn of_keyspace(keyspace: u32) -> Site<'a> {
+        Site { keyspace: Some(keyspace), ..Site::default() }
+    }
+}
+
+impl fmt::Display for Site<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(keyspace) = self.keyspace {
+            write!(f, "keyspace {keyspace}: ")?;
+        }
+        match (self.file.map(Path::display), self.offset) {
+            (Some(file), Some(offset)) => write!(f, "{file} at offset {offset}: "),
+            (Some(file), None) => write!(f, "{file}: "),
+            (None, _) => Ok(()),
+        }
+    }
 }
 
 /// Problems listed at most: a store that is damaged all over need not fill the memory.
@@ -156,18 +190,42 @@ impl Findings {
         expected: impl fmt::Display,
         found: impl fmt::Display,
     ) {
-        let Site { keyspace, file, offset } = site;
-        let file = file.display();
-        self.note(format!(
-            "keyspace {keyspace}: {file} at offset {offset}: {what}: expected {expected}, found \
-             {found}"
-        ));
+        if self.problems.len() < PROBLEM_COUNT_MAX {
+            self.problems.push(format!("{site}{what}: expected {expected}, found {found}"));
+        }
     }
 
-    /// Notes something wrong.
-    pub fn note(&mut self, problem: impl Into<String>) {
-        if self.problems.len() < PROBLEM_COUNT_MAX {
-            self.problems.push(problem.into());
+    /// Notes an error that looking has met. `site` is where it looked; the error may know better.
+    pub fn note_error(&mut self, site: Site<'_>, error: &Error) {
+        match error {
+            Error::Corruption { file, offset, what } => {
+                let site = site.at(file, *offset);
+                self.note_at(site, "bytes", "what was written", format!("damage: {what}"));
+            }
+            Error::FormatVersion { file, found, known } => {
+                let expected = format!("{known} at most");
+                self.note_at(site.in_file(file), "the format version", expected, found);
+            }
+            Error::Io { action, path, source } => {
+                let found = format!("an error: {source}");
+                self.note_at(site.in_file(path), action, "it to be done", found);
+            }
+            other => self.note_at(site, "the check", "to go through", format!("an error: {other}")),
+        }
+    }
+
+    /// Notes damaged marks of an edit log: those that reading it has `found`, and the one that
+    /// opening it wrote anew.
+    pub fn note_marks(
+        &mut self,
+        site: Site<'_>,
+        found: &OpenReport,
+        mended: Option<&(PathBuf, u64)>,
+    ) {
+        let there = found.damaged_marks.iter().map(|offset| (&found.file, *offset, "other bytes"));
+        let mended = mended.map(|(file, offset)| (file, *offset, "other bytes, on opening"));
+        for (file, offset, found) in there.chain(mended) {
+            self.note_at(site.at(file, offset), "a mark", "that of the record before it", found);
         }
     }
 }

@@ -77,9 +77,9 @@ impl RecordReader {
     pub fn next_record(&mut self) -> Result<Option<RecordRef<'_>>> {
         let Some((record, offset)) = self.find_next()? else { return Ok(None) };
         let found = self.current.as_mut().expect("the record was found in it");
-        let payload = found.payload(&record, offset)?;
-        let durable_up_to = self.durable_up_to;
-        Ok(Some(RecordRef { lsn: record.lsn, end: record.end(), durable_up_to, payload }))
+        let (payload, file) = found.payload(&record, offset)?;
+        let (lsn, end, durable_up_to) = (record.lsn, record.end(), self.durable_up_to);
+        Ok(Some(RecordRef { lsn, end, file, offset, durable_up_to, payload }))
     }
 
     /// Goes to the last file whose first payload `is_before`, or stays at the first one.

@@ -2,7 +2,7 @@
 //! tells a torn tail from damage. Writes nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
 
@@ -19,6 +19,10 @@ pub struct RecordRef<'a> {
     pub lsn: Lsn,
     /// Where the next record starts.
     pub end: Lsn,
+    /// The file that it is in.
+    pub file: &'a Path,
+    /// Where it starts in that file.
+    pub offset: u64,
     /// The log is known to have been durable up to here, by this record and those before it.
     pub durable_up_to: Lsn,
     pub payload: &'a [u8],
@@ -31,10 +35,10 @@ pub struct Recovered {
     pub end: Lsn,
     /// Records handed out.
     pub record_count: u64,
+    /// The file in which that is, and where in it.
+    pub end_place: (PathBuf, u64),
     /// Bytes of the log behind `end` that were written but never durable, and are cut off.
     pub truncated_bytes: u64,
-    /// Where the cut is; `None` when nothing was cut off.
-    pub cut: Option<(PathBuf, u64)>,
     /// Log files that were read, lowest first.
     pub files: Vec<PathBuf>,
 }
@@ -128,12 +132,11 @@ pub fn replay_up_to(
 
     chain.truncate(stop.chain_index + 1);
     let path_of_stop = place.path_of(chain[stop.chain_index].number);
-    let truncated_bytes = written_end.bytes_since(stop.lsn);
     let recovered = Recovered {
         end: stop.lsn,
+        end_place: (path_of_stop, stop.offset),
         record_count: progress.record_count,
-        truncated_bytes,
-        cut: (truncated_bytes > 0).then_some((path_of_stop, stop.offset)),
+        truncated_bytes: written_end.bytes_since(stop.lsn),
         files: chain.iter().map(|header| place.path_of(header.number)).collect(),
     };
     let durable_up_to = progress.durable_up_to.min(stop.lsn);
@@ -224,9 +227,9 @@ fn visit(
         RecordKind::Mark => Ok(()),
         RecordKind::Commit => {
             progress.record_count += 1;
-            let payload = file.payload(record, offset)?;
-            let (end, durable_up_to) = (record.end(), progress.durable_up_to);
-            visitor(RecordRef { lsn: record.lsn, end, durable_up_to, payload })
+            let (payload, file) = file.payload(record, offset)?;
+            let (lsn, end, durable_up_to) = (record.lsn, record.end(), progress.durable_up_to);
+            visitor(RecordRef { lsn, end, file, offset, durable_up_to, payload })
         }
     }
 }

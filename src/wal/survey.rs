@@ -91,12 +91,12 @@ impl FoundFile {
         self.verified_record(Expected::FileStart(start), offset)
     }
 
-    /// The payload of the record with this header at `offset`.
+    /// The payload of the record with this header at `offset`, and the path of the file.
     ///
     /// # Errors
     /// [`crate::base::Error::Io`].
-    pub fn payload(&mut self, header: &RecordHeader, offset: u64) -> Result<&[u8]> {
-        self.window.bytes(offset + RECORD_HEADER_SIZE, header.length)
+    pub fn payload(&mut self, header: &RecordHeader, offset: u64) -> Result<(&[u8], &Path)> {
+        self.window.bytes_of_file(offset + RECORD_HEADER_SIZE, header.length)
     }
 
     /// The end of what may have been a record at `offset`: its header can be read, but the whole

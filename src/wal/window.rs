@@ -56,6 +56,14 @@ impl FileWindow {
     /// # Errors
     /// [`Error::Io`].
     pub fn bytes(&mut self, offset: u64, len: u64) -> Result<&[u8]> {
+        Ok(self.bytes_of_file(offset, len)?.0)
+    }
+
+    /// As [`Self::bytes`], and the path of the file.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn bytes_of_file(&mut self, offset: u64, len: u64) -> Result<(&[u8], &Path)> {
         assert!(self.holds(offset, len), "a read past the end of the file");
         let in_window =
             offset >= self.start && offset + len <= self.start + self.buffer.len() as u64;
@@ -72,6 +80,6 @@ impl FileWindow {
             }
         }
         let from = (offset - self.start) as usize;
-        Ok(&self.buffer[from..from + len as usize])
+        Ok((&self.buffer[from..from + len as usize], &self.path))
     }
 }

@@ -1,19 +1,26 @@
-//! Checking the whole database.
+//! Checking the whole database. What is found is told with keyspace, file and offset, as far as it
+//! has them, what was expected and what was found.
+//!
+//! | check | of |
+//! |---|---|
+//! | the catalogue in memory against the one on disk; marks | the manifest (`manifest.rs`) |
+//! | stamps, operations and keyspaces of commits; where the log ends | the log (`log.rs`) |
+//! | order of keys; large values against their hashes | memtables |
+//! | everything else | `structure/flex/check/` |
+
+mod log;
+mod manifest;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{Cursor as _, EntryKind, Error, Result, SeqNo, ValuePointer};
-use crate::db::batch::decode_record;
+use crate::base::{Cursor, EntryKind, Error, Result, SeqNo, ValuePointer};
 use crate::db::core::{Core, keyspaces_dir};
-use crate::db::open::LOG_DIR;
 use crate::db::state::KeyspaceState;
-use crate::manifest::Manifest;
 use crate::memtable::MemtableCursor;
-use crate::structure::Findings;
+use crate::structure::{Findings, Site};
 use crate::value_log::Verify;
-use crate::wal::{Lsn, WalOptions, WalPlace, replay};
 
 /// What [`crate::Db::check`] looked at and found.
 #[derive(Clone, Debug, Default)]
@@ -89,31 +96,18 @@ impl Core {
         })
     }
 
-    /// The order of memtables, and the values that their newest entries point to.
+    /// The memtables of a keyspace.
     fn check_memtables(&self, keyspace: &KeyspaceState, findings: &mut Findings) {
-        let id = keyspace.runtime.id;
-        for table in keyspace.tables() {
+        for (position, table) in keyspace.tables().enumerate() {
+            let name = match position {
+                0 => "the active memtable".to_owned(),
+                sealed => format!("sealed memtable {sealed}"),
+            };
+            let table_of = TableOf { keyspace: keyspace.runtime.id, name };
             let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
-            let mut moved = cursor.seek_first();
-            let mut before: Option<Vec<u8>> = None;
-            while let (Ok(()), Some(entry)) = (&moved, cursor.entry()) {
-                if let Some(before) = before.filter(|before| before.as_slice() >= entry.key) {
-                    let (above, found) = (before.escape_ascii(), entry.key.escape_ascii());
-                    findings.note(format!(
-                        "keyspace {id}: a memtable: expected a key above {above}, found {found}"
-                    ));
-                }
-                before = Some(entry.key.to_vec());
-                if entry.kind == EntryKind::Pointer
-                    && let Some(pointer) = ValuePointer::decode(entry.value)
-                {
-                    findings.values += 1;
-                    match self.values.verify(&pointer, Verify::Hash) {
-                        Ok(bytes) => findings.bytes += bytes,
-                        Err(error) => findings.note(format!("keyspace {id}: {error}")),
-                    }
-                }
-                moved = cursor.next();
+            let verify = |pointer: &ValuePointer| self.values.verify(pointer, Verify::Hash);
+            if let Err(error) = table_of.check(&mut cursor, verify, findings) {
+                findings.note_error(table_of.site(), &error);
             }
         }
     }
@@ -136,7 +130,7 @@ impl Core {
         }
         match self.values.orphans() {
             Ok(orphans) => findings.orphans.extend(orphans),
-            Err(error) => findings.note(error.to_string()),
+            Err(error) => findings.note_error(Site::default(), &error),
         }
     }
 
@@ -156,139 +150,58 @@ impl Core {
                 let found = found.filter_map(|entry| is_orphan(dir.join(&entry.name), &entry.name));
                 findings.orphans.extend(found);
             }
-            Err(error) => findings.note(Error::io("list", dir, error).to_string()),
-        }
-    }
-
-    fn check_manifest(&self, findings: &mut Findings) {
-        findings.files += 1;
-        let manifest = self.lock_manifest();
-        match Manifest::read(&*self.storage, &self.dir) {
-            Ok((durable, _)) if durable == *manifest.state() => {}
-            Ok((durable, _)) => {
-                let path = manifest.path().display();
-                let (memory, disk) = (manifest.state(), durable);
-                findings.note(format!(
-                    "{path}: the catalogue on disk: expected {memory:?}, found {disk:?}"
-                ));
-            }
-            Err(error) => findings.note(error.to_string()),
-        }
-    }
-
-    /// Reads the part of the log that is needed. The manifest's lock keeps it from being released.
-    fn check_log(&self, findings: &mut Findings) {
-        let _kept = self.lock_manifest();
-        let place = WalPlace {
-            storage: Arc::clone(&self.storage),
-            dir: self.dir.join(LOG_DIR),
-            database_id: self.database,
-            options: WalOptions {
-                file_capacity: self.sizes.wal_file,
-                spare_files_max: 0,
-                kept_bytes_max: 0,
-            },
-        };
-        let from = Lsn::from_u64(self.log.released());
-        let mut commits = CommitCheck { dir: place.dir.clone(), ..CommitCheck::default() };
-        let read = self.log.while_still(|| {
-            replay(&place, from, &mut |record| {
-                commits.take(record.lsn, record.payload);
-                Ok(())
-            })
-        });
-        findings.commits += commits.count;
-        commits.problems.into_iter().for_each(|problem| findings.note(problem));
-        match read {
-            Ok((log, end)) => {
-                let found = log.recovered();
-                findings.files += found.files.len() as u64;
-                findings.bytes += found.end.bytes_since(from);
-                if found.end.as_u64() < end {
-                    let dir = place.dir.display();
-                    findings.note(format!(
-                        "{dir}: the end of the log: expected {end}, found {}",
-                        found.end
-                    ));
-                }
-                self.check_positions(found.end, &place.dir, findings);
-            }
-            Err(error) => findings.note(error.to_string()),
-        }
-        self.check_kept_log(from, findings);
-    }
-
-    /// What structures and manifest know of the log, and the manifest of indexes.
-    fn check_positions(&self, log_end: Lsn, log_dir: &Path, findings: &mut Findings) {
-        for keyspace in &self.published.state().keyspaces {
-            let (id, store) = (keyspace.runtime.id, &keyspace.runtime.store);
-            if store.log_end() > log_end.as_u64() {
-                let (dir, flushed) = (log_dir.display(), store.log_end());
-                findings.note(format!(
-                    "keyspace {id}: {dir}: the end of the log: expected {flushed}, up to where it \
-                     was flushed, or behind, found {log_end}"
-                ));
+            Err(error) => {
+                findings.note_error(Site::default(), &Error::io("list", dir, error));
             }
         }
-    }
-
-    /// Reads the part of the log that is only kept to be read.
-    fn check_kept_log(&self, needed_from: Lsn, findings: &mut Findings) {
-        let mut reader = self.log_reader();
-        let kept_from = reader.position();
-        while reader.position() < needed_from {
-            match reader.next_record() {
-                Ok(Some(record)) if decode_record(record.payload).is_some() => {}
-                Ok(Some(record)) => {
-                    let (dir, lsn) = (self.dir.join(LOG_DIR), record.lsn);
-                    let dir = dir.display();
-                    findings.note(format!(
-                        "{dir}: the record at {lsn}: expected a commit, found other bytes"
-                    ));
-                }
-                Ok(None) => break,
-                Err(error) => return findings.note(error.to_string()),
-            }
-        }
-        findings.bytes += needed_from.bytes_since(kept_from.min(needed_from));
     }
 }
 
-/// Looks at commits in the log.
-#[derive(Debug, Default)]
-struct CommitCheck {
-    dir: PathBuf,
-    count: u64,
-    newest: SeqNo,
-    problems: Vec<String>,
+/// Whose memtable it is, and which of them.
+#[derive(Debug)]
+struct TableOf {
+    keyspace: u32,
+    name: String,
 }
 
-impl CommitCheck {
-    /// Takes the next record, which verifies.
-    fn take(&mut self, lsn: Lsn, payload: &[u8]) {
-        self.count += 1;
-        let dir = self.dir.display();
-        let site = format!("{dir}: the record at {lsn}");
-        let Some(commit) = decode_record(payload) else {
-            self.problems.push(format!("{site}: expected a commit, found other bytes"));
-            return;
-        };
-        if commit.seqno <= self.newest {
-            let (newest, found) = (self.newest, commit.seqno);
-            self.problems.push(format!("{site}: expected a stamp above {newest}, found {found}"));
+impl TableOf {
+    /// It is in no file.
+    fn site(&self) -> Site<'static> {
+        Site::of_keyspace(self.keyspace)
+    }
+
+    /// The order of a memtable's keys, and the values that its newest entries point to.
+    fn check(
+        &self,
+        cursor: &mut impl Cursor,
+        verify: impl Fn(&ValuePointer) -> Result<u64>,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let (site, name) = (self.site(), &self.name);
+        let mut before: Option<Vec<u8>> = None;
+        cursor.seek_first()?;
+        while let Some(entry) = cursor.entry() {
+            let key = entry.key.escape_ascii();
+            if let Some(before) = before.filter(|before| before.as_slice() >= entry.key) {
+                let expected = format!("one above {}", before.escape_ascii());
+                findings.note_at(site, &format!("{name}: a key"), expected, &key);
+            }
+            before = Some(entry.key.to_vec());
+            if entry.kind == EntryKind::Pointer {
+                findings.values += 1;
+                match ValuePointer::decode(entry.value).map(|pointer| verify(&pointer)) {
+                    Some(Ok(bytes)) => findings.bytes += bytes,
+                    Some(Err(error)) => findings.note_error(site, &error),
+                    None => {
+                        let (what, bytes) = (format!("{name}: the pointer of {key}"), entry.value);
+                        let found = format!("{} bytes", bytes.len());
+                        findings.note_at(site, &what, "one of 30 bytes", found);
+                    }
+                }
+            }
+            cursor.next()?;
         }
-        self.newest = self.newest.max(commit.seqno);
-        let (mut found, mut malformed) = (0, 0);
-        commit.operations.for_each(|operation| match operation {
-            Some(_) => found += 1,
-            None => malformed += 1,
-        });
-        let expected = commit.count;
-        if malformed > 0 || found != expected {
-            self.problems.push(format!(
-                "{site}: expected {expected} operations, found {found} and {malformed} malformed"
-            ));
-        }
+        Ok(())
     }
 }
 

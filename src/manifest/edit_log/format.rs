@@ -38,6 +38,8 @@ pub(super) const HEADER_LEN: u64 = 64;
 pub(super) const RECORD_HEADER_LEN: u64 = 32;
 /// Room behind each edit for its mark: a record header without payload.
 pub(super) const MARK_SLOT_LEN: u64 = RECORD_HEADER_LEN;
+/// The least that a disk writes whole.
+const SECTOR_SIZE: u64 = 512;
 /// Records begin at multiples of this.
 pub(super) const ALIGNMENT: u64 = 8;
 /// The largest payload of a record.
@@ -227,6 +229,19 @@ pub(super) struct RecordPlace {
     pub previous: u64,
 }
 
+/// Whether a slot without a valid mark holds nothing, or what interrupted writes of its mark leave:
+/// in each sector the first bytes of what belongs there, and zeros.
+pub(super) fn is_interrupted_mark(slot: &[u8], place: RecordPlace) -> bool {
+    let mut mark = Vec::with_capacity(MARK_SLOT_LEN as usize);
+    put_record(&mut mark, RecordKind::Mark, &[], place);
+    let in_first = ((SECTOR_SIZE - place.offset % SECTOR_SIZE) as usize).min(mark.len());
+    let is_begun = |found: &[u8], of_mark: &[u8]| {
+        let written = found.iter().zip(of_mark).take_while(|(found, of_mark)| found == of_mark);
+        found[written.count()..].iter().all(|&byte| byte == 0)
+    };
+    is_begun(&slot[..in_first], &mark[..in_first]) && is_begun(&slot[in_first..], &mark[in_first..])
+}
+
 /// The tag of a file: checksums of one file do not verify in another.
 pub(super) fn file_tag(id: &EditLogId, number: u64) -> u64 {
     let mut bytes = [0; 28];
@@ -289,6 +304,42 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interrupted_mark_is_told_from_a_damaged_one() {
+        for offset in [480, 488, 496, 504, 512] {
+            let place = RecordPlace { tag: 7, offset, previous: 0x0102_0304_0506_0708 };
+            let mut mark = Vec::new();
+            put_record(&mut mark, RecordKind::Mark, &[], place);
+            let in_first = (SECTOR_SIZE - offset % SECTOR_SIZE).min(MARK_SLOT_LEN) as usize;
+            let torn = |first_end: usize, second_end: usize| {
+                let mut slot = mark.clone();
+                slot[first_end..in_first].fill(0);
+                slot[second_end..].fill(0);
+                slot
+            };
+            for first_end in 0..=in_first {
+                for second_end in in_first..=mark.len() {
+                    let slot = torn(first_end, second_end);
+                    assert!(
+                        is_interrupted_mark(&slot, place),
+                        "{offset}: {first_end} {second_end}"
+                    );
+                }
+            }
+            for at in 0..mark.len() * 8 {
+                let mut damaged = mark.clone();
+                damaged[at / 8] ^= 1 << (at % 8);
+                // A byte that has one bit and only zeros behind it in its sector: cut short.
+                let sector_end = if at / 8 < in_first { in_first } else { mark.len() };
+                let is_cut_short = damaged[at / 8..sector_end].iter().all(|&byte| byte == 0);
+                assert_eq!(is_interrupted_mark(&damaged, place), is_cut_short, "{offset}: {at}");
+            }
+            let mut zeros_in_front = mark.clone();
+            zeros_in_front[..4].fill(0);
+            assert!(!is_interrupted_mark(&zeros_in_front, place), "{offset}");
+        }
+    }
 
     #[test]
     fn only_exact_names_are_ours() {

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::format::{
-    ALIGNMENT, EditLogId, FileHeader, HEADER_LEN, RECORD_HEADER_LEN, RecordHeader, RecordKind,
-    file_tag,
+    ALIGNMENT, EditLogId, FileHeader, HEADER_LEN, MARK_SLOT_LEN, RECORD_HEADER_LEN, RecordHeader,
+    RecordKind, RecordPlace, file_tag, is_interrupted_mark,
 };
 use super::read::Record;
 use crate::base::Result;
@@ -33,8 +33,19 @@ pub fn inspect_edit_log(
     let id = EditLogId { stem: "", kind, database: header.database, owner: header.owner };
     let tag = file_tag(&id, header.number);
     let walk = Walk { start: HEADER_LEN, step: ALIGNMENT, tail: Tail::Room };
+    // Where the mark of the record in front belongs.
+    let mut slot: Option<RecordPlace> = None;
     let mut probe = |window: &mut FileWindow<'_>, offset: u64| {
-        record_at(window, tag, offset, &|record| explain(kind, record))
+        let of_mark = slot.filter(|slot| slot.offset == offset);
+        match header_at(window, tag, offset)? {
+            None => of_mark.map_or(Ok(None), |slot| mark_at(window, slot)),
+            Some(header) => {
+                let (end, previous) = (offset + header.record_len(), header.checksum);
+                let has_mark = matches!(header.kind, RecordKind::SnapshotEnd | RecordKind::Edit);
+                slot = has_mark.then_some(RecordPlace { tag, offset: end, previous });
+                record_at(window, tag, offset, header, &|record| explain(kind, record))
+            }
+        }
     };
     walk.run(window, &mut probe, visit)
 }
@@ -57,16 +68,34 @@ fn kind_name(kind: u32) -> String {
     }
 }
 
-/// The record at `offset`, if one verifies there.
+/// The header at `offset`, if one verifies there.
+fn header_at(window: &mut FileWindow<'_>, tag: u64, offset: u64) -> Result<Option<RecordHeader>> {
+    let size = window.size;
+    let bytes = window.bytes(offset, RECORD_HEADER_LEN)?;
+    Ok(bytes.and_then(|bytes| RecordHeader::decode(bytes, tag, offset, size)))
+}
+
+/// What a slot without a valid mark holds, if it holds anything.
+fn mark_at(window: &mut FileWindow<'_>, slot: RecordPlace) -> Result<Option<Piece>> {
+    let Some(bytes) = window.bytes(slot.offset, MARK_SLOT_LEN)? else { return Ok(None) };
+    if bytes.iter().all(|&byte| byte == 0) {
+        return Ok(None);
+    }
+    let state = match is_interrupted_mark(bytes, slot) {
+        true => PieceState::Unused("was being written when the machine stopped".to_owned()),
+        false => PieceState::Damaged("this is not the mark of the record in front".to_owned()),
+    };
+    Ok(Some(Piece::new(slot.offset, MARK_SLOT_LEN, "mark", state)))
+}
+
+/// The record with this header at `offset`.
 fn record_at(
     window: &mut FileWindow<'_>,
     tag: u64,
     offset: u64,
+    header: RecordHeader,
     explain: &dyn Fn(Record<'_>) -> Explained,
 ) -> Result<Option<Piece>> {
-    let size = window.size;
-    let Some(bytes) = window.bytes(offset, RECORD_HEADER_LEN)? else { return Ok(None) };
-    let Some(header) = RecordHeader::decode(bytes, tag, offset, size) else { return Ok(None) };
     let len = header.record_len();
     let padded = len - RECORD_HEADER_LEN;
     let name = match header.kind {

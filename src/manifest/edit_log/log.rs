@@ -24,6 +24,8 @@ pub struct EditLog {
     storage: Arc<dyn Storage>,
     dir: PathBuf,
     id: EditLogId,
+    /// File and offset of the last mark, if it was damaged; it has been written anew.
+    mended_mark: Option<(PathBuf, u64)>,
     // The state.
     current: LogFile,
     /// E6: why nothing more can be written.
@@ -85,7 +87,8 @@ impl EditLog {
         }
         let made = LogFile::create(&*storage, dir, &id, number, edit_room, snapshot);
         let current = made.map_err(CreateError::into_error)?;
-        let mut log = EditLog { storage, dir: dir.to_owned(), id, current, broken: None };
+        let (dir, mended_mark) = (dir.to_owned(), None);
+        let mut log = EditLog { storage, dir, id, mended_mark, current, broken: None };
         log.write_mark();
         Ok(log)
     }
@@ -112,7 +115,9 @@ impl EditLog {
         for name in unfinished {
             remove(&*storage, &dir.join(name))?;
         }
-        let current = match scan.last {
+        let mended_mark = scan.damaged_last_mark().map(|offset| (scan.path.clone(), offset));
+        let last = scan.last;
+        let current = match last {
             LastRecord::UnmarkedSnapshot => copy_snapshot(&*storage, dir, &id, &scan)?,
             LastRecord::UnmarkedEdit { .. } | LastRecord::Marked => {
                 settle_scan(&scan)?;
@@ -127,8 +132,9 @@ impl EditLog {
                 }
             }
         };
-        let mut log = EditLog { storage, dir: dir.to_owned(), id, current, broken: None };
-        if scan.last != LastRecord::Marked {
+        let dir = dir.to_owned();
+        let mut log = EditLog { storage, dir, id, mended_mark, current, broken: None };
+        if last != LastRecord::Marked {
             log.write_mark();
         }
         Ok((log, report))
@@ -227,6 +233,12 @@ impl EditLog {
         self.check_usable()?;
         let synced = self.current.file.sync();
         synced.map_err(|source| self.break_with(Error::io("sync", &self.current.path, source)))
+    }
+
+    /// File and offset of the mark that opening found damaged and wrote anew, if there was one.
+    #[must_use]
+    pub fn mended_mark(&self) -> Option<&(PathBuf, u64)> {
+        self.mended_mark.as_ref()
     }
 
     /// The newest file.

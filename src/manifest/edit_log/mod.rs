@@ -26,6 +26,11 @@
 //! written, unsynced, once the edit is durable, so that damage to the last edit is told from a torn
 //! one as well, as soon as the mark reached the disk (at the next sync, or with `settle`). The
 //! snapshot's mark says that the file's name is durable.
+//!
+//! A slot without a mark is no damage: the machine may have stopped before the mark was written, or
+//! with a part of it, also in front of an edit that is whole. Anything else in it is, and is told;
+//! but nothing is lost, and nobody is kept from reading on. The mark of the last record is written
+//! anew on opening, those in front of it have nothing to say any more.
 
 #[cfg(test)]
 mod crash_tests;
@@ -64,6 +69,8 @@ pub struct OpenReport {
     pub edit_count: u64,
     /// A torn edit that was cut off, if any.
     pub torn: Option<TornTail>,
+    /// Offsets of damaged marks, of a hundred at most. All that they say is known without them.
+    pub damaged_marks: Vec<u64>,
 }
 
 /// Bytes that were being written when the machine stopped, and were never acknowledged.

@@ -4,7 +4,7 @@
 
 use super::format::{
     ALIGNMENT, EditLogId, FileHeader, FileName, HEADER_LEN, MARK_SLOT_LEN, RECORD_HEADER_LEN,
-    RecordHeader, RecordKind, file_name, file_tag, parse_name,
+    RecordHeader, RecordKind, RecordPlace, file_name, file_tag, is_interrupted_mark, parse_name,
 };
 use super::{LogPosition, OpenReport, TornTail};
 use crate::base::{Error, Result};
@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Bytes read at once.
 const WINDOW_LEN: u64 = 256 << 10;
+/// Damaged marks that are listed, at most.
+const DAMAGED_MARKS_MAX: usize = 100;
 /// Bytes of the payload of a `SnapshotEnd`: the number of parts, the sum of their lengths.
 pub(super) const SNAPSHOT_END_LEN: usize = 16;
 
@@ -109,6 +111,7 @@ pub(super) struct Scan {
     pub last: LastRecord,
     pub edit_count: u64,
     pub torn: Option<TornTail>,
+    pub damaged_marks: Vec<u64>,
 }
 
 impl Scan {
@@ -118,7 +121,14 @@ impl Scan {
             position: LogPosition { number: self.number, offset: self.end },
             edit_count: self.edit_count,
             torn: self.torn,
+            damaged_marks: self.damaged_marks.clone(),
         }
+    }
+
+    /// The slot behind the last record, if what is there is damage.
+    pub fn damaged_last_mark(&self) -> Option<u64> {
+        let slot = self.end - MARK_SLOT_LEN;
+        self.damaged_marks.contains(&slot).then_some(slot)
     }
 }
 
@@ -132,6 +142,7 @@ pub(super) struct Reader {
     chain: u64,
     last: LastRecord,
     edit_count: u64,
+    damaged_marks: Vec<u64>,
 }
 
 impl Reader {
@@ -156,6 +167,7 @@ impl Reader {
             chain: tag,
             last: LastRecord::UnmarkedSnapshot,
             edit_count: 0,
+            damaged_marks: Vec::new(),
         })
     }
 
@@ -186,6 +198,7 @@ impl Reader {
             last: self.last,
             edit_count: self.edit_count,
             torn,
+            damaged_marks: self.damaged_marks,
             file: self.window.file,
             path: self.window.path,
         })
@@ -269,7 +282,15 @@ impl Reader {
         let slot = self.next;
         self.next = slot + MARK_SLOT_LEN;
         self.last = match self.window.header(slot, self.tag)? {
-            None => without,
+            None => {
+                let place = RecordPlace { tag: self.tag, offset: slot, previous: self.chain };
+                let found = self.window.bytes_at(slot, MARK_SLOT_LEN)?;
+                let is_damaged = !is_interrupted_mark(found, place);
+                if is_damaged && self.damaged_marks.len() < DAMAGED_MARKS_MAX {
+                    self.damaged_marks.push(slot);
+                }
+                without
+            }
             Some(mark) if mark.kind == RecordKind::Mark && mark.previous == self.chain => {
                 LastRecord::Marked
             }

@@ -203,6 +203,48 @@ fn is_mark(log: &EditLog, index: usize) -> bool {
     (end - MARK_SLOT_LEN as usize..end).contains(&index) // the snapshot's
 }
 
+/// Marks of the fixture, and how each is changed.
+fn fixture_with_mark(index: usize, change: impl Fn(&mut [u8])) -> (Arc<dyn Storage>, EditLog, u64) {
+    let (log, mut bytes, _) = fixture();
+    let ends = [14, 0, 5].iter().scan(log.position().offset, |end, &len| {
+        *end -= EditLog::edit_size(len);
+        Some(*end)
+    });
+    let ends: Vec<u64> = std::iter::once(log.position().offset).chain(ends).collect();
+    let slot = ends[index] - MARK_SLOT_LEN;
+    change(&mut bytes[slot as usize..][..MARK_SLOT_LEN as usize]);
+    (storage_with(log.path(), &bytes), log, slot)
+}
+
+#[test]
+fn a_damaged_mark_is_told_and_nothing_is_lost() {
+    for index in 0..4 {
+        let (storage, log, slot) = fixture_with_mark(index, |mark| mark[9] ^= 4);
+        let report = read(&*storage, Path::new(DIR), &ID, None, |_| Ok(())).unwrap();
+        assert_eq!((report.damaged_marks, report.edit_count), (vec![slot], 3));
+        let (opened, report, _) = open(&storage).unwrap();
+        assert_eq!((report.damaged_marks, report.edit_count), (vec![slot], 3));
+        // The last one is written anew, and that is told too.
+        let is_last = index == 0;
+        let mended = is_last.then(|| (log.path().to_owned(), slot));
+        assert_eq!(opened.mended_mark(), mended.as_ref());
+        let report = read(&*storage, Path::new(DIR), &ID, None, |_| Ok(())).unwrap();
+        assert_eq!(report.damaged_marks.is_empty(), is_last);
+    }
+}
+
+#[test]
+fn a_mark_that_was_not_written_whole_is_no_damage() {
+    for index in 0..4 {
+        for cut in 0..MARK_SLOT_LEN as usize {
+            let (storage, ..) = fixture_with_mark(index, |mark| mark[cut..].fill(0));
+            let (opened, report, _) = open(&storage).unwrap();
+            assert_eq!((report.damaged_marks, report.edit_count), (vec![], 3));
+            assert_eq!(opened.mended_mark(), None);
+        }
+    }
+}
+
 fn assert_damage(error: &Error, path: &Path, context: &str) {
     match error {
         Error::Corruption { file, .. } | Error::FormatVersion { file, .. } => {

@@ -130,11 +130,11 @@ impl Index {
     }
 
     /// The index as its durable form says, without opening it for writing.
-    pub(super) fn read(place: &Arc<SegmentPlace>) -> Result<Index> {
+    pub(super) fn read(place: &Arc<SegmentPlace>) -> Result<(Index, OpenReport)> {
         let mut loading = Loading::new(place);
         let (id, storage) = (log_id(place), &*place.storage);
         let report = read_edit_log(storage, &place.dir, &id, None, |record| loading.take(&record))?;
-        loading.finish(&report.file)
+        Ok((loading.finish(&report.file)?, report))
     }
 
     /// Writes the next file of the log, with room for an edit of `edit_len` bytes at least.

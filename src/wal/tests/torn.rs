@@ -34,7 +34,7 @@ fn a_tail_cut_at_any_byte_is_cut_off_and_the_log_goes_on() {
         assert_eq!(found, records[..3 + whole], "cut at {cut}");
         let recovered = replay.recovered().clone();
         assert_eq!(recovered.end, starts[whole]);
-        assert_eq!(recovered.truncated_bytes > 0, recovered.cut.is_some());
+        assert_eq!(recovered.end_place, (place.path_of(1), 4096 + starts[whole].as_u64()));
 
         let mut wal = Wal::resume(torn.clone(), &replay).unwrap();
         let more = append(&mut wal, b"more");
@@ -53,7 +53,7 @@ fn truncated_bytes_count_what_was_written_behind_the_cut() {
     let (replay, _) = read_from(&place, Lsn::ZERO).unwrap();
     let recovered = replay.recovered();
     assert_eq!(recovered.truncated_bytes, starts[2].bytes_since(starts[0]));
-    assert_eq!(recovered.cut, Some((place.path_of(1), 4096 + starts[0].as_u64())));
+    assert_eq!(recovered.end_place, (place.path_of(1), 4096 + starts[0].as_u64()));
 }
 
 #[test]

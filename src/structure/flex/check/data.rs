@@ -57,7 +57,7 @@ pub(in super::super) fn check_data(
 
 impl Checker<'_> {
     fn site<'r>(&self, run: &'r Run) -> Site<'r> {
-        Site { keyspace: self.keyspace, file: &run.segment.path, offset: run.offset }
+        Site::of_keyspace(self.keyspace).at(&run.segment.path, run.offset)
     }
 
     /// Every run of an interval, and all of them together.
@@ -72,17 +72,19 @@ impl Checker<'_> {
             };
             match self.loader.read_run(run) {
                 Ok(block) => {
-                    let run = RunOf { run, place, interval, limit };
-                    let checked = self.check_run(run, &block, findings);
-                    checked.unwrap_or_else(|error| findings.note(error.to_string()));
+                    let run_of = RunOf { run, place, interval, limit };
+                    if let Err(error) = self.check_run(run_of, &block, findings) {
+                        findings.note_error(self.site(run), &error);
+                    }
                     blocks.push(block);
                 }
-                Err(error) => findings.note(format!("keyspace {}: {error}", self.keyspace)),
+                Err(error) => findings.note_error(self.site(run), &error),
             }
         }
-        if blocks.len() == interval.run_count() {
-            let checked = self.check_together(interval, &blocks, findings);
-            checked.unwrap_or_else(|error| findings.note(error.to_string()));
+        if blocks.len() == interval.run_count()
+            && let Err(error) = self.check_together(interval, &blocks, findings)
+        {
+            findings.note_error(Site::of_keyspace(self.keyspace), &error);
         }
     }
 
@@ -244,7 +246,7 @@ impl Checker<'_> {
         findings.values += 1;
         match self.values.verify(pointer, Verify::Hash) {
             Ok(bytes) => findings.bytes += bytes,
-            Err(error) => findings.note(format!("keyspace {}: {error}", self.keyspace)),
+            Err(error) => findings.note_error(Site::of_keyspace(self.keyspace), &error),
         }
     }
 }

@@ -19,42 +19,58 @@ mod data;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::index::Index;
 use super::interval::{Interval, Run};
 use super::segment::{HEADER_LEN, SegmentPlace};
 use crate::base::Error;
+use crate::manifest::EditLog;
 use crate::structure::{Findings, Site};
 
 pub(super) use data::check_data;
 
-/// Checks the index; `index_file` is the newest file of its log.
+/// What a check looks at of the index's log.
+#[derive(Debug)]
+pub(super) struct IndexLog {
+    /// The newest file.
+    pub path: PathBuf,
+    /// See [`EditLog::mended_mark`].
+    pub mended_mark: Option<(PathBuf, u64)>,
+}
+
+impl IndexLog {
+    pub(super) fn of(log: &EditLog) -> IndexLog {
+        IndexLog { path: log.path().to_owned(), mended_mark: log.mended_mark().cloned() }
+    }
+}
+
+/// Checks the index.
 pub(super) fn check_index(
     index: &Index,
-    index_file: &Path,
+    log: &IndexLog,
     place: &Arc<SegmentPlace>,
     findings: &mut Findings,
 ) {
-    let site = Site { keyspace: place.keyspace, file: index_file, offset: 0 };
+    let site = Site::of_keyspace(place.keyspace).at(&log.path, 0);
     if let Err(what) = index.tree.check() {
         findings.note_at(site, "the tree of intervals", "sound sums and order", what);
     }
     check_anchors(index, site, findings);
     check_segments(index, site, findings);
     check_value_bytes(index, site, findings);
-    check_durable_form(index, site, place, findings);
+    check_durable_form(index, log, site, place, findings);
 }
 
 /// Files of the index before the newest, and segments that nothing in use or on its way refers to.
 pub(super) fn find_orphans(
     index: &Index,
-    index_file: &Path,
+    log: &IndexLog,
     place: &SegmentPlace,
     findings: &mut Findings,
 ) {
-    let older = |name: &str| name.starts_with("index-") && !index_file.ends_with(name);
+    let older = |name: &str| name.starts_with("index-") && !log.path.ends_with(name);
     if let Ok(entries) = place.storage.list_dir(&place.dir) {
         let older = entries.iter().filter(|entry| older(&entry.name));
         findings.orphans.extend(older.map(|entry| place.dir.join(&entry.name)));
@@ -62,7 +78,7 @@ pub(super) fn find_orphans(
     // Looked at in this order: what comes to be known meanwhile was not there before.
     let numbers: BTreeSet<u64> = match place.numbers() {
         Ok(numbers) => numbers.into_iter().collect(),
-        Err(error) => return findings.note(error.to_string()),
+        Err(error) => return findings.note_error(Site::of_keyspace(place.keyspace), &error),
     };
     let unknown = numbers
         .into_iter()
@@ -99,7 +115,7 @@ fn check_segments(index: &Index, site: Site<'_>, findings: &mut Findings) {
     }
     for (number, state) in &index.segments {
         findings.files += 1;
-        let in_file = |offset| Site { file: &state.segment.path, offset, ..site };
+        let in_file = |offset| site.at(&state.segment.path, offset);
         let mut here = runs.remove(number).unwrap_or_default();
         here.sort_by_key(|run| run.offset);
         let live: u64 = here.iter().map(|run| u64::from(run.len)).sum();
@@ -124,7 +140,7 @@ fn check_segments(index: &Index, site: Site<'_>, findings: &mut Findings) {
                 findings.note_at(in_file(size), "the file ends: bytes", state.end, size);
             }
             Ok(_) => {}
-            Err(error) => findings.note(format!("keyspace {}: {error}", site.keyspace)),
+            Err(error) => findings.note_error(in_file(0), &error),
         }
     }
     for number in runs.keys() {
@@ -149,14 +165,18 @@ fn check_value_bytes(index: &Index, site: Site<'_>, findings: &mut Findings) {
 /// The index in memory against the one on disk.
 fn check_durable_form(
     index: &Index,
+    log: &IndexLog,
     site: Site<'_>,
     place: &Arc<SegmentPlace>,
     findings: &mut Findings,
 ) {
     findings.files += 1;
     let durable = match Index::read(place) {
-        Ok(durable) => durable,
-        Err(error) => return findings.note(format!("keyspace {}: {error}", site.keyspace)),
+        Ok((durable, report)) => {
+            findings.note_marks(site, &report, log.mended_mark.as_ref());
+            durable
+        }
+        Err(error) => return findings.note_error(site, &error),
     };
     if durable.counters != index.counters {
         let (memory, disk) = (index.counters, durable.counters);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{check_data, check_index, find_orphans};
+use super::{IndexLog, check_data, check_index, find_orphans};
 use crate::base::{EntryKind, EntryRef, SeededEntropy, SeqNo};
 use crate::block::{Block, BlockBuilder, Guide, GuideKind, RestartPolicy};
 use crate::cache::{Admission, Part};
@@ -41,9 +41,9 @@ impl Planted {
     fn findings(&self) -> Findings {
         let store = &self.bench.store;
         let mut findings = Findings::default();
-        let file = store.lock_writer().log.path().to_owned();
-        check_index(&self.index, &file, &store.segments, &mut findings);
-        find_orphans(&self.index, &file, &store.segments, &mut findings);
+        let log = IndexLog::of(&store.lock_writer().log);
+        check_index(&self.index, &log, &store.segments, &mut findings);
+        find_orphans(&self.index, &log, &store.segments, &mut findings);
         check_data(&self.index, 1, &store.loader, &store.segments.values, &mut findings);
         findings
     }

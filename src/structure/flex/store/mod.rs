@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::build::{Purpose, RunOptions, RunWriter, WrittenFor};
+use super::check::IndexLog;
 use super::cursor::FlexCursor;
 use super::flush::{SliceEnd, Slicer, Source};
 use super::holes::HoleRule;
@@ -449,12 +450,12 @@ impl FlexStore {
     /// Checks the index, against its durable form too: see `check.rs`. No flush may be under way;
     /// [`IndexCheck::check_data`] needs no such care.
     pub fn check_index(&self, findings: &mut Findings) -> IndexCheck {
-        let (index, index_file) = {
+        let (index, log) = {
             let writer = self.lock_writer();
-            (writer.index.clone(), writer.log.path().to_owned())
+            (writer.index.clone(), IndexLog::of(&writer.log))
         };
-        super::check::check_index(&index, &index_file, &self.segments, findings);
-        super::check::find_orphans(&index, &index_file, &self.segments, findings);
+        super::check::check_index(&index, &log, &self.segments, findings);
+        super::check::find_orphans(&index, &log, &self.segments, findings);
         let values = Arc::clone(&self.segments.values);
         let keyspace = self.segments.keyspace;
         IndexCheck { index, keyspace, loader: Arc::clone(&self.loader), values }

@@ -1,0 +1,104 @@
+//! What `check` says of marks of edit logs, which nothing else depends on.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lithedb::flex_space::{FlexSpace, SpaceOptions};
+use lithedb::inspect::{Detail, PieceState, inspect};
+use lithedb::storage::{MemoryStorage, OpenMode, Storage};
+use lithedb::{Background, Db};
+
+fn open(storage: &Arc<dyn Storage>) -> Db {
+    let builder = Db::builder().storage(Arc::clone(storage));
+    builder.background(Background::Stepped).open("/db").unwrap()
+}
+
+fn open_space(storage: &Arc<dyn Storage>) -> FlexSpace {
+    SpaceOptions::default().storage(Arc::clone(storage)).open("/space").unwrap()
+}
+
+/// The newest file of the log in a folder.
+fn newest(storage: &dyn Storage, folder: &str, stem: &str) -> PathBuf {
+    let names = storage.list_dir(Path::new(folder)).unwrap().into_iter().map(|entry| entry.name);
+    Path::new(folder).join(names.filter(|name| name.starts_with(stem)).max().unwrap())
+}
+
+/// Where the marks of a log are.
+fn marks(storage: &dyn Storage, path: &Path) -> Vec<u64> {
+    let mut offsets = Vec::new();
+    let shown = inspect(storage, path, Detail::Fields, |piece| {
+        if piece.kind == "mark" && piece.state == PieceState::Sound {
+            offsets.push(piece.offset);
+        }
+        ControlFlow::Continue(())
+    });
+    shown.unwrap();
+    offsets
+}
+
+fn flip(storage: &dyn Storage, path: &Path, offset: u64) {
+    let file = storage.open(path, OpenMode::ReadWrite).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
+}
+
+/// Damages each mark in turn; `check` must tell it with its place and nothing else.
+fn expect_each_told(
+    storage: &dyn Storage,
+    path: &Path,
+    prefix: &str,
+    check: &mut dyn FnMut() -> Vec<String>,
+) {
+    let marks = marks(storage, path);
+    assert!(marks.len() > 1, "{path:?}");
+    for offset in marks {
+        flip(storage, path, offset + 17);
+        let found = "a mark: expected that of the record before it, found other bytes";
+        let expected = format!("{prefix}{} at offset {offset}: {found}", path.display());
+        assert_eq!(check(), [expected]);
+        flip(storage, path, offset + 17);
+        assert_eq!(check(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_damaged_mark_of_any_edit_log_is_a_problem() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let db = open(&storage);
+    let keyspace = db.keyspace_or_create("k").unwrap();
+    for number in 0..3u32 {
+        keyspace.put(number.to_be_bytes(), "value").unwrap();
+        db.flush().unwrap();
+    }
+    let mut check = || db.check().unwrap().problems;
+    let manifest = newest(&*storage, "/db", "MANIFEST-");
+    expect_each_told(&*storage, &manifest, "", &mut check);
+    let index = newest(&*storage, "/db/keyspaces/00000001", "index-");
+    expect_each_told(&*storage, &index, "keyspace 1: ", &mut check);
+
+    let mut space = open_space(&storage);
+    for _ in 0..3 {
+        space.append(b"bytes").unwrap();
+        space.sync().unwrap();
+    }
+    let index = newest(&*storage, "/space", "space-");
+    expect_each_told(&*storage, &index, "", &mut || space.check().unwrap().problems);
+}
+
+#[test]
+fn a_mark_that_opening_has_mended_is_told_once() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let db = open(&storage);
+    db.keyspace_or_create("k").unwrap().put("key", "value").unwrap();
+    db.close().unwrap();
+    let path = newest(&*storage, "/db", "MANIFEST-");
+    let last = marks(&*storage, &path).pop().unwrap();
+    flip(&*storage, &path, last + 17);
+    let problems = open(&storage).check().unwrap().problems;
+    let place = format!("{} at offset {last}: a mark: expected ", path.display());
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].starts_with(&place) && problems[0].ends_with("on opening"), "{problems:?}");
+    assert_eq!(open(&storage).check().unwrap().problems, Vec::<String>::new());
+}
