@@ -1,5 +1,16 @@
 //! One budget of memory, and who uses how much of it.
 //!
+//! Counted are memtables, indexes with guides and what is kept for counts, cached blocks, open
+//! transactions, and buffers: that of the log, those of flushes and ingests with the records of
+//! runs that are in no edit yet, chunks and checksums of values that are read or written in parts.
+//! Blocks that only walks, slices and background work hold, and what the heap has unused, are
+//! counted by the heap.
+//!
+//! Not counted: values that were read whole, and batches, which are their owners'; intervals that
+//! only older versions hold, a slice's changes at a time unless something holds these; the buffers
+//! of replay; file handles; what the allocator keeps. Resident memory of a process has all of that
+//! and the program's own pages beside the budget.
+//!
 //! Invariant
 //! - M1  The usage of a part is the sum of its living [`Charge`]s.
 

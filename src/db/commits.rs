@@ -1,4 +1,6 @@
-//! Reading the commits that the log still has.
+//! Reading the commits that the log still has: the part that recovery needs, and the files in front
+//! of it that are kept for this. A reader ends at the commit that was applied when it was made, so
+//! that it never looks at bytes that are being written.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;

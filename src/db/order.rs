@@ -2,7 +2,9 @@
 //! at a rank. Exact, with what is in memtables.
 //!
 //! The structure counts what it has by the sums in its tree. What memtables change about that is
-//! looked up if it is little; else it is kept with them (`presence.rs`).
+//! looked up if it is little; else it is kept with them (`presence.rs`). Nothing is kept of
+//! memtables that delete ranges: each range costs a difference of two counts of the structure, and
+//! each of their keys a lookup.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
