@@ -34,7 +34,7 @@ pub use crate::pieces::{Detail, Piece, PieceEntry, PieceState};
 
 use crate::base::{Error, Result};
 use crate::db::explain_commit;
-use crate::flex_space::inspect_space_segment;
+use crate::flex_space::{explain_space_index, inspect_space_segment};
 use crate::manifest::{Record, explain_manifest, inspect_edit_log, newest_database};
 use crate::pieces::{Explained, FileWindow, Visit};
 use crate::storage::{OpenMode, Storage};
@@ -47,6 +47,7 @@ const MANIFEST_STEM: &str = "MANIFEST";
 // Kinds of edit logs.
 const KIND_MANIFEST: u32 = 1;
 const KIND_INDEX: u32 = 2;
+const KIND_SPACE: u32 = 3;
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +156,8 @@ fn explain_record(kind: u32, record: Record<'_>, detail: Detail) -> Explained {
     match kind {
         KIND_MANIFEST => explain_manifest(record),
         KIND_INDEX => explain_index(record, detail),
-        _ => Explained::default(),
+        KIND_SPACE => explain_space_index(record, detail),
+        other => Explained::not_understood(format!("a log of kind {other}")),
     }
 }
 

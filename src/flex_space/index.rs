@@ -38,9 +38,9 @@ const EDIT_ROOM_MIN: u64 = 64 << 10;
 /// Bytes of steps in memory at which the next operation syncs first.
 const PENDING_SIZE_MAX: usize = 8 << 20;
 
-const HEAD: u8 = 0;
-const SEGMENTS: u8 = 1;
-const EXTENTS: u8 = 2;
+pub(super) const HEAD: u8 = 0;
+pub(super) const SEGMENTS: u8 = 1;
+pub(super) const EXTENTS: u8 = 2;
 
 pub(super) fn log_id(space: u64) -> EditLogId {
     EditLogId { stem: STEM, kind: KIND, database: space, owner: 0 }
@@ -94,20 +94,17 @@ impl Loaded {
                 known: VERSION as u32,
             });
         }
-        let mut take = || varint::take(part, &mut pos);
-        let fields = (|| Some((u32::try_from(take()?).ok()?, take()?, take()?)))();
-        let (Some((next_segment, user_bytes, written_bytes)), VERSION) = (fields, version) else {
+        let (Some(head), VERSION) = (take_head(part, &mut pos), version) else {
             return Err(record.corruption(pos, "the head of the checkpoint has no known form"));
         };
-        self.next_segment = next_segment;
-        self.counters = Counters { user_bytes, written_bytes };
+        (self.next_segment, self.counters) = head;
         self.has_head = true;
         Ok(())
     }
 
     fn take_segments(&mut self, part: &[u8], pos: &mut usize) -> Option<()> {
         while *pos < part.len() {
-            let (number, size) = (take_u32(part, pos)?, take_u32(part, pos)?);
+            let (number, size) = take_segment(part, pos)?;
             self.layout.segments.entry(number).or_default().size = size;
         }
         Some(())
@@ -115,20 +112,15 @@ impl Loaded {
 
     fn take_extents(&mut self, part: &[u8], pos: &mut usize) -> Option<()> {
         while *pos < part.len() {
-            let len_and_tag = varint::take(part, pos)?;
-            let len = u32::try_from(len_and_tag >> 1).ok().filter(|&len| len > 0)?;
-            let address = take_address(part, pos)?;
-            let tag = match len_and_tag & 1 {
-                0 => None,
-                _ => Some(Tag::new(take_u32(part, pos)?)?),
-            };
+            let extent = take_extent(part, pos)?;
+            let StoredExtent { address, len, .. } = extent;
             self.len += u64::from(len);
             if !address.is_zeros() {
                 address.offset.checked_add(len)?;
                 self.layout.segments.entry(address.segment).or_default().live += u64::from(len);
             }
             (self.len <= LEN_MAX).then_some(())?;
-            self.extents.push(StoredExtent { address, len, tag });
+            self.extents.push(extent);
         }
         Some(())
     }
@@ -185,6 +177,29 @@ impl Loaded {
         }
         Ok(())
     }
+}
+
+/// What the head has behind its version: the number of the next segment, and the counters.
+pub(super) fn take_head(part: &[u8], pos: &mut usize) -> Option<(u32, Counters)> {
+    let next_segment = take_u32(part, pos)?;
+    let (user_bytes, written_bytes) = (varint::take(part, pos)?, varint::take(part, pos)?);
+    Some((next_segment, Counters { user_bytes, written_bytes }))
+}
+
+/// A segment's number, and its bytes of data.
+pub(super) fn take_segment(part: &[u8], pos: &mut usize) -> Option<(u32, u32)> {
+    Some((take_u32(part, pos)?, take_u32(part, pos)?))
+}
+
+pub(super) fn take_extent(part: &[u8], pos: &mut usize) -> Option<StoredExtent> {
+    let len_and_tag = varint::take(part, pos)?;
+    let len = u32::try_from(len_and_tag >> 1).ok().filter(|&len| len > 0)?;
+    let address = take_address(part, pos)?;
+    let tag = match len_and_tag & 1 {
+        0 => None,
+        _ => Some(Tag::new(take_u32(part, pos)?)?),
+    };
+    Some(StoredExtent { address, len, tag })
 }
 
 /// The index of an open space.

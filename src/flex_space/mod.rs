@@ -83,7 +83,7 @@ pub use defragment::Defragmentation;
 pub use extent::Tag;
 pub use garbage::Collection;
 pub use handle::{ExtentInfo, Handle};
-pub(crate) use inspect::inspect_space_segment;
+pub(crate) use inspect::{explain_space_index, inspect_space_segment};
 pub use open::SpaceRecovery;
 pub use options::{Journal, SpaceOptions};
 pub use snapshot::{SpaceChange, SpaceSnapshot};

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lithedb::flex_space::SpaceOptions;
+use lithedb::flex_space::{Journal, SpaceOptions, Tag};
 use lithedb::inspect::{Detail, FileKind, Inspection, Piece, PieceState, inspect};
 use lithedb::storage::{EntryType, MemoryStorage, OpenMode, Storage};
 use lithedb::{Background, Db, KeyspaceOptions, WriteBatch};
@@ -30,6 +30,11 @@ fn files() -> (Arc<dyn Storage>, Db, Vec<PathBuf>) {
     let space = SpaceOptions::default().storage(Arc::clone(&storage)).open("/space");
     let mut space = space.unwrap();
     space.insert(0, &[3; 20_000]).unwrap();
+    space.sync().unwrap();
+    space.set_tag(7, Tag::new(12).unwrap()).unwrap();
+    space.insert_zeros(20_000, 500).unwrap();
+    space.collapse(100..300).unwrap();
+    space.overwrite(1000, b"others").unwrap();
     space.sync().unwrap();
     drop(space);
     let mut paths = Vec::new();
@@ -126,8 +131,51 @@ fn commits_entries_edits_and_values_are_told_in_words() {
 }
 
 #[test]
+fn the_index_of_a_space_is_told_in_words() {
+    let (storage, _db, paths) = files();
+    let path = path_with(&paths, "/space/space-").to_owned();
+    let told = |path: &Path, kind: &str| -> Vec<(String, String, String)> {
+        let (_, pieces) = pieces(&*storage, path);
+        let entries = pieces.into_iter().filter(|piece| piece.kind == kind);
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        let entries = entries.flat_map(|piece| piece.entries);
+        entries.map(|entry| (entry.kind, text(&entry.key), text(&entry.value))).collect()
+    };
+    let has = |told: &[(String, String, String)], kind: &str, key: &str, value: &str| {
+        let is = |entry: &&(String, String, String)| {
+            entry.0 == kind && entry.1 == key && entry.2 == value
+        };
+        assert!(told.iter().any(|entry| is(&entry)), "{kind} {key} {value}: {told:#?}");
+    };
+    let steps = told(&path, "edit");
+    has(&steps, "insert", "at 0", "20000 bytes at 0 of segment 1");
+    has(&steps, "extend", "segment 1", "20440 bytes of data");
+    has(&steps, "set tag", "at 7", "12");
+    has(&steps, "insert", "at 20000", "500 bytes of zeros");
+    has(&steps, "collapse", "at 100", "200 bytes");
+    has(&steps, "overwrite", "at 1000", "6 bytes at 20440 of segment 1");
+
+    // Without a journal each sync writes the whole.
+    let options = SpaceOptions::default().storage(Arc::clone(&storage)).journal(Journal::Off);
+    let mut space = options.open("/space").unwrap();
+    space.append(b"more").unwrap();
+    space.close().unwrap();
+    let path = path.with_file_name("space-00000002");
+    let parts = told(&path, "snapshot part");
+    has(&parts, "segment", "1", "24528 bytes of data");
+    has(&parts, "extent", "93 bytes", "at 7 of segment 1, tag 12");
+    has(&parts, "extent", "500 bytes", "of zeros");
+    let (_, pieces) = pieces(&*storage, &path);
+    let fields: Vec<(&str, String)> = pieces.into_iter().flat_map(|piece| piece.fields).collect();
+    for (name, value) in [("version", "1"), ("next segment", "3"), ("tags", "1")] {
+        assert!(fields.contains(&(name, value.to_owned())), "{name}: {fields:?}");
+    }
+}
+
+#[test]
 fn damage_is_shown_with_its_place_and_passed_over() {
-    for part in ["/seg-00000001", "/val-00000001", "/index-", "/space/seg-", "/wal/00000001"] {
+    let parts = ["/seg-00000001", "/val-00000001", "/index-", "/wal/00000001"];
+    for part in parts.into_iter().chain(["/space/seg-", "/space/space-"]) {
         let (storage, _db, paths) = files();
         let path = path_with(&paths, part);
         let (_, before) = pieces(&*storage, path);

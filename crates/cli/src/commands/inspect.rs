@@ -45,7 +45,7 @@ pub struct InspectArgs {
     #[arg(long, value_name = "OFFSET")]
     pub offset: Option<u64>,
 
-    /// Show what pieces consist of: operations, entries, intervals
+    /// Show what pieces consist of: operations, entries, intervals, extents, steps
     #[arg(long)]
     pub entries: bool,
 
