@@ -17,6 +17,7 @@ mod manifest;
 mod memory;
 mod memtable;
 mod merge;
+mod operator;
 mod pieces;
 pub mod storage;
 mod structure;
@@ -33,5 +34,6 @@ pub use db::{
     WriteBatch,
 };
 pub use manifest::{KeyspaceOptions, Structure};
+pub use operator::{MergeError, MergeOperator};
 pub use structure::flex::tree as flex_tree;
 pub use value_log::Verify;

@@ -12,6 +12,9 @@ pub enum EntryKind {
     Tombstone = 1,
     /// The key has a value that lies in the value log; the entry holds the pointer.
     Pointer = 2,
+    /// Operands were merged into what the key had before; the entry holds them, and perhaps that:
+    /// see [`Operands`](crate::base::Operands).
+    Merge = 3,
 }
 
 impl EntryKind {
@@ -23,6 +26,7 @@ impl EntryKind {
             0 => Some(EntryKind::Value),
             1 => Some(EntryKind::Tombstone),
             2 => Some(EntryKind::Pointer),
+            3 => Some(EntryKind::Merge),
             _ => None,
         }
     }
@@ -37,7 +41,7 @@ pub struct EntryRef<'a> {
     pub seqno: SeqNo,
     /// What it says.
     pub kind: EntryKind,
-    /// The value (empty for a tombstone), or the pointer to it.
+    /// The value (empty for a tombstone), the pointer to it, or operands.
     pub value: &'a [u8],
 }
 

@@ -80,6 +80,22 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// Operands were to be merged, or read that were, in a keyspace whose merge operator is not
+    /// registered. Nothing changed; everything else works. Open the database with it
+    /// ([`crate::Builder::merge_operator`]).
+    MergeOperatorMissing {
+        /// Its name.
+        name: String,
+    },
+    /// The merge operator of the keyspace could not say what the value of a key is. Nothing
+    /// changed: the operands stay, and are merged again by whoever reads the key next, until it is
+    /// put or deleted.
+    MergeFailed {
+        /// The operator's name.
+        operator: String,
+        /// What it said, or how it failed.
+        why: String,
+    },
     /// Commits were asked for that may have been in the log, and are not kept any more.
     CommitsNotKept {
         /// The first one that is there; `None` when there is none.
@@ -154,6 +170,12 @@ impl fmt::Display for Error {
             Error::ReadOnly { why } => write!(f, "the database is read-only: {why}"),
             Error::KeyspaceNotFound { name } => write!(f, "there is no keyspace {name:?}"),
             Error::KeyspaceExists { name } => write!(f, "a keyspace {name:?} exists already"),
+            Error::MergeOperatorMissing { name } => {
+                write!(f, "the merge operator {name:?} is not registered")
+            }
+            Error::MergeFailed { operator, why } => {
+                write!(f, "the merge operator {operator:?} failed: {why}")
+            }
             Error::CommitsNotKept { oldest: Some(oldest) } => {
                 write!(f, "the log has no commits in front of {oldest} any more")
             }

@@ -11,6 +11,7 @@ use crate::base::EntryRef;
 use crate::base::Error;
 use crate::base::Result;
 use crate::base::SeqNo;
+use crate::base::pointer_in;
 use crate::base::varint;
 use crate::block::layout;
 use crate::block::layout::StampRange;
@@ -144,15 +145,15 @@ impl BlockBuilder {
         &self.entries[self.last_key_start..self.last_key_start + self.last_key_len]
     }
 
-    /// What the entries hold that are pointers.
+    /// The pointers that entries hold, alone or with operands.
     pub fn pointers(&self) -> impl Iterator<Item = &[u8]> {
-        let has_any = self.kinds & 1 << EntryKind::Pointer as u8 != 0;
+        let may_have = 1 << EntryKind::Pointer as u8 | 1 << EntryKind::Merge as u8;
+        let has_any = self.kinds & may_have != 0;
         let count = if has_any { self.starts.len() } else { 0 };
         (0..count).filter_map(|index| {
             let end = self.starts.get(index + 1).map_or(self.entries.len(), |end| *end as usize);
-            let entry = layout::whole_entry(&self.entries, self.starts[index] as usize, end);
-            let entry = entry.filter(|entry| entry.kind == EntryKind::Pointer)?;
-            Some(&self.entries[entry.value_start..entry.value_end])
+            let entry = layout::whole_entry(&self.entries, self.starts[index] as usize, end)?;
+            pointer_in(entry.kind, &self.entries[entry.value_start..entry.value_end])
         })
     }
 

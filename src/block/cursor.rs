@@ -301,11 +301,11 @@ impl BlockCursor {
         self.block.reach_above(key)
     }
 
-    /// Whether the entry at the position holds a pointer to its value.
+    /// Whether the entry at the position leads to its value, by a pointer or by operands.
     #[inline]
     #[must_use]
-    pub fn is_pointer(&self) -> bool {
-        self.is_on_entry() && self.kind == EntryKind::Pointer
+    pub fn leads_to_value(&self) -> bool {
+        self.is_on_entry() && matches!(self.kind, EntryKind::Pointer | EntryKind::Merge)
     }
 
     /// How the key at the position compares with `key`; behind the last entry is above all.

@@ -114,7 +114,8 @@ impl Keyspace {
     }
 
     /// Adds `by` to the counter at `key`, and returns what it is then. A counter is a little-endian
-    /// `i64`; one that is not there is 0.
+    /// `i64`; one that is not there is 0. Where nobody needs to know what it is then,
+    /// [`Keyspace::merge`] with the operator `counter`, which wraps, adds without reading.
     ///
     /// # Errors
     /// `InvalidArgument` when the value is not a counter, or the sum is not an `i64`: nothing has

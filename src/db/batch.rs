@@ -9,7 +9,8 @@
 //! | | operations, in order |
 //!
 //! The first operation may be the commit's payload: a put of the empty key into keyspace 0, which
-//! is none. An operation is a varint of `keyspace << 2 | kind`, and then:
+//! is none. An operation is a varint of `keyspace << 2 | kind`, or, of a kind above 3, a byte 1 and
+//! a varint of `keyspace << 4 | kind`; and then:
 //!
 //! | kind | | fields |
 //! |---|---|---|
@@ -17,6 +18,7 @@
 //! | 1 | delete | key's length (varint), key |
 //! | 2 | put a pointer | key's length (varint), key, pointer to the value |
 //! | 3 | delete range | start's length, end's length + 1 or 0 for no end (varints), start, end |
+//! | 4 | merge | key's length, operand's length (varints), key, operand |
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -30,10 +32,13 @@ use crate::value_log::{NO_FILE, StagedMark, StagedValues, ValueFile, ValueLog};
 const PAYLOAD_OPERATION: [u8; 2] = [0, 0];
 /// Bits of an operation's first number that are its kind.
 const KIND_BITS: u32 = 2;
+/// Begins operations of the kinds that do not fit these: what would delete in keyspace 0.
+const EXTENDED: u64 = 1;
+const EXTENDED_KIND_BITS: u32 = 4;
 /// The bounds of a range: a key, or the first one above it.
 const BOUND_LEN_MAX: usize = KEY_LEN_MAX + 1;
 /// Bytes of an operation before its key, at most.
-const OPERATION_HEAD_MAX: usize = 3 * varint::LEN_MAX;
+const OPERATION_HEAD_MAX: usize = 1 + 3 * varint::LEN_MAX;
 
 /// Writes that are committed together: all or nothing, over any number of keyspaces. Of two
 /// writes to one key the later wins.
@@ -54,8 +59,8 @@ const OPERATION_HEAD_MAX: usize = 3 * varint::LEN_MAX;
 pub struct WriteBatch {
     operations: Vec<u8>,
     count: u64,
-    /// How many of them delete ranges.
-    range_count: u64,
+    /// How many of them delete ranges, or merge.
+    special_count: u64,
     /// Bytes of keys and values.
     data_bytes: u64,
     /// Values that go to the value log; none in most batches.
@@ -65,8 +70,34 @@ pub struct WriteBatch {
     more_keyspaces: Vec<Target>,
     /// What the user keeps with the commit.
     payload: Option<Arc<[u8]>>,
-    /// The first operation that was over a limit.
-    refused: Option<String>,
+    /// Why the first operation that cannot be committed cannot.
+    refused: Option<Refusal>,
+}
+
+/// Why an operation cannot be committed.
+#[derive(Clone, Debug)]
+enum Refusal {
+    Invalid(String),
+    OperatorMissing(String),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        match error {
+            Error::MergeOperatorMissing { name } => Refusal::OperatorMissing(name),
+            Error::InvalidArgument { what } => Refusal::Invalid(what),
+            other => Refusal::Invalid(other.to_string()),
+        }
+    }
+}
+
+impl Refusal {
+    fn error(&self) -> Error {
+        match self {
+            Refusal::Invalid(what) => Error::invalid(what.clone()),
+            Refusal::OperatorMissing(name) => Error::MergeOperatorMissing { name: name.clone() },
+        }
+    }
 }
 
 /// What of a batch goes to the value log.
@@ -88,7 +119,7 @@ pub(super) type Placed = (ValuePointer, Arc<ValueFile>);
 pub(super) struct BatchMark {
     size: usize,
     count: u64,
-    range_count: u64,
+    special_count: u64,
     data_bytes: u64,
     keyspace_count: usize,
     staged: Option<StagedMark>,
@@ -110,6 +141,7 @@ enum Kind {
     Delete = 1,
     PutPointer = 2,
     DeleteRange = 3,
+    Merge = 4,
 }
 
 /// One operation of a batch.
@@ -119,6 +151,16 @@ pub(super) struct Operation<'a> {
     pub offset: usize,
     pub keyspace: u32,
     pub write: Write<'a>,
+}
+
+impl<'a> Operation<'a> {
+    /// The pointer that it puts, if it is a put of one.
+    pub(super) fn pointer(&self) -> Option<&'a [u8]> {
+        match self.write {
+            Write::PutPointer { pointer, .. } => Some(pointer),
+            _ => None,
+        }
+    }
 }
 
 /// What an operation does.
@@ -141,6 +183,11 @@ pub(super) enum Write<'a> {
         start: &'a [u8],
         end: Option<&'a [u8]>,
     },
+    /// Merges an operand into the value of `key`.
+    Merge {
+        key: &'a [u8],
+        operand: &'a [u8],
+    },
 }
 
 impl<'a> Write<'a> {
@@ -153,17 +200,29 @@ impl<'a> Write<'a> {
             Write::DeleteRange { start, end } => {
                 (Kind::DeleteRange, start, end.unwrap_or_default())
             }
+            Write::Merge { key, operand } => (Kind::Merge, key, operand),
         }
     }
 
-    /// The entry that it makes; none if it deletes a range.
+    /// The key that it is on; none if it deletes a range.
+    pub(super) fn key(self) -> Option<&'a [u8]> {
+        match self {
+            Write::Put { key, .. }
+            | Write::PutPointer { key, .. }
+            | Write::Delete { key }
+            | Write::Merge { key, .. } => Some(key),
+            Write::DeleteRange { .. } => None,
+        }
+    }
+
+    /// The entry that it makes by itself; none if it deletes a range, or merges.
     #[inline]
     pub(super) fn entry(self) -> Option<(&'a [u8], EntryKind, &'a [u8])> {
         match self {
             Write::Put { key, value } => Some((key, EntryKind::Value, value)),
             Write::PutPointer { key, pointer } => Some((key, EntryKind::Pointer, pointer)),
             Write::Delete { key } => Some((key, EntryKind::Tombstone, &[])),
-            Write::DeleteRange { .. } => None,
+            Write::DeleteRange { .. } | Write::Merge { .. } => None,
         }
     }
 }
@@ -209,6 +268,18 @@ impl WriteBatch {
         self.separated.get_or_insert_default().files.push(file);
     }
 
+    /// Merges `operand` into the value of `key`, by the keyspace's merge operator: see
+    /// [`Keyspace::merge`]. Nothing is read. That the keyspace has an operator, and what this says
+    /// about the operand, is told when the batch is committed, before anything changes.
+    pub fn merge(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        if let Err(error) = keyspace.merging().check(operand) {
+            self.refused.get_or_insert(error.into());
+        }
+        self.special_count += 1;
+        self.push(keyspace, Kind::Merge, key, operand);
+    }
+
     /// Deletes `key`.
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) {
         self.push(keyspace, Kind::Delete, key.as_ref(), &[]);
@@ -232,7 +303,7 @@ impl WriteBatch {
     pub(super) fn delete_key_range(&mut self, keyspace: &Keyspace, range: &KeyRange) {
         let (start, end) = range.half_open();
         if end.as_ref().is_none_or(|end| *end > start) {
-            self.range_count += 1;
+            self.special_count += 1;
             self.push(keyspace, Kind::DeleteRange, &start, &end.unwrap_or_default());
         }
     }
@@ -244,7 +315,7 @@ impl WriteBatch {
     pub fn set_payload(&mut self, payload: impl Into<Arc<[u8]>>) {
         let payload = payload.into();
         if let Some(refusal) = payload_refusal(&payload) {
-            self.refused.get_or_insert(refusal);
+            self.refused.get_or_insert(Refusal::Invalid(refusal));
             return;
         }
         self.payload = Some(payload);
@@ -278,7 +349,7 @@ impl WriteBatch {
     /// Forgets all operations; keeps the memory for the next ones.
     pub fn clear(&mut self) {
         self.operations.clear();
-        (self.count, self.range_count) = (0, 0);
+        (self.count, self.special_count) = (0, 0);
         self.data_bytes = 0;
         self.separated = None;
         self.first_keyspace = None;
@@ -292,7 +363,7 @@ impl WriteBatch {
         BatchMark {
             size: self.operations.len(),
             count: self.count,
-            range_count: self.range_count,
+            special_count: self.special_count,
             data_bytes: self.data_bytes,
             keyspace_count: self.targets().count(),
             staged: self.separated.as_ref().map(|separated| separated.staged.mark()),
@@ -303,7 +374,7 @@ impl WriteBatch {
     /// Forgets the operations since `mark`, which nothing before it has undone.
     pub(super) fn truncate(&mut self, mark: &BatchMark) {
         self.operations.truncate(mark.size);
-        (self.count, self.range_count) = (mark.count, mark.range_count);
+        (self.count, self.special_count) = (mark.count, mark.special_count);
         self.data_bytes = mark.data_bytes;
         self.payload.clone_from(&mark.payload);
         match (&mut self.separated, mark.staged) {
@@ -322,7 +393,7 @@ impl WriteBatch {
     fn push(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
         self.count += 1;
         if let Some(refusal) = self.refusal_of(kind, key, value) {
-            self.refused.get_or_insert(refusal);
+            self.refused.get_or_insert(Refusal::Invalid(refusal));
             return; // Nothing of such a batch is ever committed.
         }
         self.push_allowed(keyspace, kind, key, value);
@@ -344,10 +415,15 @@ impl WriteBatch {
         }
         let out = &mut self.operations;
         out.reserve(OPERATION_HEAD_MAX + key.len() + value.len());
-        varint::put(out, u64::from(id) << KIND_BITS | kind as u64);
+        if kind == Kind::Merge {
+            varint::put(out, EXTENDED);
+            varint::put(out, u64::from(id) << EXTENDED_KIND_BITS | kind as u64);
+        } else {
+            varint::put(out, u64::from(id) << KIND_BITS | kind as u64);
+        }
         varint::put(out, key.len() as u64);
         match kind {
-            Kind::Put => varint::put(out, value.len() as u64),
+            Kind::Put | Kind::Merge => varint::put(out, value.len() as u64),
             Kind::PutPointer | Kind::Delete => {}
             Kind::DeleteRange if value.is_empty() => varint::put(out, 0),
             Kind::DeleteRange => varint::put(out, value.len() as u64 + 1),
@@ -381,7 +457,7 @@ impl WriteBatch {
     #[cold]
     fn limit_exceeded(&self, kind: Kind, key: &[u8], value: &[u8]) -> Option<String> {
         let longest_key = match kind {
-            Kind::Put | Kind::PutPointer | Kind::Delete => key.len(),
+            Kind::Put | Kind::PutPointer | Kind::Delete | Kind::Merge => key.len(),
             // One byte more is the first key above.
             Kind::DeleteRange => key.len().max(value.len()).saturating_sub(1),
         };
@@ -401,7 +477,7 @@ impl WriteBatch {
     /// Checks the limits, and that the keyspaces are of the database with this id.
     pub(super) fn validate(&self, opening: u64) -> Result<()> {
         if let Some(refusal) = &self.refused {
-            return Err(Error::invalid(refusal.clone()));
+            return Err(refusal.error());
         }
         match self.targets().find(|target| target.opening != opening) {
             Some(foreign) => {
@@ -480,9 +556,9 @@ impl WriteBatch {
         self.separated.take().map(|separated| separated.files).unwrap_or_default()
     }
 
-    /// Whether it deletes no range, and all its values are in it.
+    /// Whether it neither deletes ranges nor merges, and all its values are in it.
     pub(super) fn is_plain(&self) -> bool {
-        self.range_count == 0 && self.separated.is_none()
+        self.special_count == 0 && self.separated.is_none()
     }
 
     /// The keyspaces written to, each once.
@@ -524,7 +600,7 @@ pub(super) struct OwnOperations<'a>(Operations<'a>);
 const BATCH_ENCODED_IT: &str = "the batch encoded it";
 
 impl<'a> OwnOperations<'a> {
-    /// The keyspace of the next one.
+    /// The keyspace of the next one, in a batch that is plain.
     #[inline]
     pub(super) fn next_keyspace(&self) -> Option<u32> {
         let Operations { bytes, mut position } = self.0;
@@ -532,6 +608,7 @@ impl<'a> OwnOperations<'a> {
             return None;
         }
         let packed = varint::take(bytes, &mut position).expect(BATCH_ENCODED_IT);
+        debug_assert!(packed != EXTENDED, "of plain batches only");
         Some((packed >> KIND_BITS) as u32)
     }
 
@@ -576,6 +653,9 @@ impl<'a> Iterator for Operations<'a> {
 impl<'a> Operations<'a> {
     fn decode(&mut self) -> Option<Operation<'a>> {
         let packed = varint::take(self.bytes, &mut self.position)?;
+        if packed == EXTENDED {
+            return self.decode_extended();
+        }
         let keyspace = u32::try_from(packed >> KIND_BITS).ok()?;
         let write = match packed & ((1 << KIND_BITS) - 1) {
             kind if kind == Kind::Put as u64 => {
@@ -596,6 +676,20 @@ impl<'a> Operations<'a> {
             kind if kind == Kind::DeleteRange as u64 => self.decode_range()?,
             _ => return None,
         };
+        Some(Operation { offset: self.position, keyspace, write })
+    }
+
+    #[cold]
+    fn decode_extended(&mut self) -> Option<Operation<'a>> {
+        let packed = varint::take(self.bytes, &mut self.position)?;
+        let keyspace = u32::try_from(packed >> EXTENDED_KIND_BITS).ok()?;
+        if packed & ((1 << EXTENDED_KIND_BITS) - 1) != Kind::Merge as u64 {
+            return None;
+        }
+        let key_len = self.take_len(KEY_LEN_MAX)?;
+        let operand_len = self.take_len(VALUE_LEN_MAX)?;
+        let (key, operand) = (self.take_bytes(key_len)?, self.take_bytes(operand_len)?);
+        let write = Write::Merge { key, operand };
         Some(Operation { offset: self.position, keyspace, write })
     }
 

@@ -6,20 +6,19 @@
 //! others append. Whoever finds commits at the head of the queue that may be applied, applies
 //! them, in order, for all threads that wait, and wakes these.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, TryLockError};
 use std::time::Duration;
 
-use crate::base::{EntryKind, Error, RangeTombstones, Result, SeqNo, StampClock};
-use crate::db::batch::{Operation, Write, WriteBatch};
+use crate::base::{Error, Result, SeqNo, StampClock};
+use crate::db::batch::WriteBatch;
 use crate::db::core::{Core, lock};
 use crate::db::group::{Call, Caller, Gathering, GroupPolicy, Role, SyncTurn, WAIT_MAX};
+use crate::db::insert::{CommitPlace, insert_commit, insert_entries};
 use crate::db::options::{Background, Durability};
-use crate::db::state::{State, Table};
+use crate::db::state::State;
 use crate::db::transaction::{Premise, Verdict};
-use crate::memtable::Writer;
-use crate::value_log::ValueLog;
 use crate::wal::{Lsn, RecordReader, Wal};
 
 /// The log and the commits on their way.
@@ -517,121 +516,22 @@ impl Core {
     fn insert(&self, pending: &Pending, state: &State) {
         let place = (pending.start.as_u64(), pending.end.as_u64());
         let batch = &pending.batch;
-        let deleted = (!batch.is_plain()).then(|| LaterDeletions::of(batch.operations()));
+        if !batch.is_plain() {
+            let commit = CommitPlace { seqno: pending.seqno, place };
+            return insert_commit(commit, batch.operations().collect(), |id| {
+                state.find(id).map(|keyspace| (&*keyspace.active, &*self.values))
+            });
+        }
         let mut operations = batch.operations();
         while let Some(id) = operations.next_keyspace() {
             let of_keyspace = std::iter::from_fn(|| operations.next_on(id));
-            match (state.find(id), &deleted) {
-                (Some(keyspace), None) => {
+            match state.find(id) {
+                Some(keyspace) => {
                     let entries = of_keyspace.map_while(|operation| operation.write.entry());
                     insert_entries(&keyspace.active, pending.seqno, place, entries);
                 }
-                (Some(keyspace), Some(deleted)) => {
-                    let into = Destination { table: &keyspace.active, values: &self.values };
-                    insert_commit(into, pending.seqno, place, deleted, of_keyspace);
-                }
-                (None, _) => of_keyspace.for_each(drop), // dropped after the commit was accepted
+                None => of_keyspace.for_each(drop), // dropped after the commit was accepted
             }
         }
-    }
-}
-
-/// Inserts one commit's entries for one keyspace.
-fn insert_entries<'a>(
-    table: &Table,
-    seqno: SeqNo,
-    place: (u64, u64),
-    entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
-) {
-    let mut writer = table.memtable.writer();
-    if table.presence.is_on() {
-        insert_noted(&mut writer, table, seqno, entries);
-    } else {
-        writer.insert_batch(seqno, entries);
-    }
-    drop(writer);
-    table.note_commit(place.0, place.1);
-}
-
-/// Inserts entries of which counts are kept (P3).
-#[cold]
-fn insert_noted<'a>(
-    writer: &mut Writer<'_>,
-    table: &Table,
-    seqno: SeqNo,
-    entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
-) {
-    let entries: Vec<_> = entries.into_iter().collect();
-    table.presence.note(seqno, entries.iter().map(|(key, ..)| *key));
-    writer.insert_batch(seqno, entries);
-}
-
-/// Where operations on a keyspace go.
-#[derive(Clone, Copy)]
-pub(super) struct Destination<'t> {
-    pub table: &'t Table,
-    /// Holds the files that are pointed into.
-    pub values: &'t ValueLog,
-}
-
-/// Inserts one commit's operations on one keyspace, of a commit that deletes ranges or has values
-/// in the value log. In a memtable, an entry of the commit that deletes a range stays: those are
-/// left out that the commit has written before the deletion.
-pub(super) fn insert_commit<'a>(
-    into: Destination<'_>,
-    seqno: SeqNo,
-    place: (u64, u64),
-    deleted: &LaterDeletions,
-    operations: impl IntoIterator<Item = Operation<'a>>,
-) {
-    let Destination { table, values } = into;
-    let (mut ranges, mut pointers) = (Vec::new(), Vec::new());
-    let entries = operations.into_iter().filter_map(|operation| {
-        match operation.write {
-            Write::DeleteRange { start, end } => ranges.push((start, end)),
-            Write::PutPointer { pointer, .. } => pointers.push(pointer),
-            Write::Put { .. } | Write::Delete { .. } => {}
-        }
-        operation.write.entry().filter(|(key, ..)| !deleted.reach(key, &operation))
-    });
-    let mut writer = table.memtable.writer();
-    if table.presence.is_on() {
-        insert_noted(&mut writer, table, seqno, entries);
-    } else {
-        writer.insert_batch(seqno, entries);
-    }
-    for (start, end) in ranges {
-        writer.delete_range(start, end, seqno);
-    }
-    drop(writer);
-    if !pointers.is_empty() {
-        table.hold_values(values, &pointers);
-    }
-    table.note_commit(place.0, place.1);
-}
-
-/// The ranges that a commit deletes, each with the offset of its operation.
-#[derive(Debug, Default)]
-pub(super) struct LaterDeletions(BTreeMap<u32, RangeTombstones>);
-
-impl LaterDeletions {
-    /// Those among `operations`, in their order. Most commits have none.
-    #[cold]
-    pub(super) fn of<'a>(operations: impl Iterator<Item = Operation<'a>>) -> LaterDeletions {
-        let mut found = LaterDeletions::default();
-        for Operation { offset, keyspace, write } in operations {
-            if let Write::DeleteRange { start, end } = write {
-                let of_keyspace = found.0.entry(keyspace).or_default();
-                of_keyspace.add(start, end, SeqNo::from_u64(offset as u64));
-            }
-        }
-        found
-    }
-
-    /// Whether the key is deleted by an operation behind this one.
-    fn reach(&self, key: &[u8], operation: &Operation<'_>) -> bool {
-        let Some(of_keyspace) = self.0.get(&operation.keyspace) else { return false };
-        let last = of_keyspace.covering(key, SeqNo::MAX);
-        last.is_some_and(|range| range.seqno.as_u64() > operation.offset as u64)
     }
 }

@@ -1,6 +1,6 @@
 //! The core: what all handles and threads of one open database share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -16,9 +16,10 @@ use crate::db::snapshot::SnapshotRegister;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime};
 use crate::db::stats::StallCounters;
 use crate::db::transaction::TransactionRegister;
-use crate::db::{KeyspaceInfo, RecoveryReport};
+use crate::db::{KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
 use crate::jobs::Pacer;
-use crate::manifest::{Manifest, Totals};
+use crate::manifest::{KeyspaceOptions, Manifest, Totals};
+use crate::operator::{Merging, Operators};
 use crate::storage::{Storage, StorageLock};
 use crate::structure::flex::{OpenSegments, StorePlace};
 use crate::value_log::ValueLog;
@@ -26,6 +27,16 @@ use crate::wal::RECORD_BUFFER_SIZE;
 
 /// Memtables that are kept to check transactions against take up to the memory budget over this.
 const KEPT_FRACTION: u64 = 4;
+
+/// How a keyspace with these options merges.
+pub(super) fn merging_of(
+    options: &KeyspaceOptions,
+    operators: &Operators,
+    dir: &Path,
+) -> Arc<Merging> {
+    let name = options.merge_operator.as_deref();
+    Arc::new(Merging::new(name, operators, VALUE_LEN_MAX, dir))
+}
 
 /// An open database.
 #[derive(Debug)]
@@ -46,6 +57,9 @@ pub(super) struct Core {
     pub cache: Arc<Cache<Block>>,
     pub open_segments: Arc<OpenSegments>,
     pub values: Arc<ValueLog>,
+    pub operators: Operators,
+    /// Bytes of a slice of a flush, if that was said.
+    pub flush_slice_size: Option<u64>,
     pub recovery: RecoveryReport,
     /// What was written before this opening.
     pub totals_before: Totals,
@@ -120,6 +134,8 @@ impl Core {
             meter: parts.meter,
             cache: parts.cache,
             open_segments: parts.open_segments,
+            operators: builder.operators,
+            flush_slice_size: builder.flush_slice_size,
             values: parts.values,
             recovery: parts.recovery,
             totals_before: parts.totals_before,
@@ -220,11 +236,7 @@ impl Core {
         Ok(manifest)
     }
 
-    pub(super) fn store_place(
-        &self,
-        id: u32,
-        options: &crate::manifest::KeyspaceOptions,
-    ) -> StorePlace {
+    pub(super) fn store_place(&self, id: u32, options: &KeyspaceOptions) -> StorePlace {
         StorePlace {
             storage: Arc::clone(&self.storage),
             dir: keyspace_dir(&self.dir, id),
@@ -234,6 +246,7 @@ impl Core {
             open_segments: Arc::clone(&self.open_segments),
             values: Arc::clone(&self.values),
             options: options.clone(),
+            merging: merging_of(options, &self.operators, &keyspace_dir(&self.dir, id)),
         }
     }
 

@@ -98,8 +98,8 @@ impl Cursor {
         Cursor { walk, refusal: Some(error), keyspace: None, at, own: None, loaded }
     }
 
-    /// Before every move but one within plain values of a block: an entry that holds a pointer is
-    /// none.
+    /// Before every move but one within plain values of a block: an entry that holds a pointer, or
+    /// operands, is none.
     fn begin_move(&mut self) -> Result<()> {
         self.loaded.take();
         if self.refusal.is_none() {
@@ -226,17 +226,34 @@ impl Cursor {
     /// Out of line, so that walking through a block is small.
     #[inline(never)]
     fn value_elsewhere(&self) -> Result<&[u8]> {
-        let EntryRef { kind, value, .. } = self.walk.entry().expect(NOT_ON_AN_ENTRY);
-        if kind == EntryKind::Pointer { self.load_value(value) } else { Ok(value) }
+        let entry = self.walk.entry().expect(NOT_ON_AN_ENTRY);
+        match entry.kind {
+            EntryKind::Pointer | EntryKind::Merge => self.load_value(entry),
+            EntryKind::Value | EntryKind::Tombstone => Ok(entry.value),
+        }
     }
 
     #[cold]
-    fn load_value(&self, pointer: &[u8]) -> Result<&[u8]> {
+    fn load_value(&self, entry: EntryRef<'_>) -> Result<&[u8]> {
         if self.loaded.get().is_none() {
-            let value = self.keyspace().runtime.values.read(pointer)?;
+            let value = self.value_led_to(entry)?;
             return Ok(self.loaded.get_or_init(|| value));
         }
         Ok(self.loaded.get().expect("it was just there"))
+    }
+
+    /// The value of an entry that does not hold it.
+    #[cold]
+    fn value_led_to(&self, EntryRef { key, kind, value, .. }: EntryRef<'_>) -> Result<Slice> {
+        let keyspace = self.keyspace();
+        match kind {
+            // K1: the memtables have nothing of its key; a block is all that the structure has.
+            EntryKind::Merge if self.walk.shown_block().is_some() => {
+                keyspace.value_of_operands(key, value)
+            }
+            EntryKind::Merge => keyspace.merged_value(key, self.at, self.own.as_deref()),
+            _ => keyspace.runtime.values.read(value),
+        }
     }
 
     fn keyspace(&self) -> &KeyspaceState {
@@ -264,14 +281,15 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::value`].
     pub(super) fn take_entry(&self) -> Result<Entry> {
-        let EntryRef { key, value, seqno, kind } = self.walk.entry().expect(NOT_ON_AN_ENTRY);
+        let entry = self.walk.entry().expect(NOT_ON_AN_ENTRY);
+        let EntryRef { key, value, seqno, kind } = entry;
         let (key, value) = match self.walk.shown_block() {
             Some(block) => (block.share(key), block.share(value)),
             None => (Slice::from(key), Slice::from(value)),
         };
         let value = match kind {
-            EntryKind::Pointer => self.keyspace().value_of(kind, value)?,
-            _ => value,
+            EntryKind::Pointer | EntryKind::Merge => self.value_led_to(entry)?,
+            EntryKind::Value | EntryKind::Tombstone => value,
         };
         Ok(Entry { key, value, seqno })
     }

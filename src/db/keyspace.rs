@@ -13,6 +13,7 @@ use crate::db::options::Durability;
 use crate::db::order::{OtherMoment, Selected};
 use crate::db::state::{KeyspaceState, Runtime};
 use crate::manifest::KeyspaceOptions;
+use crate::operator::Merging;
 
 /// How often a count is tried as of now before it is done for its moment alone.
 const MOMENTS_TRIED_MAX: u32 = 8;
@@ -80,6 +81,11 @@ impl Keyspace {
         from.is_some_and(|from| value_len >= from as usize)
     }
 
+    /// How operands are merged in it.
+    pub(super) fn merging(&self) -> &Merging {
+        self.runtime.store.merging()
+    }
+
     fn core(&self) -> &Core {
         &self.handle.core
     }
@@ -130,6 +136,49 @@ impl Keyspace {
     ) -> Result<SeqNo> {
         let mut batch = WriteBatch::new();
         batch.put(self, key, value);
+        self.core().commit(batch, durability)
+    }
+
+    /// Merges `operand` into the value of `key`, with the database's default durability; returns
+    /// the commit's stamp. What that makes of the value is up to the keyspace's merge operator
+    /// ([`KeyspaceOptions::merge_operator`]). The key is there from then on, with that stamp.
+    ///
+    /// Nothing is read: it costs what a [`Keyspace::put`] of the operand costs. Who reads the key
+    /// merges; flushes and consolidation leave the value behind. Where that is in the value log,
+    /// each consolidation that has operands for it reads and writes it whole.
+    ///
+    /// ```
+    /// # fn main() -> lithedb::Result<()> {
+    /// # use lithedb::{Db, KeyspaceOptions, storage::MemoryStorage};
+    /// # let db = Db::builder().storage(std::sync::Arc::new(MemoryStorage::new())).open("/db")?;
+    /// let options = KeyspaceOptions::flex().merge_operator("counter");
+    /// let visits = db.create_keyspace("visits", options)?;
+    /// visits.merge("home", 2u64.to_le_bytes())?;
+    /// visits.merge("home", 3u64.to_le_bytes())?;
+    /// assert_eq!(visits.get("home")?.as_deref(), Some(&5u64.to_le_bytes()[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the keyspace has no merge operator, or the operator refuses the
+    /// operand; `MergeOperatorMissing`. Nothing has changed. Else as [`crate::Db::write_with`].
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.merge_with(key, operand, self.core().default_durability())
+    }
+
+    /// As [`Keyspace::merge`], with a durability.
+    ///
+    /// # Errors
+    /// As [`Keyspace::merge`].
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<SeqNo> {
+        let mut batch = WriteBatch::new();
+        batch.merge(self, key, operand);
         self.core().commit(batch, durability)
     }
 
@@ -184,7 +233,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// `Io`, or `Corruption` with file and offset, when what should hold the key cannot be read;
-    /// `KeyspaceNotFound`, `Closed`.
+    /// `MergeOperatorMissing`, `MergeFailed` when something was merged into the value and it cannot
+    /// be told what that makes; `KeyspaceNotFound`, `Closed`.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.read(|state, at| state.get(key.as_ref(), at))
     }

@@ -12,7 +12,7 @@ use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
 use crate::jobs::FlushRate;
 use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
-use crate::memtable::MemtableCursor;
+use crate::memtable::{MemtableCursor, StackedCursor};
 use crate::storage::EntryType;
 use crate::structure::flex::{Consolidation, FlexStore, RoundProgress};
 use crate::structure::{FlushOrder, FlushProgress, Version};
@@ -71,13 +71,16 @@ impl Core {
             memtable_bytes: bytes,
             log_end: table.log_end(),
             last_seqno: table.newest(),
-            slice_bytes: (bytes / SLICES_PER_FLUSH).max(SLICE_BYTES_MIN),
+            slice_bytes: self
+                .flush_slice_size
+                .unwrap_or((bytes / SLICES_PER_FLUSH).max(SLICE_BYTES_MIN)),
         };
         let started = self.clock.monotonic();
         // D5: else a power cut could leave the commits in this structure and not in the log, from
         // which the other keyspaces have to learn of them.
         self.sync_to(Lsn::from_u64(table.log_end()))?;
-        let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
+        let cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
+        let mut cursor = StackedCursor::new(cursor);
         let deleted = table.memtable.ranges().unwrap_or_default();
         let outcome = keyspace.runtime.store.flush(&mut cursor, &deleted, order)?;
         let time = self.clock.monotonic().saturating_sub(started);

@@ -14,6 +14,8 @@
 //! - D5  The log is durable up to the last commit of a memtable before any of it is durable in a
 //!   structure. So what is recovered is a prefix of the commits over all keyspaces, and no
 //!   structure is ahead of the log.
+//! - D6  Of one commit a key has one entry that counts (`insert.rs`), and an entry with operands
+//!   says all that the commit did to its key.
 
 mod atomic;
 mod background;
@@ -27,9 +29,11 @@ mod describe;
 mod group;
 mod hold;
 mod ingest;
+mod insert;
 mod iter;
 mod keyspace;
 mod maintain;
+mod merged;
 mod open;
 mod options;
 mod order;

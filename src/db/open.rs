@@ -9,7 +9,7 @@ use crate::block::Block;
 use crate::cache::{Cache, MemoryBudget};
 use crate::db::background::Workers;
 use crate::db::commit::CommitLog;
-use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir};
+use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir, merging_of};
 use crate::db::maintain::{clear_directory, runtime_of};
 use crate::db::options::{Builder, OpenExisting, Sizes};
 use crate::db::replay::{Replayer, Uncounted};
@@ -52,6 +52,7 @@ const SPARE_LOG_FILES: usize = 2;
 pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     let since = builder.clock.monotonic();
     let sizes = builder.sizes()?;
+    builder.operators.validate()?;
     let is_there = Manifest::exists(&*builder.storage, dir)?;
     if !is_there {
         prepare_directory(&builder, dir)?;
@@ -324,6 +325,11 @@ impl<'a> Opening<'a> {
                 open_segments: Arc::clone(&self.open_segments),
                 values: Arc::clone(&self.values),
                 options: record.options.clone(),
+                merging: merging_of(
+                    &record.options,
+                    &self.builder.operators,
+                    &keyspace_dir(self.dir, record.id),
+                ),
             };
             let store = FlexStore::open(&place, record.journal)?;
             let runtime =

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::base::{Clock, Entropy, Error, Result, SystemClock, SystemEntropy};
 use crate::db::Db;
+use crate::operator::{MergeOperator, Operators};
 use crate::storage::{OpenMode, OsStorage, Storage};
 use crate::value_log::{ValueLogOptions, Verify};
 
@@ -94,6 +95,8 @@ pub struct Builder {
     pub(super) durability: Durability,
     pub(super) background: Background,
     pub(super) existing: OpenExisting,
+    pub(super) operators: Operators,
+    pub(super) flush_slice_size: Option<u64>,
 }
 
 impl Default for Builder {
@@ -114,6 +117,8 @@ impl Default for Builder {
             durability: Durability::default(),
             background: Background::default(),
             existing: OpenExisting::default(),
+            operators: Operators::builtin(),
+            flush_slice_size: None,
         }
     }
 }
@@ -266,10 +271,33 @@ impl Builder {
         self
     }
 
+    /// Registers a merge operator for the keyspaces whose options have its name, 1 to 255 bytes; in
+    /// place of one that was registered under that name before. See [`MergeOperator`].
+    ///
+    /// Every opening has to register the operators that it needs: a keyspace whose operator is
+    /// missing can be used, but for what was merged, which gives
+    /// [`Error::MergeOperatorMissing`]. Nothing is lost by that.
+    #[must_use]
+    pub fn merge_operator(mut self, name: &str, operator: impl MergeOperator + 'static) -> Builder {
+        self.operators.add(name, Arc::new(operator));
+        self
+    }
+
+    /// Bytes after which a flush makes durable what it has done. Default: an eighth of the
+    /// memtable, 1 MiB at least. Smaller ones are for simulations: they make small memtables take
+    /// several slices.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn flush_slice_size(mut self, bytes: u64) -> Builder {
+        self.flush_slice_size = Some(bytes);
+        self
+    }
+
     /// Opens the database in the directory `path`.
     ///
     /// # Errors
-    /// `InvalidArgument` for options out of range; else as [`Db::open`]. With
+    /// `InvalidArgument` for options out of range, or a merge operator with the name of a built-in
+    /// one; else as [`Db::open`]. With
     /// [`OpenExisting::Only`], `Io` (`NotFound`) when there is no database.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         super::open::open(self, path.as_ref()).map(Db::from_core)

@@ -68,24 +68,20 @@ impl KeyspaceState {
 
     pub(super) fn get(&self, key: &[u8], at: SeqNo) -> Result<Option<Slice>> {
         match self.find_live(key, at, Want::Value)? {
-            Some(found) if found.kind == EntryKind::Pointer => self.read_value(&found).map(Some),
+            Some(found) if found.kind != EntryKind::Value => {
+                self.value_elsewhere(key, at, &found).map(Some)
+            }
             found => Ok(found.map(|found| found.value)),
         }
     }
 
     /// Out of line, so that looking up other values stays small.
     #[cold]
-    fn read_value(&self, found: &Found) -> Result<Slice> {
-        self.runtime.values.read(&found.value)
-    }
-
-    /// The value of an entry that holds `bytes`.
-    #[inline]
-    pub(super) fn value_of(&self, kind: EntryKind, bytes: Slice) -> Result<Slice> {
-        if kind == EntryKind::Pointer {
-            return self.runtime.values.read(&bytes);
+    fn value_elsewhere(&self, key: &[u8], at: SeqNo, found: &Found) -> Result<Slice> {
+        match found.kind {
+            EntryKind::Merge => self.merged_value(key, at, None),
+            _ => self.runtime.values.read(&found.value),
         }
-        Ok(bytes)
     }
 
     /// The pointer that the newest entry of `key` holds, if it is one, and can be read.
@@ -98,8 +94,12 @@ impl KeyspaceState {
     /// The value of `key`, to be read in parts if it lies in the value log.
     pub(super) fn open_value(&self, key: &[u8], at: SeqNo) -> Result<Option<OpenValue>> {
         let Some(found) = self.find_live(key, at, Want::Value)? else { return Ok(None) };
-        if found.kind != EntryKind::Pointer {
-            return Ok(Some(OpenValue::Whole(found.value)));
+        match found.kind {
+            EntryKind::Pointer => {}
+            EntryKind::Merge => {
+                return Ok(Some(OpenValue::Whole(self.merged_value(key, at, None)?)));
+            }
+            _ => return Ok(Some(OpenValue::Whole(found.value))),
         }
         let values = &self.runtime.values;
         let pointer = values.decode(&found.value)?;
@@ -108,7 +108,10 @@ impl KeyspaceState {
 
     pub(super) fn get_entry(&self, key: &[u8], at: SeqNo) -> Result<Option<Entry>> {
         let Some(found) = self.find_live(key, at, Want::Stamp)? else { return Ok(None) };
-        let value = self.value_of(found.kind, found.value)?;
+        let value = match found.kind {
+            EntryKind::Value => found.value,
+            _ => self.value_elsewhere(key, at, &found)?,
+        };
         let seqno = found.seqno.expect("the stamp was asked for");
         Ok(Some(Entry { key: Slice::from(key), value, seqno }))
     }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result, SeqNo, ValuePointer};
 use crate::db::batch::{DecodedCommit, Operation, Write, decode_record};
-use crate::db::commit::{Destination, LaterDeletions, insert_commit};
+use crate::db::insert::{CommitPlace, insert_commit};
 use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
 use crate::manifest::Totals;
+use crate::structure::flex::BegunFlush;
 use crate::value_log::{ValueLog, Verify};
 use crate::wal::{Lsn, RecordRef};
 
@@ -50,6 +51,7 @@ impl Uncounted {
 fn data_bytes(write: &Write<'_>) -> u64 {
     match *write {
         Write::Put { key, value } => (key.len() + value.len()) as u64,
+        Write::Merge { key, operand } => (key.len() + operand.len()) as u64,
         Write::PutPointer { key, pointer } => {
             let value_len = ValuePointer::decode(pointer).map_or(0, |pointer| pointer.len);
             key.len() as u64 + u64::from(value_len)
@@ -79,6 +81,27 @@ struct Replayed {
     state: KeyspaceState,
     /// The log in front of this position is in the structure.
     flushed: u64,
+    /// What else is, of memtables whose flush was interrupted (X8).
+    begun: Vec<BegunFlush>,
+}
+
+impl Replayed {
+    /// What the structure does not have yet of a commit's operation.
+    fn missing<'o>(&'o self, operation: Operation<'o>, seqno: SeqNo) -> Option<Operation<'o>> {
+        let of_commit = self.begun.iter().filter(|flush| seqno <= flush.last_seqno);
+        let Some(to) = of_commit.map(|flush| &*flush.to).max() else { return Some(operation) };
+        let write = match operation.write {
+            // Below, the structure may have later entries.
+            Write::DeleteRange { start, end } if end.is_none_or(|end| end > to) => {
+                Write::DeleteRange { start: start.max(to), end }
+            }
+            other => {
+                other.key().filter(|key| *key >= to)?;
+                other
+            }
+        };
+        Some(Operation { write, ..operation })
+    }
 }
 
 impl<'a> Replayer<'a> {
@@ -91,8 +114,9 @@ impl<'a> Replayer<'a> {
     ) -> Replayer<'a> {
         let keyspaces = state.keyspaces.into_iter().map(|keyspace| {
             let flushed = keyspace.runtime.store.log_end();
+            let begun = keyspace.runtime.store.begun_flushes();
             let state = KeyspaceState::clone(&keyspace);
-            (state.runtime.id, Replayed { state, flushed })
+            (state.runtime.id, Replayed { state, flushed, begun })
         });
         Replayer {
             keyspaces: keyspaces.collect(),
@@ -138,9 +162,9 @@ impl<'a> Replayer<'a> {
         self.uncounted.note(lsn, &operations);
         let is_durable = |(lsn, _): &mut (Lsn, ValuePointer)| *lsn < record.durable_up_to;
         while self.doubtful.pop_front_if(is_durable).is_some() {}
-        let deleted = LaterDeletions::of(operations.iter().copied());
+        let mut missing = Vec::with_capacity(operations.len());
         for operation in operations {
-            let Some(keyspace) = self.keyspaces.get_mut(&operation.keyspace) else {
+            let Some(keyspace) = self.keyspaces.get(&operation.keyspace) else {
                 if (1..self.next_id).contains(&operation.keyspace) {
                     continue; // It was dropped since.
                 }
@@ -149,14 +173,16 @@ impl<'a> Replayer<'a> {
             if record.lsn.as_u64() < keyspace.flushed {
                 continue;
             }
-            if let Operation { write: Write::PutPointer { pointer, .. }, .. } = operation {
-                let pointer = ValuePointer::decode(pointer);
-                self.doubtful.extend(pointer.map(|pointer| (lsn, pointer)));
-            }
-            let place = (record.lsn.as_u64(), record.end.as_u64());
-            let into = Destination { table: &keyspace.state.active, values: self.values };
-            insert_commit(into, seqno, place, &deleted, [operation]);
+            let Some(operation) = keyspace.missing(operation, seqno) else { continue };
+            let pointer = operation.pointer().and_then(ValuePointer::decode);
+            self.doubtful.extend(pointer.map(|pointer| (lsn, pointer)));
+            missing.push(operation);
         }
+        let place = (record.lsn.as_u64(), record.end.as_u64());
+        insert_commit(CommitPlace { seqno, place }, missing, |id| {
+            let keyspace = self.keyspaces.get(&id)?;
+            Some((&*keyspace.state.active, self.values))
+        });
         self.newest = seqno;
         self.seal_full();
         Ok(())

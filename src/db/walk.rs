@@ -37,7 +37,8 @@ use crate::structure::StructureCursor;
 pub(super) enum Shown {
     /// The block's entry, which holds its value; the tables do not have its key.
     Block,
-    /// The block's entry, which points to its value; the tables do not have its key.
+    /// The block's entry, which leads to its value by a pointer or by operands; the tables do not
+    /// have its key.
     BlockPointer,
     /// The tables' entry; the block does not have its key.
     Table,
@@ -374,10 +375,10 @@ impl Walk {
         Ok(true)
     }
 
-    /// The block's entry is shown: it may be a pointer. K3 is of values, so that a step within the
-    /// reach comes to none.
+    /// The block's entry is shown: it may be no plain value. K3 is of values, so that a step within
+    /// the reach comes to none.
     fn tell_pointer(&mut self) {
-        if self.sides.block.as_ref().is_some_and(BlockCursor::is_pointer) {
+        if self.sides.block.as_ref().is_some_and(BlockCursor::leads_to_value) {
             self.shown = Shown::BlockPointer;
         }
     }

@@ -1,6 +1,6 @@
 //! Options of a keyspace: what a user can set, the limits, and the form in which they are stored.
 //!
-//! Stored as a list of names and numbers, every option with its value, so that a later version may
+//! Stored as a list of names and values, every option with its value, so that a later version may
 //! add options, and change defaults without changing keyspaces that exist. A name that this
 //! version does not know is an error: the option might change how the data must be read.
 
@@ -21,6 +21,7 @@ const VALUE_SEPARATION_RANGE: RangeInclusive<u32> = 64..=1 << 30;
 const VALUE_SEPARATION_DEFAULT: u32 = 4 << 10;
 /// How it is stored that no value is separated.
 const NEVER_SEPARATED: u64 = 0;
+const OPERATOR_NAME_LEN_RANGE: RangeInclusive<usize> = 1..=255;
 const MEMTABLE_SIZE_RANGE: RangeInclusive<u64> = 4 << 10..=64 << 30;
 
 /// The storage structure of a keyspace.
@@ -72,6 +73,8 @@ pub struct KeyspaceOptions {
     pub memtable_size: Option<u64>,
     /// See [`KeyspaceOptions::value_separation`].
     pub value_separation: Option<u32>,
+    /// See [`KeyspaceOptions::merge_operator`].
+    pub merge_operator: Option<String>,
 }
 
 impl Default for KeyspaceOptions {
@@ -93,6 +96,7 @@ impl KeyspaceOptions {
             delta_fan_in: 8,
             memtable_size: None,
             value_separation: Some(VALUE_SEPARATION_DEFAULT),
+            merge_operator: None,
         }
     }
 
@@ -155,6 +159,19 @@ impl KeyspaceOptions {
         self
     }
 
+    /// The name of the operator by which [`crate::Keyspace::merge`] merges operands into values, 1
+    /// to 255 bytes. By default there is none, and nothing can be merged. `counter` (adds
+    /// little-endian numbers of 64 bits, and wraps: `i64` or `u64`), `append` (bytes), `min` and
+    /// `max` (in the order of keys) are built in; others are registered by
+    /// [`crate::Builder::merge_operator`]. The name is stored with the keyspace. Where it is not
+    /// registered, `merge`, and reading what was merged, give
+    /// [`crate::Error::MergeOperatorMissing`], and everything else works.
+    #[must_use]
+    pub fn merge_operator(mut self, name: impl Into<String>) -> KeyspaceOptions {
+        self.merge_operator = Some(name.into());
+        self
+    }
+
     /// Checks every option against its limits.
     ///
     /// # Errors
@@ -173,6 +190,9 @@ impl KeyspaceOptions {
         }
         if let Some(bytes) = self.value_separation {
             check_range("value_separation", bytes, &VALUE_SEPARATION_RANGE)?;
+        }
+        if let Some(len) = self.merge_operator.as_ref().map(String::len) {
+            check_range("the length of merge_operator", len, &OPERATOR_NAME_LEN_RANGE)?;
         }
         match self.memtable_size {
             Some(size) => check_range("memtable_size", size, &MEMTABLE_SIZE_RANGE),
@@ -193,10 +213,15 @@ impl KeyspaceOptions {
         ];
         options.extend(self.memtable_size.map(|size| ("memtable_size", size)));
         out.push(self.structure.to_u8());
-        varint::put(out, options.len() as u64);
+        let operator = self.merge_operator.as_deref();
+        varint::put(out, options.len() as u64 + u64::from(operator.is_some()));
         for (name, value) in options {
             put_text(out, name);
             varint::put(out, value);
+        }
+        if let Some(operator) = operator {
+            put_text(out, "merge_operator");
+            put_text(out, operator);
         }
     }
 
@@ -217,6 +242,10 @@ impl KeyspaceOptions {
 
     fn decode_one(&mut self, fields: &mut Fields<'_>) -> Decoded<()> {
         let name = fields.text("name of an option")?;
+        if name == "merge_operator" {
+            self.merge_operator = Some(fields.text(name)?.to_owned());
+            return Ok(());
+        }
         let value = fields.u64(name)?;
         let narrow = || u32::try_from(value).ok();
         let known = match name {
@@ -280,6 +309,7 @@ mod tests {
             (flex().consolidation_pace(8.1), "consolidation_pace is 8.1: allowed are 0.05 to 8"),
             (flex().delta_fan_in(1), "delta_fan_in is 1: allowed are 2 to 64, or 0 for never"),
             (flex().memtable_size(1), "memtable_size is 1: allowed are 4096 to 68719476736"),
+            (flex().merge_operator(""), "the length of merge_operator is 0: allowed are 1 to 255"),
             (flex().value_separation(Some(63)), "value_separation is 63: allowed are 64 to 10737"),
         ];
         for (options, message) in wrong {
@@ -309,6 +339,7 @@ mod tests {
                 .value_separation(Some(64)),
             KeyspaceOptions::flex().value_separation(None),
             KeyspaceOptions::flex().consolidation_pace(8.0).delta_fan_in(64),
+            KeyspaceOptions::flex().merge_operator("counter"),
         ];
         for options in all {
             let mut bytes = Vec::new();

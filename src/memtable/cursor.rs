@@ -10,7 +10,7 @@
 //! - K2  The place is a rank in the copy; the rank behind the last means the fence.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::Memtable;
@@ -125,11 +125,37 @@ impl LeafCopy {
     }
 }
 
+/// Hands the versions of `key` up to a seqno to `visit`, the newest first, until it breaks off.
+pub(super) fn visit_versions<'m>(
+    memtable: &'m Memtable,
+    key: &[u8],
+    at: SeqNo,
+    mut visit: impl FnMut(EntryRef<'m>) -> ControlFlow<()>,
+) {
+    let mut leaf = Box::new(LeafCopy { run: Run::empty(), fence: None });
+    let mut rank = leaf.load(memtable, &Bound::Before(key, at));
+    while let Some(id) = leaf.entry_at(rank) {
+        let entry = memtable.entries.entry(id);
+        if entry.key != key || visit(entry).is_break() {
+            break;
+        }
+        rank += 1;
+        if rank >= leaf.run.len() {
+            let Some(below) = entry.seqno.as_u64().checked_sub(1) else { break };
+            rank = leaf.load(memtable, &Bound::Before(key, SeqNo::from_u64(below)));
+        }
+    }
+}
+
 impl MemtableCursor {
     /// A cursor that shows the memtable as of `at`.
     pub(crate) fn new(memtable: Arc<Memtable>, at: SeqNo) -> MemtableCursor {
         let leaf = Box::new(LeafCopy { run: Run::empty(), fence: None });
         MemtableCursor { memtable, at, leaf, place: Place::BeforeFirst }
+    }
+
+    pub(super) fn memtable(&self) -> &Memtable {
+        &self.memtable
     }
 
     /// Goes to the first visible entry that is not before `bound`.

@@ -17,6 +17,7 @@
 //! | `tree.rs` | descent and search |
 //! | `writer.rs` | insertion |
 //! | `cursor.rs` | walking in order |
+//! | `versions.rs` | all that the versions of a key say together |
 //!
 //! Invariants
 //! - M1  Entries are ordered by key ascending, then seqno descending; of two with the same key and
@@ -34,6 +35,7 @@ mod order;
 mod readers;
 mod run;
 mod tree;
+mod versions;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -41,6 +43,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use self::chunk::SpareChunks;
 pub(crate) use self::cursor::MemtableCursor;
+pub(crate) use self::versions::StackedCursor;
 pub(crate) use self::writer::Writer;
 
 use self::arena::Entries;

@@ -114,6 +114,15 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
+    /// What the sources behind the one whose entry is shown have of its key, the newest first.
+    pub fn shadowed(&self) -> impl Iterator<Item = EntryRef<'_>> {
+        let key = self.key();
+        let behind = self.current.map_or(self.sources.len(), |current| current + 1);
+        // M2: those that have the key stand at it.
+        let of_key = move |source: &&C| source.is_valid() && source.key() == key;
+        self.sources[behind..].iter().filter(of_key).filter_map(Cursor::entry)
+    }
+
     fn lose_place(&mut self) {
         self.current = None;
         self.direction = Direction::Lost;

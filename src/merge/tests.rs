@@ -75,6 +75,10 @@ fn a_merge_walks_like_a_map_in_both_directions() {
                 newest.insert(key.clone(), (*kind, *seqno));
             }
         }
+        let mut stamps: BTreeMap<Vec<u8>, Vec<SeqNo>> = BTreeMap::new();
+        for (key, _, seqno) in sources.iter().flat_map(|source| &source.entries) {
+            stamps.entry(key.clone()).or_default().push(*seqno);
+        }
         let merged: Vec<(Vec<u8>, EntryKind, SeqNo)> =
             newest.into_iter().map(|(key, (kind, seqno))| (key, kind, seqno)).collect();
         let mut cursor = MergeCursor::new(sources);
@@ -83,6 +87,9 @@ fn a_merge_walks_like_a_map_in_both_directions() {
         for _ in 0..300 {
             let expected = usize::try_from(place).ok().and_then(|place| merged.get(place)).cloned();
             assert_eq!(shown(&cursor), expected, "seed {seed}, place {place}");
+            let shadowed: Vec<SeqNo> = cursor.shadowed().map(|entry| entry.seqno).collect();
+            let older = expected.map_or(&[][..], |(key, ..)| &stamps[&key][1..]);
+            assert_eq!(shadowed, older, "seed {seed}, place {place}");
             let len = merged.len() as i64;
             let key = [(random.next_u64() % 60) as u8];
             match random.next_u64() % 8 {

@@ -1,5 +1,6 @@
 //! Moving values out of files that are to be emptied. Whoever refers to a value has it moved and
-//! takes the new pointer; the file goes when nobody refers to it any more.
+//! takes the new pointer; the file goes when nobody refers to it any more. What comes to be on the
+//! way is written beside them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl Mover {
         self.values
     }
 
-    /// Bytes of their records.
+    /// Bytes of the records written.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -72,6 +73,22 @@ impl Mover {
             Err(error) if error.is_corruption() => Ok(None),
             other => other.map(Some),
         }
+    }
+
+    /// Writes a new value of a keyspace, beside those that are moved. Durable after
+    /// [`Self::finish_slice`].
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`, `Closed`.
+    pub fn place(&mut self, keyspace: u32, value: &[u8]) -> Result<ValuePointer> {
+        self.make_room()?;
+        let out = self.out.take().expect("room was made");
+        let mut stream = ValueStream::into_file(&self.log, out, keyspace);
+        stream.push(value)?; // The file goes: nobody knows what is in it.
+        let (placed, out) = stream.finish_in_file()?;
+        self.out = Some(out);
+        self.bytes += record_len(u64::from(placed.len));
+        Ok(placed)
     }
 
     fn move_whole(&mut self, pointer: &ValuePointer) -> Result<ValuePointer> {

@@ -15,6 +15,7 @@ mod holes;
 mod ingest;
 mod ingest_timings;
 mod inspect;
+mod merges;
 mod model;
 mod order;
 mod ranges;

@@ -15,6 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["wal", "value_log", "manifest"],
     &["memtable"],
     &["merge"],
+    &["operator"],
     &["structure"],
     &["flex_space"],
     &["jobs"],

@@ -120,6 +120,8 @@ pub enum Command {
     Get(commands::get::GetArgs),
     /// Store a value under a key, durably
     Put(commands::put::PutArgs),
+    /// Merge an operand into the value of a key, durably and without reading it
+    Merge(commands::merge::MergeArgs),
     /// Delete a key or a range of keys, durably
     Delete(commands::delete::DeleteArgs),
     /// Run a script of writes as one transaction

@@ -149,7 +149,10 @@ const RESTORE_ADVICE: &str =
 fn store_exit_code(error: &Error) -> u8 {
     match error {
         Error::KeyspaceNotFound { .. } | Error::CommitsNotKept { .. } => 1,
-        Error::InvalidArgument { .. } | Error::KeyspaceExists { .. } => 2,
+        Error::InvalidArgument { .. }
+        | Error::KeyspaceExists { .. }
+        | Error::MergeOperatorMissing { .. }
+        | Error::MergeFailed { .. } => 2,
         Error::Corruption { .. } => 4,
         _ => 3,
     }
@@ -163,6 +166,10 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         Error::FormatVersion { .. } => Some("use a newer `lithe`"),
         Error::ReadOnly { .. } => Some("look after the disk, then run the command again"),
         Error::KeyspaceNotFound { .. } => Some("`lithe keyspaces` lists what there is"),
+        Error::MergeOperatorMissing { .. } => {
+            Some("the program that made the keyspace has the operator: use that one")
+        }
+        Error::MergeFailed { .. } => Some("put or delete the key to begin anew"),
         Error::KeyspaceExists { .. } => Some("choose another name, or drop that one first"),
         Error::Conflict => Some("run the command again"),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -188,6 +195,8 @@ mod tests {
             (Failure::usage("no"), 2),
             (Error::KeyspaceNotFound { name: "x".into() }.into(), 1),
             (Error::invalid("key too long").into(), 2),
+            (Error::MergeOperatorMissing { name: "x".into() }.into(), 2),
+            (Error::MergeFailed { operator: "x".into(), why: "y".into() }.into(), 2),
             (Error::Locked { path: path.into(), owner: "process 7".into() }.into(), 3),
             (Error::DiskFull { path: path.into() }.into(), 3),
             (Error::io("read", path, io::ErrorKind::NotFound.into()).into(), 3),

@@ -56,6 +56,7 @@ fn run_command(
         Command::Load(args) => load::run(globals, notices, interrupt, &args),
         Command::Get(args) => commands::get::run(globals, &args),
         Command::Put(args) => commands::put::run(globals, &args),
+        Command::Merge(args) => commands::merge::run(globals, &args),
         Command::Delete(args) => commands::delete::run(globals, &args),
         Command::Tx(args) => commands::tx::run(globals, &args),
         Command::Scan(args) => commands::scan::run(globals, &args),

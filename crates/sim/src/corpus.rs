@@ -104,6 +104,7 @@ impl Corpus {
 fn write_some(db: &Db) -> Result<()> {
     let names = ["plain", "packed"];
     let options = KeyspaceOptions::flex().interval_size(700).segment_size(64 << 10);
+    let options = options.merge_operator("append");
     for name in names {
         db.create_keyspace(name, options.clone())?;
     }
@@ -115,6 +116,7 @@ fn write_some(db: &Db) -> Result<()> {
             let key = Key(round.wrapping_mul(13).wrapping_add(index * 7) % 160).bytes();
             match (round + index) % 5 {
                 0 => batch.delete(keyspace, key),
+                1 => batch.merge(keyspace, key, round.to_le_bytes()),
                 _ => {
                     let value = Value { len: u32::from(round % 40), fill: u32::from(index) };
                     batch.put(keyspace, key, value.bytes());

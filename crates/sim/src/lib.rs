@@ -24,6 +24,7 @@ pub mod finding;
 pub mod isolation;
 pub mod ledger;
 pub mod model;
+pub mod operator;
 pub mod ops;
 pub mod parallel;
 pub mod random;

@@ -28,10 +28,12 @@ pub enum Op {
     Stream(Slot, Key, Value, u16, Durability),
     /// Deletes a key.
     Delete(Slot, Key, Durability),
-    /// Commits several changes at once; `None` deletes.
-    Batch(Vec<(Slot, Key, Option<Value>)>, Durability),
+    /// Merges an operand into a key.
+    Merge(Slot, Key, Value, Durability),
+    /// Commits several changes at once.
+    Batch(Vec<KeyEdit>, Durability),
     /// Deletes a range, in one commit with what is written before and behind it.
-    DeleteRange(Slot, Extent, Vec<(Slot, Key, Value)>, Vec<(Slot, Key, Value)>, Durability),
+    DeleteRange(Slot, Extent, Vec<KeyEdit>, Vec<KeyEdit>, Durability),
     /// Ingests entries, in the order of their keys and each key once.
     Ingest(Slot, Vec<(Key, Value)>, IngestEnd),
     /// Makes all commits durable.
@@ -62,6 +64,20 @@ pub enum Op {
     DropSnapshot(u8),
     /// Lets the database check itself.
     Check,
+}
+
+/// What a commit does to one key.
+pub type KeyEdit = (Slot, Key, Edit);
+
+/// What is done to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// It is set to a value.
+    Put(Value),
+    /// It is deleted.
+    Delete,
+    /// An operand is merged into it.
+    Merge(Value),
 }
 
 /// How an ingest ends.
@@ -202,7 +218,7 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
     }
     let slot = random.below(8) as Slot;
     let key = Key::choose(random, mix.key_count);
-    match random.below(222) {
+    match random.below(252) {
         0..80 => Op::Put(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
         80..105 => Op::Delete(slot, key, draw_durability(random)),
         105..150 => draw_batch(random, mix),
@@ -219,6 +235,7 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
             let piece = 1 + random.below(2000) as u16;
             Op::Stream(slot, key, value, piece, draw_durability(random))
         }
+        222.. => Op::Merge(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
         214.. => draw_ingest(random, mix),
         212.. => Op::Vacuum(if random.chance(700) { u8::MAX } else { random.below(4) as u8 }),
         _ if mix.purpose == Purpose::Comparing => Op::Reopen(draw_farewell(random)),
@@ -228,27 +245,34 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
 
 fn draw_batch(random: &mut Random, mix: Mix) -> Op {
     let len = 1 + random.below(BATCH_LEN_MAX);
-    let mut changes: Vec<(Slot, Key, Option<Value>)> = Vec::new();
+    let mut changes: Vec<KeyEdit> = Vec::new();
     for _ in 0..len {
         let slot = random.below(8) as Slot;
         let repeated = changes.last().filter(|_| random.chance(100)).map(|change| change.1);
         let key = repeated.unwrap_or_else(|| Key::choose(random, mix.key_count));
-        let value = (!random.chance(250)).then(|| Value::choose(random, mix.sizes));
-        changes.push((slot, key, value));
+        changes.push((slot, key, draw_edit(random, mix)));
     }
     Op::Batch(changes, draw_durability(random))
 }
 
+fn draw_edit(random: &mut Random, mix: Mix) -> Edit {
+    match random.below(100) {
+        0..25 => Edit::Delete,
+        25..50 => Edit::Merge(Value::choose(random, mix.sizes)),
+        _ => Edit::Put(Value::choose(random, mix.sizes)),
+    }
+}
+
 fn draw_range_deletion(random: &mut Random, mix: Mix) -> Op {
-    let puts = |random: &mut Random| {
+    let edits = |random: &mut Random| {
         let len = if random.chance(500) { 0 } else { random.below(6) };
-        let put = |_| {
+        let edit = |_| {
             let slot = random.below(8) as Slot;
-            (slot, Key::choose(random, mix.key_count), Value::choose(random, mix.sizes))
+            (slot, Key::choose(random, mix.key_count), draw_edit(random, mix))
         };
-        (0..len).map(put).collect()
+        (0..len).map(edit).collect()
     };
-    let (before, behind) = (puts(random), puts(random));
+    let (before, behind) = (edits(random), edits(random));
     let extent = match draw_extent(random, mix.key_count) {
         // Everything at once leaves nothing to go wrong.
         Extent::All if !random.chance(200) => {

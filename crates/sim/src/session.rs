@@ -13,7 +13,8 @@ use lithedb::{Db, Durability, Error, KeyRange, Keyspace, SeqNo, WriteBatch};
 
 use crate::clock::SimClock;
 use crate::finding::{Fault, Finding, Verdict};
-use crate::ops::{IngestEnd, KEYSPACE_COUNT_MAX, NAMES, Op, Slot};
+use crate::operator::tail;
+use crate::ops::{Edit, IngestEnd, KEYSPACE_COUNT_MAX, KeyEdit, NAMES, Op, Slot};
 use crate::readback::{Detail, payload_for, read_all, timeline_of};
 use crate::sample::{Key, Value};
 use crate::setup::{START_MILLIS, Setup};
@@ -120,22 +121,14 @@ impl Session {
         match op {
             Op::Put(slot, key, value, durability) => {
                 let Some(keyspace) = self.keyspace(*slot) else { return Ok(()) };
+                let change = self.change_of(&keyspace, (*slot, *key, Edit::Put(*value)), &[]);
                 let (key, value) = (key.bytes(), value.bytes());
-                let change = Change {
-                    keyspace: keyspace.id(),
-                    key: key.clone(),
-                    value: Some(value.clone()),
-                };
                 self.commit([change], *durability, |_| keyspace.put_with(key, value, *durability))
             }
             Op::Stream(slot, key, value, piece, durability) => {
                 let Some(keyspace) = self.keyspace(*slot) else { return Ok(()) };
+                let change = self.change_of(&keyspace, (*slot, *key, Edit::Put(*value)), &[]);
                 let (key, value) = (key.bytes(), value.bytes());
-                let change = Change {
-                    keyspace: keyspace.id(),
-                    key: key.clone(),
-                    value: Some(value.clone()),
-                };
                 let pieces = value.chunks(usize::from(*piece));
                 self.commit([change], *durability, |_| stream(&keyspace, &key, pieces, *durability))
             }
@@ -144,6 +137,14 @@ impl Session {
                 let key = key.bytes();
                 let change = Change { keyspace: keyspace.id(), key: key.clone(), value: None };
                 self.commit([change], *durability, |_| keyspace.delete_with(key, *durability))
+            }
+            Op::Merge(slot, key, operand, durability) => {
+                let Some(keyspace) = self.keyspace(*slot) else { return Ok(()) };
+                let change = self.change_of(&keyspace, (*slot, *key, Edit::Merge(*operand)), &[]);
+                let (key, operand) = (key.bytes(), operand.bytes());
+                self.commit([change], *durability, |_| {
+                    keyspace.merge_with(key, operand, *durability)
+                })
             }
             Op::Batch(changes, durability) => self.run_batch(changes, *durability),
             Op::DeleteRange(slot, extent, before, behind, durability) => {
@@ -215,22 +216,13 @@ impl Session {
         Ok(())
     }
 
-    fn run_batch(
-        &mut self,
-        changes: &[(Slot, Key, Option<Value>)],
-        durability: Durability,
-    ) -> Result<(), Trouble> {
+    fn run_batch(&mut self, changes: &[KeyEdit], durability: Durability) -> Result<(), Trouble> {
+        if self.keyspaces.is_empty() {
+            return Ok(());
+        }
         let mut batch = WriteBatch::new();
         let mut issued = Vec::new();
-        for (slot, key, value) in changes {
-            let Some(keyspace) = self.keyspace(*slot) else { return Ok(()) };
-            let (key, value) = (key.bytes(), value.map(Value::bytes));
-            match &value {
-                Some(value) => batch.put(&keyspace, &key, value),
-                None => batch.delete(&keyspace, &key),
-            }
-            issued.push(Change { keyspace: keyspace.id(), key, value });
-        }
+        self.add_edits(&mut batch, &mut issued, changes);
         if batch.len() != changes.len() {
             let what = format!("a batch of {} has the length {}", changes.len(), batch.len());
             return Err(Finding::new(Fault::Wrong, what).into());
@@ -241,26 +233,49 @@ impl Session {
         self.commit(issued, durability, |db| db.write_with(batch, durability))
     }
 
+    /// Adds edits to a batch and what they come to to what is issued.
+    fn add_edits(&self, batch: &mut WriteBatch, issued: &mut Vec<Change>, edits: &[KeyEdit]) {
+        for edit in edits {
+            let Some(keyspace) = self.keyspace(edit.0) else { return };
+            issued.push(self.change_of(&keyspace, *edit, issued));
+            let key = edit.1.bytes();
+            match edit.2 {
+                Edit::Put(value) => batch.put(&keyspace, key, value.bytes()),
+                Edit::Delete => batch.delete(&keyspace, key),
+                Edit::Merge(operand) => batch.merge(&keyspace, key, operand.bytes()),
+            }
+        }
+    }
+
+    /// What an edit comes to behind what the same commit has changed before.
+    fn change_of(&self, keyspace: &Keyspace, (_, key, edit): KeyEdit, before: &[Change]) -> Change {
+        let (id, key) = (keyspace.id(), key.bytes());
+        let value = match edit {
+            Edit::Put(value) => Some(value.bytes()),
+            Edit::Delete => None,
+            Edit::Merge(operand) => {
+                let own = before.iter().rfind(|own| own.keyspace == id && own.key == key);
+                let existing = match own {
+                    Some(own) => own.value.clone(),
+                    None => self.timeline().rows(id).get(&key).map(|row| row.value.to_vec()),
+                };
+                Some(tail(existing.as_deref(), &operand.bytes()))
+            }
+        };
+        Change { keyspace: id, key, value }
+    }
+
     fn delete_range(
         &mut self,
         (slot, range): (Slot, &KeyRange),
-        before: &[(Slot, Key, Value)],
-        behind: &[(Slot, Key, Value)],
+        before: &[KeyEdit],
+        behind: &[KeyEdit],
         durability: Durability,
     ) -> Result<(), Trouble> {
         let Some(erased) = self.keyspace(slot) else { return Ok(()) };
         let mut batch = WriteBatch::new();
         let mut issued = Vec::new();
-        let put = |batch: &mut WriteBatch, issued: &mut Vec<Change>, puts: &[_]| {
-            for (slot, key, value) in puts {
-                let (slot, key, value): (&Slot, &Key, &Value) = (slot, key, value);
-                let Some(keyspace) = self.keyspace(*slot) else { continue };
-                let (key, value) = (key.bytes(), value.bytes());
-                batch.put(&keyspace, &key, &value);
-                issued.push(Change { keyspace: keyspace.id(), key, value: Some(value) });
-            }
-        };
-        put(&mut batch, &mut issued, before);
+        self.add_edits(&mut batch, &mut issued, before);
         batch.delete_range(&erased, (range.start.clone(), range.end.clone()));
         let rows = self.timeline().rows(erased.id());
         let own = issued.iter().filter(|change| change.keyspace == erased.id());
@@ -272,7 +287,7 @@ impl Session {
             .collect();
         let keyspace = erased.id();
         issued.extend(keys.into_iter().map(|key| Change { keyspace, key, value: None }));
-        put(&mut batch, &mut issued, behind);
+        self.add_edits(&mut batch, &mut issued, behind);
         if batch.is_empty() {
             return Ok(()); // An empty range and nothing else.
         }

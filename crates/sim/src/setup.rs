@@ -8,6 +8,7 @@ use lithedb::storage::Storage;
 use lithedb::{Background, Builder, Cleaning, Db, Error, KeyspaceOptions, Verify};
 
 use crate::clock::SimClock;
+use crate::operator::{TAIL, Tail};
 use crate::random::{Random, seed_of};
 
 /// Where every simulated database is.
@@ -39,6 +40,8 @@ pub struct Setup {
     pub garbage_share: f32,
     /// What is verified of values.
     pub verify_values: Verify,
+    /// After so many bytes a flush makes durable what it has done, if that is said.
+    pub flush_slice_size: Option<u64>,
     /// Who runs the background work.
     pub background: Background,
     /// For the keyspaces, in turn.
@@ -50,7 +53,7 @@ impl Setup {
     #[must_use]
     pub fn tiny(seed: u64) -> Setup {
         let flex = KeyspaceOptions::flex().interval_size(512).segment_size(4096);
-        let flex = flex.value_separation(Some(600));
+        let flex = flex.value_separation(Some(600)).merge_operator(TAIL);
         Setup {
             seed,
             path: DB_PATH.into(),
@@ -62,6 +65,7 @@ impl Setup {
             cleaning: Cleaning::Background,
             garbage_share: 0.05,
             verify_values: Verify::Checksums,
+            flush_slice_size: None,
             background: Background::Stepped,
             keyspaces: vec![flex],
         }
@@ -90,6 +94,7 @@ impl Setup {
         setup.cleaning = random.pick(&modes);
         setup.garbage_share = random.pick(&[0.05, 0.2, 1.0]);
         setup.verify_values = random.pick(&[Verify::Checksums, Verify::Hash]);
+        setup.flush_slice_size = random.pick(&[None, Some(256), Some(1 << 10)]);
         setup
     }
 
@@ -106,7 +111,12 @@ impl Setup {
             Some(bytes) => Db::builder().kept_log_size(bytes),
             None => Db::builder(),
         };
+        let builder = match self.flush_slice_size {
+            Some(bytes) => builder.flush_slice_size(bytes),
+            None => builder,
+        };
         builder
+            .merge_operator(TAIL, Tail)
             .storage(storage)
             .clock(clock)
             .entropy(Arc::new(SeededEntropy::new(seed_of(&[self.seed, nth]))))
@@ -137,4 +147,5 @@ fn draw_keyspace(random: &mut Random) -> KeyspaceOptions {
         .segment_size(random.pick(&[4096, 8192, 16 << 10, 32 << 10]))
         .consolidation_pace(random.pick(&[0.05, 0.3, 0.6, 2.0, 8.0]))
         .delta_fan_in(random.pick(&[0, 2, 3, 8]))
+        .merge_operator(TAIL)
 }

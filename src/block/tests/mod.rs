@@ -51,7 +51,7 @@ fn random_model(numbers: &mut Numbers, entry_count: u64) -> Model {
     let value_len_max = 1 + (1 << numbers.below(9));
     let mut model = Model::new();
     for _ in 0..entry_count {
-        let kind = EntryKind::from_u8(numbers.below(3) as u8).unwrap();
+        let kind = EntryKind::from_u8(numbers.below(4) as u8).unwrap();
         let value_len = if kind == EntryKind::Tombstone { 0 } else { numbers.below(value_len_max) };
         let said = Said {
             seqno: SeqNo::from_parts(

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{Cursor, EntryKind, Error, Result, SeqNo, ValuePointer};
+use crate::base::{Cursor, Error, Result, SeqNo, ValuePointer, pointer_in};
 use crate::db::core::{Core, keyspaces_dir};
 use crate::db::state::KeyspaceState;
 use crate::memtable::MemtableCursor;
@@ -187,13 +187,13 @@ impl TableOf {
                 findings.note_at(site, &format!("{name}: a key"), expected, &key);
             }
             before = Some(entry.key.to_vec());
-            if entry.kind == EntryKind::Pointer {
+            if let Some(pointer) = pointer_in(entry.kind, entry.value) {
                 findings.values += 1;
-                match ValuePointer::decode(entry.value).map(|pointer| verify(&pointer)) {
+                match ValuePointer::decode(pointer).map(|pointer| verify(&pointer)) {
                     Some(Ok(bytes)) => findings.bytes += bytes,
                     Some(Err(error)) => findings.note_error(site, &error),
                     None => {
-                        let (what, bytes) = (format!("{name}: the pointer of {key}"), entry.value);
+                        let (what, bytes) = (format!("{name}: the pointer of {key}"), pointer);
                         let found = format!("{} bytes", bytes.len());
                         findings.note_at(site, &what, "one of 30 bytes", found);
                     }

@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use crate::base::{Error, KeyRange, Result, SeqNo, Slice};
 use crate::cache::{Charge, Part};
+use crate::db::batch::Write;
 use crate::db::iter::{Cursor, Entry};
 use crate::db::keyspace::Keyspace;
 use crate::db::options::{Background, Durability};
@@ -43,7 +44,7 @@ use crate::db::snapshot::Snapshot;
 use crate::db::{Db, Handle};
 use reads::Reads;
 use register::{Ended, Registration};
-use writes::{Mark, Writes, Written};
+use writes::{Mark, Onto, Writes, Written};
 
 /// How often [`Db::update`] runs its closure before it gives up.
 pub const UPDATE_TRY_COUNT: u32 = 64;
@@ -181,6 +182,7 @@ impl Transaction {
         match open.written(keyspace, key)? {
             Some(Written::Value(value)) => Ok(Some(value)),
             Some(Written::Deleted) => Ok(None),
+            Some(Written::Merged(_)) => open.merged_value(keyspace, key).map(Some),
             None => open.snapshot.get(keyspace, key),
         }
     }
@@ -198,6 +200,10 @@ impl Transaction {
                 Ok(Some(Entry { key: Slice::from(key), value, seqno: SeqNo::MAX }))
             }
             Some(Written::Deleted) => Ok(None),
+            Some(Written::Merged(_)) => {
+                let value = open.merged_value(keyspace, key)?;
+                Ok(Some(Entry { key: Slice::from(key), value, seqno: SeqNo::MAX }))
+            }
             None => open.snapshot.get_entry(keyspace, key),
         }
     }
@@ -313,7 +319,23 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write(keyspace, key.as_ref(), Some(value.as_ref()))
+        self.write(keyspace, Write::Put { key: key.as_ref(), value: value.as_ref() })
+    }
+
+    /// Merges `operand` into the value of `key` when the transaction is committed; see
+    /// [`Keyspace::merge`]. The key does not count as read by that: a commit that changes it
+    /// meanwhile is merged into. Once the transaction reads what it has merged into, it does.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; `InvalidArgument`, `MergeOperatorMissing` as [`Keyspace::merge`].
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let write = Write::Merge { key: key.as_ref(), operand: operand.as_ref() };
+        self.write(keyspace, write)
     }
 
     /// Deletes `key` when the transaction is committed.
@@ -321,7 +343,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(keyspace, key.as_ref(), None)
+        self.write(keyspace, Write::Delete { key: key.as_ref() })
     }
 
     /// Deletes `key` when the transaction is committed; returns the value it has.
@@ -367,11 +389,11 @@ impl Transaction {
         Ok(())
     }
 
-    fn write(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    fn write(&mut self, keyspace: &Keyspace, write: Write<'_>) -> Result<()> {
         let spares = Arc::clone(&self.handle.core.meter.spares);
         let open = self.open_mut()?;
         open.snapshot.keyspace_state(keyspace)?;
-        open.writes.add(keyspace, key, value, &spares)?;
+        open.writes.add(keyspace, write, &spares)?;
         open.charge_writes();
         Ok(())
     }
@@ -490,14 +512,22 @@ impl Transaction {
 }
 
 impl Open {
-    /// What the transaction itself has written to `key`; if nothing, `key` counts as read.
+    /// What the transaction itself has written to `key`; if that does not say it all, `key` counts
+    /// as read.
     fn written(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Written>> {
         self.snapshot.keyspace_state(keyspace)?;
         let written = self.writes.find(keyspace.id(), key);
-        if written.is_none() {
+        if matches!(written, None | Some(Written::Merged(Onto::Others))) {
             self.reads.change(|set| set.add_key(keyspace.id(), key));
         }
         Ok(written)
+    }
+
+    /// The value of a key that the transaction has merged operands into.
+    fn merged_value(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Slice> {
+        let state = self.snapshot.keyspace_state(keyspace)?;
+        let own = self.writes.memtable(keyspace.id());
+        state.merged_value(key, self.snapshot.seqno(), own.as_deref())
     }
 
     /// Charges what the writes have come to; reads are charged as they are noted.

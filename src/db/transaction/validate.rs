@@ -36,9 +36,10 @@ impl Premise<'_> {
         mut operations: impl Iterator<Item = Operation<'k>>,
     ) -> Verdict {
         let touches = |Operation { keyspace, write, .. }| match write {
-            Write::Put { key, .. } | Write::PutPointer { key, .. } | Write::Delete { key } => {
-                self.reads.covers(keyspace, key)
-            }
+            Write::Put { key, .. }
+            | Write::PutPointer { key, .. }
+            | Write::Delete { key }
+            | Write::Merge { key, .. } => self.reads.covers(keyspace, key),
             Write::DeleteRange { start, end } => self.reads.overlaps(keyspace, start, end),
         };
         verdict(operations.any(touches))

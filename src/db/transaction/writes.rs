@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, Slice, ValuePointer};
+use crate::base::{EntryKind, Error, KeyRange, Operands, Result, SeqNo, Slice, ValuePointer};
 use crate::db::batch::{BatchMark, Write, WriteBatch, payload_refusal};
 use crate::db::keyspace::Keyspace;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
@@ -35,6 +35,15 @@ pub(super) struct Writes {
 pub(super) enum Written {
     Value(Slice),
     Deleted,
+    /// Operands were merged into it; whether into what it had before the transaction.
+    Merged(Onto),
+}
+
+/// What the transaction has merged operands into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Onto {
+    Own,
+    Others,
 }
 
 /// A moment to which the writes can go back.
@@ -75,29 +84,34 @@ impl Writes {
             {
                 EntryKind::Tombstone => Written::Deleted,
                 EntryKind::Value | EntryKind::Pointer => Written::Value(Slice::from(entry.value)),
+                EntryKind::Merge => {
+                    let bytes = memtable.stacked(entry);
+                    let operands = Operands::decode(&bytes).expect("they were just put together");
+                    Written::Merged(if operands.is_open() { Onto::Others } else { Onto::Own })
+                }
             }),
             _ => deleted.map(|_| Written::Deleted),
         }
     }
 
-    /// Adds a value, or a deletion.
+    /// Adds a value, a deletion, or an operand.
     pub(super) fn add(
         &mut self,
         keyspace: &Keyspace,
-        key: &[u8],
-        value: Option<&[u8]>,
+        write: Write<'_>,
         spares: &Arc<SpareChunks>,
     ) -> Result<()> {
-        let write = match value {
-            Some(value) => Write::Put { key, value },
-            None => Write::Delete { key },
-        };
         if let Some(refusal) = self.batch.refusal(write) {
             return Err(Error::invalid(refusal));
         }
-        match value {
-            Some(value) => self.batch.put(keyspace, key, value),
-            None => self.batch.delete(keyspace, key),
+        match write {
+            Write::Put { key, value } => self.batch.put(keyspace, key, value),
+            Write::Delete { key } => self.batch.delete(keyspace, key),
+            Write::Merge { key, operand } => {
+                keyspace.merging().check(operand)?;
+                self.batch.merge(keyspace, key, operand);
+            }
+            Write::PutPointer { .. } | Write::DeleteRange { .. } => unreachable!("of one key"),
         }
         self.apply(keyspace.id(), write, spares);
         Ok(())
@@ -179,6 +193,9 @@ impl Writes {
                 writer.insert_batch(seqno, [(key, EntryKind::Tombstone, &[][..])]);
             }
             Write::DeleteRange { start, end } => writer.delete_range(start, end, seqno),
+            Write::Merge { key, operand } => {
+                writer.insert_batch(seqno, [(key, EntryKind::Merge, &*Operands::open(operand))]);
+            }
         }
     }
 }

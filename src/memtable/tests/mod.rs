@@ -20,6 +20,7 @@ use crate::cache::MemoryBudget;
 mod concurrent;
 mod paths;
 mod timings;
+mod versions;
 
 /// Key, then seqno descending; what was inserted last under both.
 type Model = BTreeMap<(Vec<u8>, Reverse<u64>), (EntryKind, Vec<u8>)>;

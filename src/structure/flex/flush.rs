@@ -92,8 +92,8 @@ pub(super) struct Slicer<'a> {
     pub fan_in: u8,
     pub changes: Vec<ChangeRecord>,
     pub consolidations: u64,
-    /// Moves values on the way.
-    pub mover: Option<&'a mut Mover>,
+    /// Moves values on the way, and takes those that operands make.
+    mover: &'a mut Mover,
     /// Neighbouring intervals that are consolidated in one stream.
     range: Option<(std::ops::Range<usize>, BaseCutter)>,
     delta: BlockBuilder,
@@ -124,6 +124,7 @@ impl<'a> Slicer<'a> {
         loader: &'a Loader,
         writer: &'a mut RunWriter,
         sweep: &'a mut Sweep,
+        mover: &'a mut Mover,
         fan_in: u8,
     ) -> Slicer<'a> {
         Slicer {
@@ -134,7 +135,7 @@ impl<'a> Slicer<'a> {
             fan_in,
             changes: Vec::new(),
             consolidations: 0,
-            mover: None,
+            mover,
             range: None,
             delta: BlockBuilder::new(RestartPolicy::Adaptive),
         }
@@ -199,7 +200,7 @@ impl<'a> Slicer<'a> {
 
     /// Bytes of runs, and of values that were moved.
     fn bytes_written(&self) -> u64 {
-        self.writer.bytes_written() + self.mover.as_ref().map_or(0, |mover| mover.bytes())
+        self.writer.bytes_written() + self.mover.bytes()
     }
 
     /// The next interval, at `position` or behind, that has new entries or deleted ranges, or is
@@ -306,7 +307,10 @@ impl<'a> Slicer<'a> {
                 break;
             }
             tombstones += u64::from(entry.kind == EntryKind::Tombstone);
-            self.delta.add(entry)?;
+            match entry.kind {
+                EntryKind::Merge => self.loader.folder().add_to_delta(&mut self.delta, entry)?,
+                _ => self.delta.add(entry)?,
+            }
             source.advance()?;
         }
         let taken = source.logical_bytes - before;
@@ -336,8 +340,15 @@ impl<'a> Slicer<'a> {
         }
         let mut merged = MergeCursor::new(cursors);
         merged.seek_first()?;
+        let folder = self.loader.folder();
         while let Some(entry) = merged.entry() {
-            self.delta.add(entry)?;
+            match entry.kind {
+                EntryKind::Merge => {
+                    let value = &folder.stacked(entry, merged.shadowed())?;
+                    folder.add_to_delta(&mut self.delta, EntryRef { value, ..entry })?;
+                }
+                _ => self.delta.add(entry)?,
+            }
             merged.next()?;
         }
         Ok(())
@@ -357,10 +368,10 @@ impl<'a> Slicer<'a> {
             let target = self.writer.options().interval_size;
             self.range = Some((index..index, BaseCutter::new(interval.anchor.clone(), target)));
         }
-        self.writer.purpose = match (&self.mover, interval.run_count()) {
-            (Some(_), _) => Purpose::Cleaning,
-            (None, 0) => Purpose::Flush,
-            (None, _) => Purpose::Consolidation,
+        self.writer.purpose = match (self.mover.victims().is_empty(), interval.run_count()) {
+            (false, _) => Purpose::Cleaning,
+            (true, 0) => Purpose::Flush,
+            (true, _) => Purpose::Consolidation,
         };
         let (range, cutter) = self.range.as_mut().expect("there is one now");
         range.end = index + 1;
@@ -393,12 +404,20 @@ impl<'a> Slicer<'a> {
             let is_erased = from == From::Old
                 && coverage == Coverage::Part
                 && deleted.covering(entry.key, SeqNo::MAX).is_some();
-            if entry.kind != EntryKind::Tombstone && !is_erased {
-                let entry = match &mut self.mover {
-                    Some(mover) => with_moved_value(mover, entry, &mut moved)?,
-                    None => entry,
-                };
-                cutter.add(entry, self.writer)?;
+            match entry.kind {
+                _ if is_erased => {}
+                EntryKind::Value => cutter.add(entry, self.writer)?,
+                EntryKind::Tombstone => {}
+                EntryKind::Pointer => {
+                    let entry = with_moved_value(self.mover, entry, &mut moved)?;
+                    cutter.add(entry, self.writer)?;
+                }
+                EntryKind::Merge => {
+                    let older = old_entry.filter(|_| from == From::Both);
+                    let bytes = self.loader.folder().stacked(entry, older.into_iter())?;
+                    let folded = self.loader.folder().fold_into(self.mover, entry.key, &bytes)?;
+                    cutter.add(folded.entry(entry), self.writer)?;
+                }
             }
             let is_deletion = entry.kind == EntryKind::Tombstone;
             if let (From::Old | From::Both, Some(old)) = (from, &mut old) {
@@ -434,8 +453,7 @@ fn with_moved_value<'e>(
     entry: EntryRef<'e>,
     pointer: &'e mut [u8; ValuePointer::SIZE],
 ) -> Result<EntryRef<'e>> {
-    let old = ValuePointer::decode(entry.value).filter(|_| entry.kind == EntryKind::Pointer);
-    let Some(old) = old else { return Ok(entry) };
+    let Some(old) = ValuePointer::decode(entry.value) else { return Ok(entry) };
     match mover.moved(&old)? {
         None => Ok(entry),
         Some(moved) => {

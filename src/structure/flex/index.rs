@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::interval::{Interval, Run, RunRole};
 use super::record::{
-    ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
+    BegunFlush, ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
 };
 use super::segment::{HEADER_LEN, Segment, SegmentPlace};
 use super::sweep::is_sparse;
@@ -45,6 +45,8 @@ pub(super) struct Index {
     pub segments: BTreeMap<u64, SegmentState>,
     pub counters: Counters,
     pub sweep_from: Vec<u8>,
+    /// Memtables that are in the structure in part (X8).
+    pub begun: Vec<BegunFlush>,
     /// Value files that runs point into, counted once a run.
     pub share_count: usize,
     /// Bytes of anchors that do not fit into their intervals.
@@ -97,6 +99,7 @@ impl Index {
             segments: BTreeMap::new(),
             counters,
             sweep_from: Vec::new(),
+            begun: Vec::new(),
             share_count: 0,
             anchor_bytes: 0,
             value_bytes: BTreeMap::new(),
@@ -153,7 +156,13 @@ impl Index {
     fn snapshot_parts(&self, mut put: impl FnMut(Vec<u8>) -> Result<()>) -> Result<()> {
         let segments: Vec<(u64, u64)> =
             self.segments.iter().map(|(&number, state)| (number, state.end)).collect();
-        put(Encoder::header(&self.counters, &self.sweep_from, &segments))?;
+        put(Encoder::header(&EditRecord {
+            counters: self.counters,
+            sweep_from: self.sweep_from.clone(),
+            begun: self.begun.clone(),
+            segments,
+            changes: Vec::new(),
+        }))?;
         let mut part = Vec::with_capacity(PART_INTERVAL_COUNT);
         let mut anchor_bytes = 0;
         for interval in &self.tree {
@@ -226,6 +235,7 @@ impl Index {
         self.tree.rewrite(replaced);
         self.counters = edit.counters;
         self.sweep_from.clone_from(&edit.sweep_from);
+        self.begun.clone_from(&edit.begun);
         Ok(Losses { segments: self.remove_dead(keep), runs: lost })
     }
 
@@ -438,6 +448,7 @@ impl<'a> Loading<'a> {
                 }
                 self.index.counters = header.counters;
                 self.index.sweep_from = header.sweep_from;
+                self.index.begun = header.begun;
                 self.phase = Phase::Intervals;
                 Ok(())
             }

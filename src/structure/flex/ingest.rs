@@ -219,7 +219,8 @@ impl FlexStore {
         let counters = counters_with(&writer.index, staged, self.segments.next_number(), seqno);
         let sweep_from = writer.index.sweep_from.clone();
         let segments = staged.segments.clone();
-        let edit = EditRecord { counters, sweep_from, segments, changes };
+        let begun = writer.index.begun.clone();
+        let edit = EditRecord { counters, sweep_from, begun, segments, changes };
         let committed = self.commit(writer, &edit);
         if committed.is_err() && writer.log.failure().is_some() {
             staged.writer.note_listed(); // S3: the edit that refers to them may be durable.

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::fold::Folder;
 use super::interval::{Interval, Run};
-use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, hash_key};
+use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, Slice, hash_key};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::block::{FrameReader, Guide, GuideKind};
 use crate::cache::{Admission, Cache, MemoryBudget, Part, Slot};
@@ -32,13 +33,20 @@ const MAPPED_DELTA_LEN_MIN: u32 = 4 << 10;
 #[derive(Debug)]
 pub(super) struct Loader {
     cache: Arc<Cache<Block>>,
+    folder: Folder,
     blocks_read: AtomicU64,
     block_bytes_read: AtomicU64,
 }
 
 impl Loader {
-    pub(super) fn new(cache: Arc<Cache<Block>>) -> Loader {
-        Loader { cache, blocks_read: AtomicU64::new(0), block_bytes_read: AtomicU64::new(0) }
+    pub(super) fn new(cache: Arc<Cache<Block>>, folder: Folder) -> Loader {
+        let (blocks_read, block_bytes_read) = (AtomicU64::new(0), AtomicU64::new(0));
+        Loader { cache, folder, blocks_read, block_bytes_read }
+    }
+
+    /// What makes values of operands.
+    pub(super) fn folder(&self) -> &Folder {
+        &self.folder
     }
 
     /// What memory is charged to.
@@ -61,7 +69,8 @@ impl Loader {
         (self.blocks_read.load(Ordering::Relaxed), self.block_bytes_read.load(Ordering::Relaxed))
     }
 
-    /// The interval's newest entry of `key`; may be a tombstone.
+    /// The interval's newest entry of `key`; may be a tombstone. Operands are given with all that
+    /// older runs have of the key: what is open has nothing below it (X9).
     #[inline]
     pub(super) fn find(
         &self,
@@ -83,12 +92,37 @@ impl Loader {
     #[inline(never)]
     fn find_in_runs(&self, interval: &Interval, key: &[u8], want: Want) -> Result<Option<Found>> {
         let hash = hash_key(key);
-        for run in interval.runs().rev() {
+        let mut runs = interval.runs().rev();
+        while let Some(run) = runs.next() {
             if let Some(found) = self.find_in_run(run, key, || hash, want)? {
+                if found.kind == EntryKind::Merge {
+                    return self.stack_over(&found, runs, key, hash).map(Some);
+                }
                 return Ok(Some(found));
             }
         }
         Ok(None)
+    }
+
+    /// Operands that were found, on top of what older runs have of the key.
+    #[cold]
+    fn stack_over<'r>(
+        &self,
+        newest: &Found,
+        older: impl Iterator<Item = &'r Run>,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<Found> {
+        let mut bytes = newest.value.to_vec();
+        for run in older {
+            if !self.folder.decode(&bytes)?.is_open() {
+                break;
+            }
+            if let Some(found) = self.find_in_run(run, key, || hash, Want::Value)? {
+                bytes = self.folder.over(&bytes, found.kind, &found.value)?;
+            }
+        }
+        Ok(Found { value: Slice::from(bytes), ..*newest })
     }
 
     #[inline]
@@ -232,8 +266,13 @@ impl Loader {
         let mut merged = MergeCursor::new(cursors);
         merged.seek_first()?;
         while let Some(entry) = merged.entry() {
-            if entry.kind != EntryKind::Tombstone {
-                builder.add(entry)?;
+            match entry.kind {
+                EntryKind::Tombstone => {}
+                EntryKind::Merge => {
+                    let bytes = self.folder.stacked(entry, merged.shadowed())?;
+                    builder.add(self.folder.fold_in_memory(entry.key, &bytes)?.entry(entry))?;
+                }
+                EntryKind::Value | EntryKind::Pointer => builder.add(entry)?,
             }
             merged.next()?;
         }

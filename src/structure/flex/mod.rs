@@ -25,11 +25,17 @@
 //!   and when the last version that holds it is gone: nothing ever reads a hole.
 //! - X7  A run holds the value files that its entries point into, and says how many bytes of each;
 //!   the index has the sums. What a run points to is durable before the edit that brings the run.
+//! - X8  The index says how far the memtable has come that is being flushed: a commit goes to the
+//!   structure once, also when the log is replayed after a crash in the middle. What it merges
+//!   would be merged twice.
+//! - X9  Operands are on what older runs have. In the lowest run of an interval they are on what
+//!   their entry says, or on nothing.
 
 mod build;
 mod check;
 mod cursor;
 mod flush;
+mod fold;
 mod holes;
 mod index;
 mod ingest;
@@ -47,5 +53,6 @@ pub mod tree;
 
 pub use ingest::{Fitted, StagedRuns};
 pub(crate) use inspect::{explain_index, inspect_segment};
+pub use record::BegunFlush;
 pub use segment::{OpenSegments, SegmentIdentity};
 pub use store::{Consolidation, FlexStore, Moving, RoundProgress, StorePlace};

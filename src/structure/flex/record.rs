@@ -5,13 +5,16 @@
 //!
 //! | part | fields |
 //! |---|---|
-//! | header | counters; sweep key (length, bytes); segment count; for each: number, end |
+//! | header | counters; sweep key (length, bytes); begun flushes; segment count; for each: |
+//! | | number, end |
 //! | intervals | interval count; for each: anchor (length, bytes); run count * 2 + has base; runs |
-//! | edit | counters; sweep key; segment count; for each: number, end; changes to the end |
+//! | edit | counters; sweep key; begun flushes; segment count; for each: number, end; changes to |
+//! | | the end |
 //!
 //! | piece | fields |
 //! |---|---|
 //! | counters | flushes, log end, last stamp, next segment, logical bytes, segment bytes |
+//! | begun flushes | count; for each: key (length, bytes), last stamp |
 //! | run | segment - that of the run before, offset - end of the run before, length, checksum |
 //! | | (4 bytes, little-endian), entries, level (1 byte; bit 7: has stamp), stamp - that of the |
 //! | | run before that has one, value file count; for each: number - that of the one before, |
@@ -40,6 +43,15 @@ pub(super) struct Counters {
     pub logical_bytes: u64,
     /// Bytes written to segments.
     pub segment_bytes: u64,
+}
+
+/// A memtable of which a part is in the structure, or was when the database was last open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BegunFlush {
+    /// What it has of keys below this one is in the structure.
+    pub to: Slice,
+    /// Its newest stamp.
+    pub last_seqno: SeqNo,
 }
 
 /// Where a run lies, with the segment by its number.
@@ -128,6 +140,8 @@ pub(super) struct EditRecord {
     pub counters: Counters,
     /// Where the next sweep goes on.
     pub sweep_from: Vec<u8>,
+    /// Memtables that are in the structure in part (X8).
+    pub begun: Vec<BegunFlush>,
     /// Segments written to, and where they end now.
     pub segments: Vec<(u64, u64)>,
     pub changes: Vec<ChangeRecord>,
@@ -189,7 +203,8 @@ impl Encoder {
         self.end = run.offset.wrapping_add(u64::from(run.len));
     }
 
-    fn state(&mut self, counters: &Counters, sweep_from: &[u8], segments: &[(u64, u64)]) {
+    fn state(&mut self, edit: &EditRecord) {
+        let counters = &edit.counters;
         for value in [
             counters.flush_count,
             counters.log_end,
@@ -200,22 +215,24 @@ impl Encoder {
         ] {
             self.number(value);
         }
-        self.bytes(sweep_from);
-        self.number(segments.len() as u64);
-        for &(number, end) in segments {
+        self.bytes(&edit.sweep_from);
+        self.number(edit.begun.len() as u64);
+        for flush in &edit.begun {
+            self.bytes(&flush.to);
+            self.number(flush.last_seqno.as_u64());
+        }
+        self.number(edit.segments.len() as u64);
+        for &(number, end) in &edit.segments {
             self.number(number);
             self.number(end);
         }
     }
 
-    /// The header part of a snapshot.
-    pub(super) fn header(
-        counters: &Counters,
-        sweep_from: &[u8],
-        segments: &[(u64, u64)],
-    ) -> Vec<u8> {
+    /// The header part of a snapshot, of an edit without changes.
+    pub(super) fn header(state: &EditRecord) -> Vec<u8> {
+        debug_assert!(state.changes.is_empty());
         let mut encoder = Encoder::default();
-        encoder.state(counters, sweep_from, segments);
+        encoder.state(state);
         encoder.out
     }
 
@@ -238,7 +255,7 @@ impl Encoder {
     /// An edit.
     pub(super) fn edit(edit: &EditRecord) -> Vec<u8> {
         let mut encoder = Encoder::default();
-        encoder.state(&edit.counters, &edit.sweep_from, &edit.segments);
+        encoder.state(edit);
         let mut done = 0;
         for change in &edit.changes {
             let range = change.range();
@@ -352,10 +369,16 @@ impl<'a> Decoder<'a> {
             segment_bytes: self.number()?,
         };
         let sweep_from = self.bytes()?.to_vec();
+        let begun = (0..self.count()?).map(|_| self.begun_flush()).collect::<Option<_>>()?;
         let segments = (0..self.count()?)
             .map(|_| Some((self.number()?, self.number()?)))
             .collect::<Option<_>>()?;
-        Some(EditRecord { counters, sweep_from, segments, changes: Vec::new() })
+        Some(EditRecord { counters, sweep_from, begun, segments, changes: Vec::new() })
+    }
+
+    fn begun_flush(&mut self) -> Option<BegunFlush> {
+        let to = Slice::from(self.bytes()?);
+        Some(BegunFlush { to, last_seqno: SeqNo::from_u64(self.number()?) })
     }
 
     fn at_end(&self) -> Option<()> {
@@ -458,6 +481,10 @@ mod tests {
                 segment_bytes: 9_000_000,
             },
             sweep_from: b"key\xFF".to_vec(),
+            begun: vec![BegunFlush {
+                to: Slice::from(&b"m"[..]),
+                last_seqno: SeqNo::from_parts(1_700_000_000_001, 0),
+            }],
             segments: vec![(10, 4 << 20), (11, 70_000)],
             changes: vec![
                 ChangeRecord::Delta { index: 0, replaced: 0, run: run(10, 40, 0) },
@@ -494,8 +521,8 @@ mod tests {
     #[test]
     fn a_snapshot_round_trips() {
         let edit = sample();
-        let header = Encoder::header(&edit.counters, &edit.sweep_from, &edit.segments);
         let expected = EditRecord { changes: Vec::new(), ..edit };
+        let header = Encoder::header(&expected);
         assert_eq!(Decoder::header(&header), Some(expected));
         let intervals = vec![
             IntervalRecord { anchor: Slice::default(), base: None, deltas: vec![run(4, 99, 2)] },

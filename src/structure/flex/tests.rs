@@ -12,6 +12,7 @@ use crate::base::{
 };
 use crate::cache::{Cache, MemoryBudget};
 use crate::manifest::KeyspaceOptions;
+use crate::operator::{Merging, Operators};
 use crate::storage::Storage;
 use crate::storage::{FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation, SimStorage};
 use crate::structure::{Findings, FlushOrder, FlushProgress, Want};
@@ -84,6 +85,7 @@ impl Bench {
         storage.create_dir_all(&dir).unwrap();
         let cache = Arc::new(Cache::new(MemoryBudget::new(64 << 10)));
         let values = value_log(&storage);
+        let merging = Arc::new(Merging::new(None, &Operators::builtin(), 1 << 20, &dir));
         let place = StorePlace {
             storage,
             dir,
@@ -93,6 +95,7 @@ impl Bench {
             open_segments: Arc::default(),
             values,
             options,
+            merging,
         };
         FlexStore::create(&place).unwrap();
         let store = FlexStore::open(&place, None).unwrap();

@@ -103,6 +103,11 @@ pub struct CreateArgs {
     /// consolidation, 64B to 1GiB, or `off` [default: 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_separation)]
     pub value_separation: Option<Separation>,
+
+    /// What `lithe merge` does to a value: counter (adds 64-bit numbers), append, min, max, or the
+    /// name of an operator of another program [default: nothing can be merged]
+    #[arg(long, value_name = "OPERATOR")]
+    pub merge: Option<String>,
 }
 
 /// From what size on values are separated.
@@ -125,6 +130,7 @@ const CREATE_EXAMPLES: &str = "\
 Examples:
   lithe --db my.lithe keyspaces create users
   lithe --db my.lithe keyspaces create events --codec lz4 --interval-size 64KiB --pace 1.2
+  lithe --db my.lithe keyspaces create visits --merge counter
 
 The options stay with the keyspace; `lithe keyspaces` shows them.";
 
@@ -218,6 +224,9 @@ fn options_of(create: &CreateArgs) -> KeyspaceOptions {
         Some(Separation::Off) => options = options.value_separation(None),
         Some(Separation::From(bytes)) => options = options.value_separation(Some(bytes)),
     }
+    if let Some(operator) = &create.merge {
+        options = options.merge_operator(operator);
+    }
     options
 }
 
@@ -271,6 +280,7 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
         ">fan-in",
         ">memtable",
         ">separated from",
+        "merge",
     ]);
     for info in keyspaces {
         let options = &info.options;
@@ -285,6 +295,7 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
             options.delta_fan_in.to_string(),
             options.memtable_size.map_or_else(|| "by budget".to_owned(), bytes_text),
             separation_text(options.value_separation),
+            options.merge_operator.as_deref().unwrap_or("-").escape_debug().to_string(),
         ]);
     }
     table
@@ -295,7 +306,7 @@ fn separation_text(from: Option<u32>) -> String {
 }
 
 /// Sizes are in bytes; of a separation of null, no value is separated; a memtable size of null is
-/// decided by the memory budget.
+/// decided by the memory budget; with a merge operator of null, nothing can be merged.
 fn info_json(info: &KeyspaceInfo) -> Value {
     let options = &info.options;
     json!({
@@ -310,11 +321,12 @@ fn info_json(info: &KeyspaceInfo) -> Value {
         "delta_fan_in": options.delta_fan_in,
         "memtable_size": options.memtable_size,
         "value_separation": options.value_separation,
+        "merge_operator": options.merge_operator,
     })
 }
 
 fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
-    const TITLES: [&str; 10] = [
+    const TITLES: [&str; 11] = [
         "name",
         "id",
         "structure",
@@ -325,6 +337,7 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
         "delta_fan_in",
         "memtable_size",
         "value_separation",
+        "merge_operator",
     ];
     let failed = |error: csv::Error| Failure::Output(error.into());
     let mut csv = csv::Writer::from_writer(out);
@@ -342,6 +355,7 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
             &options.delta_fan_in.to_string(),
             &options.memtable_size.map(|bytes| bytes.to_string()).unwrap_or_default(),
             &options.value_separation.map(|bytes| bytes.to_string()).unwrap_or_default(),
+            options.merge_operator.as_deref().unwrap_or_default(),
         ];
         csv.write_record(record).map_err(failed)?;
     }

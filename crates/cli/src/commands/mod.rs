@@ -11,6 +11,7 @@ pub mod dump;
 pub mod get;
 pub mod inspect;
 pub mod keyspaces;
+pub mod merge;
 pub mod put;
 mod range;
 pub mod rank;

@@ -51,7 +51,8 @@ pub fn run(globals: &Globals, args: &PutArgs) -> Outcome {
     close(&db)
 }
 
-fn read_value(argument: &OsStr, notation: Notation) -> Result<Vec<u8>, Failure> {
+/// The bytes of an argument, or of standard input if it is `-`.
+pub fn read_value(argument: &OsStr, notation: Notation) -> Result<Vec<u8>, Failure> {
     if argument != "-" {
         return notation.parse(argument).map_err(Failure::usage);
     }

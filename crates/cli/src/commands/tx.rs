@@ -21,6 +21,7 @@ Examples:
 
 One operation a line, its fields parted by blanks:
   put KEY VALUE             set a key
+  merge KEY OPERAND         merge an operand into the value of a key, unread
   delete KEY                delete a key
   delete-range FROM TO      delete the keys from FROM on and before TO
   delete-prefix PREFIX      delete the keys that start with PREFIX
@@ -49,6 +50,7 @@ pub struct TxArgs {
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Put(Vec<u8>, Vec<u8>),
+    Merge(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
     DeletePrefix(Vec<u8>),
@@ -99,9 +101,10 @@ fn parse_line(line: &[u8]) -> Result<Option<Step>, String> {
     let fields: Result<Vec<Vec<u8>>, String> = fields.into_iter().map(parse_field).collect();
     let step = match (verb.as_str(), <[Vec<u8>; 2]>::try_from(fields?)) {
         ("put", Ok([key, value])) => Step::Put(key, value),
+        ("merge", Ok([key, operand])) => Step::Merge(key, operand),
         ("expect", Ok([key, value])) => Step::Expect(key, Some(value)),
         ("delete-range", Ok([from, to])) => Step::DeleteRange(from, to),
-        ("put" | "expect" | "delete-range", Err(_)) => {
+        ("put" | "merge" | "expect" | "delete-range", Err(_)) => {
             return Err(format!("{verb} takes 2 fields"));
         }
         (_, Ok(_)) if ONE_FIELD.contains(&verb.as_str()) => {
@@ -166,6 +169,7 @@ fn apply(
         let keyspace = &keyspaces[at];
         match step {
             Step::Put(key, value) => transaction.put(keyspace, key, value)?,
+            Step::Merge(key, operand) => transaction.merge(keyspace, key, operand)?,
             Step::Delete(key) => transaction.delete(keyspace, key)?,
             Step::DeleteRange(from, to) => {
                 transaction.delete_range(keyspace, from.as_slice()..to.as_slice())?;
@@ -208,11 +212,14 @@ mod tests {
         let put = Step::Put(b"a b".to_vec(), b"\\".to_vec());
         assert_eq!(parse(r"put   a\x20b \\ "), Ok(Some(put)));
         assert_eq!(parse("put k \"\""), Ok(Some(Step::Put(b"k".to_vec(), Vec::new()))));
+        let merge = Step::Merge(b"k".to_vec(), b"v".to_vec());
+        assert_eq!(parse("merge k v"), Ok(Some(merge)));
         assert_eq!(parse("expect-absent k"), Ok(Some(Step::Expect(b"k".to_vec(), None))));
         assert_eq!(parse("keyspace users"), Ok(Some(Step::Keyspace("users".into()))));
         assert_eq!(parse("delete-prefix p"), Ok(Some(Step::DeletePrefix(b"p".to_vec()))));
         for (line, said) in [
             ("put k", "put takes 2 fields"),
+            ("merge k", "merge takes 2 fields"),
             ("put k v w", "put takes 2 fields"),
             ("delete", "delete takes 1 field"),
             ("delete a b", "delete takes 1 field"),

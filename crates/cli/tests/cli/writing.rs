@@ -48,6 +48,29 @@ fn a_range_is_deleted_and_nothing_beside_it() {
 }
 
 #[test]
+fn operands_are_merged_by_what_the_keyspace_was_created_with() {
+    let shell = Shell::new();
+    shell.db(&["put", "k", "v"]).ok();
+    assert!(shell.db(&["merge", "k", "w"]).fails(2).contains("no merge operator"));
+    shell.db(&["--keyspace", "nope", "merge", "k", "w"]).fails(1);
+    shell.db(&["keyspaces", "create", "visits", "--merge", "counter"]).ok();
+    assert!(shell.db(&["keyspaces", "--format", "jsonl"]).ok_text().contains("\"counter\""));
+    shell.db(&["--keyspace", "visits", "merge", "home", "--add", "5"]).ok();
+    shell.db(&["--keyspace", "visits", "merge", "home", "--add", "-2"]).ok();
+    let hex = shell.db(&["--keyspace", "visits", "get", "home", "--format", "hex"]).ok();
+    assert_eq!(hex, b"0300000000000000\n");
+    shell.db(&["--keyspace", "visits", "merge", "home", "three"]).fails(2);
+    shell.db(&["merge", "k"]).fails(2);
+    shell.db(&["keyspaces", "create", "log", "--merge", "append"]).ok();
+    shell.db_with_input(&["--keyspace", "log", "tx"], b"put k a\nmerge k b\nmerge k c\n").ok();
+    assert_eq!(shell.db(&["--keyspace", "log", "get", "k"]).ok(), b"abc");
+    shell.db(&["keyspaces", "create", "far", "--merge", "of-another-program"]).ok();
+    assert!(
+        shell.db(&["--keyspace", "far", "merge", "k", "a"]).fails(2).contains("another-program")
+    );
+}
+
+#[test]
 fn a_script_happens_as_a_whole_or_not_at_all() {
     let shell = Shell::new();
     let script = b"# accounts\nput ada 10\nput a\\x20b 1\n\nkeyspace log\nput 1 opened\n";

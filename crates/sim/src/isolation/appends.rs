@@ -1,6 +1,7 @@
-//! Isolation as somebody else judges it: threads append to lists and read them, with crashes and
-//! reopenings in between, and what they saw goes to the checker `adya`, which knows nothing of
-//! stamps and infers from the lists who came before whom.
+//! Isolation as somebody else judges it: threads append to lists (by what they have read, or by
+//! merging what they have not) and read them, with crashes and reopenings in between, and what they
+//! saw goes to the checker `adya`, which knows nothing of stamps and infers from the lists who came
+//! before whom.
 //!
 //! Source of the workload: K. Kingsbury, P. Alvaro, "Elle: Inferring Isolation Anomalies from
 //! Experimental Observations" (VLDB 2020).
@@ -130,7 +131,8 @@ impl AppendRun {
             let name = keyspace_name(number);
             let keyspace = match db.keyspace(&name) {
                 Err(Error::KeyspaceNotFound { .. }) => {
-                    db.create_keyspace(&name, setup.keyspace_options(usize::from(number)))
+                    let options = setup.keyspace_options(usize::from(number));
+                    db.create_keyspace(&name, options.merge_operator("append"))
                 }
                 other => other,
             };
@@ -225,17 +227,21 @@ fn transact(shared: &Shared<'_>, thread: u64, random: &mut Random) -> Verdict<To
     let mut steps = Vec::new();
     for _ in 0..1 + random.below(5) {
         let list = draw_list(shared, random);
-        let seen = read(&transaction, shared.keyspaces, list)?;
         if random.chance(500) {
-            steps.push(Step::Read(list, seen));
+            steps.push(Step::Read(list, read(&transaction, shared.keyspaces, list)?));
             continue;
         }
         let element = shared.elements.fetch_add(1, Ordering::SeqCst);
-        let value: Vec<u8> =
-            seen.iter().chain([&element]).flat_map(|element| element.to_le_bytes()).collect();
-        transaction
-            .put(keyspace_of(shared.keyspaces, list), key_of(list), value)
-            .map_err(refused)?;
+        let (keyspace, key) = (keyspace_of(shared.keyspaces, list), key_of(list));
+        let appended = if random.chance(500) {
+            transaction.merge(keyspace, key, element.to_le_bytes())
+        } else {
+            let seen = read(&transaction, shared.keyspaces, list)?;
+            let elements = seen.iter().chain([&element]);
+            let value: Vec<u8> = elements.flat_map(|element| element.to_le_bytes()).collect();
+            transaction.put(keyspace, key, value)
+        };
+        appended.map_err(refused)?;
         steps.push(Step::Append(list, element));
     }
     let end = if random.chance(50) {

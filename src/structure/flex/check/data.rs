@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::base::{Cursor, EntryKind, EntryRef, Result, SeqNo, ValuePointer, hash_key};
+use crate::base::{Cursor, EntryKind, EntryRef, Operands, Result, SeqNo, ValuePointer};
+use crate::base::{hash_key, pointer_in};
 use crate::block::{Block, BlockCursor};
 use crate::merge::MergeCursor;
 use crate::structure::flex::index::Index;
@@ -108,15 +109,19 @@ impl Checker<'_> {
         let mut value_bytes: BTreeMap<u64, u64> = BTreeMap::new();
         while let Some(entry) = cursor.entry() {
             findings.entries += 1;
-            if entry.kind == EntryKind::Pointer {
-                match ValuePointer::decode(entry.value) {
+            if entry.kind == EntryKind::Merge && Operands::decode(entry.value).is_none() {
+                let found = format!("{} other bytes", entry.value.len());
+                findings.note_at(site, "an entry of operands", "operands", found);
+            }
+            if let Some(pointer) = pointer_in(entry.kind, entry.value) {
+                match ValuePointer::decode(pointer) {
                     Some(pointer) => {
                         let of_file = value_bytes.entry(pointer.file).or_default();
                         *of_file += record_len(u64::from(pointer.len));
                         self.check_value(&pointer, findings);
                     }
                     None => {
-                        let found = format!("{} bytes", entry.value.len());
+                        let found = format!("{} bytes", pointer.len());
                         findings.note_at(site, "a pointer", "one of 30 bytes", found);
                     }
                 }

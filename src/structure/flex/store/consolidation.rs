@@ -155,9 +155,9 @@ impl FlexStore {
             &self.loader,
             &mut writer.runs,
             &mut sweep,
+            mover,
             self.options.delta_fan_in,
         );
-        slicer.mover = Some(mover);
         let end = slicer.consolidate_from(start, slice_bytes, is_affected)?;
         let done = SliceDone {
             changes: slicer.changes,
@@ -165,8 +165,7 @@ impl FlexStore {
             logical_bytes: 0,
             bytes_before,
         };
-        mover.finish_slice()?; // X7
-        self.commit_slice(writer, done, sweep, None)?;
+        self.commit_slice(writer, done, sweep, mover, None)?;
         mover.note_held();
         let of_runs = writer.runs.bytes_written() - bytes_before;
         Ok(Some((end, of_runs + mover.bytes() - moved_before)))
@@ -194,11 +193,13 @@ impl FlexStore {
         };
         let bytes_before = writer.runs.bytes_written();
         let mut sweep = writer.sweep.clone();
+        let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
         let mut slicer = Slicer::new(
             &writer.index.tree,
             &self.loader,
             &mut writer.runs,
             &mut sweep,
+            &mut mover,
             self.options.delta_fan_in,
         );
         let sparse = writer.round.sparse.take().unwrap_or_default();
@@ -211,7 +212,7 @@ impl FlexStore {
             logical_bytes: 0,
             bytes_before,
         };
-        self.commit_slice(writer, done, sweep, None)?;
+        self.commit_slice(writer, done, sweep, &mover, None)?;
         let progress = match end {
             SliceEnd::Complete => {
                 writer.round = Round::default();

@@ -12,11 +12,12 @@ use super::build::{Purpose, RunOptions, RunWriter, WrittenFor};
 use super::check::IndexLog;
 use super::cursor::FlexCursor;
 use super::flush::{SliceEnd, Slicer, Source};
+use super::fold::Folder;
 use super::holes::HoleRule;
 use super::index::Index;
 use super::interval::{Interval, Run, RunMemory};
 use super::load::Loader;
-use super::record::{ChangeRecord, Counters, Decoder, EditRecord, Encoder};
+use super::record::{BegunFlush, ChangeRecord, Counters, Decoder, EditRecord, Encoder};
 use super::segment::{OpenSegments, SegmentPlace, SharedFiles, missing};
 use super::sweep::{Sweep, fan_in_for};
 use super::tree::FlexTree;
@@ -24,12 +25,13 @@ use crate::base::{Cursor, Error, RangeTombstones, Result, SeqNo, Slice};
 use crate::block::Block;
 use crate::cache::{Cache, Charge, MemoryBudget, Part};
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
+use crate::operator::Merging;
 use crate::storage::Storage;
 use crate::structure::{
     Findings, FlushOrder, FlushOutcome, FlushProgress, Found, StructureCursor, StructureStats,
     Version, Want,
 };
-use crate::value_log::ValueLog;
+use crate::value_log::{Mover, ValueLog};
 
 use consolidation::Round;
 pub use consolidation::{Consolidation, Moving, RoundProgress};
@@ -57,6 +59,8 @@ pub struct StorePlace {
     pub values: Arc<ValueLog>,
     /// Options of the keyspace.
     pub options: KeyspaceOptions,
+    /// Its merge operator.
+    pub merging: Arc<Merging>,
 }
 
 /// A Flex keyspace's structure. Reads go to versions and lock nothing; one flush at a time.
@@ -186,7 +190,8 @@ impl FlexStore {
         for &number in &orphans {
             segments.remove_orphan(number)?;
         }
-        let loader = Arc::new(Loader::new(Arc::clone(&place.cache)));
+        let folder = Folder::new(place);
+        let loader = Arc::new(Loader::new(Arc::clone(&place.cache), folder));
         // A file that was created and never referred to has used its number up.
         let newest_orphan = orphans.last().copied().unwrap_or(0);
         segments.skip_to(index.counters.next_segment.max(newest_orphan + 1));
@@ -243,6 +248,19 @@ impl FlexStore {
     #[must_use]
     pub fn last_seqno(&self) -> SeqNo {
         self.current.load().summary.counters.last_seqno
+    }
+
+    /// The keyspace's merge operator.
+    #[must_use]
+    pub fn merging(&self) -> &Arc<Merging> {
+        self.loader.folder().merging()
+    }
+
+    /// Memtables of which a part is in the structure (X8): but one that is being flushed, of which
+    /// the newest version is told apart, of before the last crash.
+    #[must_use]
+    pub fn begun_flushes(&self) -> Vec<BegunFlush> {
+        self.lock_writer().index.begun.clone()
     }
 
     /// Up to where the index log is durable.
@@ -302,11 +320,13 @@ impl FlexStore {
         let budget = self.loader.budget();
         let index_bytes = budget.usage(Part::Index);
         let mut source = Source::new(memtable, deleted)?;
+        let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
         let mut slicer = Slicer::new(
             &writer.index.tree,
             &self.loader,
             &mut writer.runs,
             &mut sweep,
+            &mut mover,
             fan_in_for(self.options.delta_fan_in, index_bytes, budget.limit()),
         );
         let end = slicer.run(&mut source, position, order.slice_bytes)?;
@@ -317,8 +337,7 @@ impl FlexStore {
             bytes_before,
         };
         let taken_bytes = source.logical_bytes;
-        let completes = (end == SliceEnd::Complete).then_some(order);
-        self.commit_slice(writer, done, sweep, completes)?;
+        self.commit_slice(writer, done, sweep, &mover, Some((&end, order)))?;
         let (resume, progress) = match end {
             SliceEnd::Complete => (None, FlushProgress::Complete),
             SliceEnd::At(key) => (Some(key), FlushProgress::Partial),
@@ -333,15 +352,19 @@ impl FlexStore {
         Arc::clone(&self.current.load().value_bytes)
     }
 
-    /// Makes durable and applies what a slice has done (X4). `completes` is the order of the flush
-    /// that it ends.
+    /// Makes durable and applies what a slice has done (X4). `flush` is the order of the flush that
+    /// it is of, and how far that has come.
     fn commit_slice(
         &self,
         writer: &mut Writer,
         done: SliceDone,
         sweep: Sweep,
-        completes: Option<FlushOrder>,
+        mover: &Mover,
+        flush: Option<(&SliceEnd, FlushOrder)>,
     ) -> Result<()> {
+        if mover.bytes() > 0 {
+            mover.finish_slice()?; // X7
+        }
         let segments = writer.runs.sync()?; // X4
         let counters = writer.index.counters;
         let written = writer.runs.bytes_written() - done.bytes_before;
@@ -353,10 +376,14 @@ impl FlexStore {
                 ..counters
             },
             sweep_from: sweep.from.clone(),
+            begun: writer.index.begun.clone(),
             segments,
             changes: done.changes,
         };
-        if let Some(order) = completes {
+        if let Some((end, order)) = flush {
+            note_begun(&mut edit.begun, end, order.last_seqno);
+        }
+        if let Some((SliceEnd::Complete, order)) = flush {
             edit.counters.flush_count += 1;
             edit.counters.log_end = order.log_end;
             edit.counters.last_seqno = counters.last_seqno.max(order.last_seqno);
@@ -503,6 +530,17 @@ impl FlexStore {
     pub(super) fn lock_writer(&self) -> MutexGuard<'_, Writer> {
         // A panic in a flush leaves the index as it was: changes are applied last, at once.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// X8: what a flush of a memtable with this newest stamp has come to.
+fn note_begun(begun: &mut Vec<BegunFlush>, end: &SliceEnd, last_seqno: SeqNo) {
+    match end {
+        SliceEnd::Complete => begun.retain(|flush| flush.last_seqno > last_seqno),
+        SliceEnd::At(to) => {
+            begun.retain(|flush| flush.last_seqno > last_seqno || flush.to > *to);
+            begun.push(BegunFlush { to: to.clone(), last_seqno });
+        }
     }
 }
 

@@ -1,0 +1,164 @@
+//! Inserting commits into memtables: plain ones as they are; of others, what their operations come
+//! to together.
+//!
+//! All entries of a commit have one stamp. So what a later operation of the commit does to an
+//! earlier one is decided here: an entry that the commit itself deletes with a range is left out,
+//! and what is merged into a key becomes one entry with what the commit did to the key before.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::base::{EntryKind, Operands, RangeTombstones, SeqNo};
+use crate::db::batch::{Operation, Write};
+use crate::db::state::Table;
+use crate::memtable::Writer;
+use crate::value_log::ValueLog;
+
+/// Inserts one commit's entries for one keyspace.
+pub(super) fn insert_entries<'a>(
+    table: &Table,
+    seqno: SeqNo,
+    place: (u64, u64),
+    entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
+) {
+    let mut writer = table.memtable.writer();
+    insert_into(&mut writer, table, seqno, entries);
+    drop(writer);
+    table.note_commit(place.0, place.1);
+}
+
+#[inline]
+fn insert_into<'a>(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    seqno: SeqNo,
+    entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
+) {
+    if table.presence.is_on() {
+        insert_noted(writer, table, seqno, entries);
+    } else {
+        writer.insert_batch(seqno, entries);
+    }
+}
+
+/// Inserts entries of which counts are kept (P3).
+#[cold]
+fn insert_noted<'a>(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    seqno: SeqNo,
+    entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
+) {
+    let entries: Vec<_> = entries.into_iter().collect();
+    table.presence.note(seqno, entries.iter().map(|(key, ..)| *key));
+    writer.insert_batch(seqno, entries);
+}
+
+/// Which commit it is, and where the log has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CommitPlace {
+    pub seqno: SeqNo,
+    /// Where its record starts and ends.
+    pub place: (u64, u64),
+}
+
+/// Inserts a commit that deletes ranges, merges, or has values in the value log: all its
+/// operations, in their order. `find` says where those on a keyspace go, if it is still there.
+#[cold]
+pub(super) fn insert_commit<'t>(
+    commit: CommitPlace,
+    mut operations: Vec<Operation<'_>>,
+    find: impl Fn(u32) -> Option<(&'t Table, &'t ValueLog)>,
+) {
+    operations.sort_by_key(|operation| operation.keyspace); // Stable: in order for each.
+    for of_keyspace in operations.chunk_by(|a, b| a.keyspace == b.keyspace) {
+        if let Some((table, values)) = find(of_keyspace[0].keyspace) {
+            insert_operations(commit, table, values, of_keyspace);
+        }
+    }
+}
+
+fn insert_operations(
+    commit: CommitPlace,
+    table: &Table,
+    values: &ValueLog,
+    operations: &[Operation<'_>],
+) {
+    let CommitPlace { seqno, place } = commit;
+    let entries = entries_of(operations);
+    let entries = entries.iter().map(|(key, kind, value)| (*key, *kind, &**value));
+    let mut writer = table.memtable.writer();
+    insert_into(&mut writer, table, seqno, entries);
+    for Operation { write, .. } in operations {
+        if let Write::DeleteRange { start, end } = *write {
+            writer.delete_range(start, end, seqno);
+        }
+    }
+    drop(writer);
+    let pointers: Vec<&[u8]> = operations.iter().filter_map(Operation::pointer).collect();
+    if !pointers.is_empty() {
+        table.hold_values(values, &pointers);
+    }
+    table.note_commit(place.0, place.1);
+}
+
+type Entry<'a> = (&'a [u8], EntryKind, Cow<'a, [u8]>);
+
+/// The entries that operations on one keyspace come to. Of two on one key the later counts, as the
+/// memtable has it. In a memtable, an entry of the commit that deletes a range stays: those are
+/// left out that the commit has written before the deletion.
+fn entries_of<'a>(operations: &[Operation<'a>]) -> Vec<Entry<'a>> {
+    let deleted = later_deletions(operations);
+    let is_deleted = |operation: &Operation<'_>, key: &[u8]| {
+        let last = deleted.covering(key, SeqNo::MAX);
+        last.is_some_and(|range| range.seqno.as_u64() > operation.offset as u64)
+    };
+    let merges = operations.iter().any(|operation| matches!(operation.write, Write::Merge { .. }));
+    let mut entries: Vec<Entry<'a>> = Vec::with_capacity(operations.len());
+    let mut newest: BTreeMap<&[u8], usize> = BTreeMap::new();
+    for operation in operations {
+        let Some(key) = operation.write.key().filter(|key| !is_deleted(operation, key)) else {
+            continue;
+        };
+        let known = newest.get(key).copied().filter(|_| merges);
+        let (kind, value) = match operation.write {
+            Write::Merge { operand, .. } => {
+                let open = Operands::open(operand);
+                let bytes =
+                    known.map_or_else(|| open.clone(), |index| over(&open, &entries[index]));
+                (EntryKind::Merge, Cow::Owned(bytes))
+            }
+            other => {
+                let Some((_, kind, value)) = other.entry() else { continue };
+                (kind, Cow::Borrowed(value))
+            }
+        };
+        match known {
+            Some(index) => (entries[index].1, entries[index].2) = (kind, value),
+            None => {
+                if merges {
+                    newest.insert(key, entries.len());
+                }
+                entries.push((key, kind, value));
+            }
+        }
+    }
+    entries
+}
+
+/// An operand on top of what the commit did to the key before.
+fn over(open: &[u8], (_, kind, value): &Entry<'_>) -> Vec<u8> {
+    let operands = Operands::decode(open).expect("it was just encoded");
+    operands.over(*kind, value).expect("it was encoded a moment ago")
+}
+
+/// The ranges that operations delete, each with the offset of its operation.
+fn later_deletions(operations: &[Operation<'_>]) -> RangeTombstones {
+    let mut found = RangeTombstones::default();
+    for Operation { offset, write, .. } in operations {
+        if let Write::DeleteRange { start, end } = *write {
+            found.add(start, end, SeqNo::from_u64(*offset as u64));
+        }
+    }
+    found
+}

@@ -1,0 +1,115 @@
+//! Operands in a memtable: each merge into a key is a version of its own, on top of older ones.
+//! Here is what the versions of a key say together.
+//!
+//! Invariant
+//! - V1  Of one commit a key has one entry that counts: who inserts puts together what the commit
+//!   merges into a key. So the next older entry has a lower stamp.
+
+use std::ops::ControlFlow;
+
+use super::cursor::visit_versions;
+use super::{Memtable, MemtableCursor};
+use crate::base::{Cursor, EntryKind, EntryRef, MergeBase, Operands, Result, SeqNo};
+
+/// What inserts entries of operands encodes them.
+const ENCODED: &str = "the operands of a memtable were encoded when they were inserted";
+
+impl Memtable {
+    /// The operands of the entry `newest`, on top of what the memtable has of its key beside. O(n)
+    /// in the versions, down to one that says it all.
+    #[cold]
+    pub(crate) fn stacked(&self, newest: EntryRef<'_>) -> Vec<u8> {
+        let EntryRef { key, seqno: at, .. } = newest;
+        let ranges = self.ranges();
+        let deleted = ranges.and_then(|ranges| Some(ranges.covering(key, at)?.seqno));
+        let mut base = if deleted.is_some() { MergeBase::Nothing } else { MergeBase::Below };
+        let mut parts = Vec::new();
+        let mut below = SeqNo::MAX;
+        visit_versions(self, key, at, |version| {
+            if deleted.is_some_and(|deleted| deleted > version.seqno) {
+                return ControlFlow::Break(());
+            }
+            if version.seqno == std::mem::replace(&mut below, version.seqno) {
+                return ControlFlow::Continue(()); // V1: one that does not count.
+            }
+            base = match version.kind {
+                EntryKind::Value => MergeBase::Value(version.value),
+                EntryKind::Pointer => MergeBase::Pointer(version.value),
+                EntryKind::Tombstone => MergeBase::Nothing,
+                EntryKind::Merge => {
+                    let operands = Operands::decode(version.value).expect(ENCODED);
+                    parts.push(operands);
+                    if operands.is_open() {
+                        return ControlFlow::Continue(());
+                    }
+                    operands.base
+                }
+            };
+            ControlFlow::Break(())
+        });
+        Operands::joined(base, parts.iter().rev().copied())
+    }
+}
+
+/// Walks a memtable as [`MemtableCursor`] does; an entry of operands comes with all that the
+/// memtable has of its key.
+#[derive(Debug)]
+pub(crate) struct StackedCursor {
+    cursor: MemtableCursor,
+    /// Of the entry at the position, if it is one of operands.
+    operands: Option<Vec<u8>>,
+}
+
+impl StackedCursor {
+    /// A cursor over the entries that `cursor` shows.
+    pub(crate) fn new(cursor: MemtableCursor) -> StackedCursor {
+        StackedCursor { cursor, operands: None }
+    }
+
+    #[inline]
+    fn settle(&mut self, moved: Result<()>) -> Result<()> {
+        let newest = self.cursor.entry().filter(|entry| entry.kind == EntryKind::Merge);
+        self.operands = newest.map(|newest| self.cursor.memtable().stacked(newest));
+        moved
+    }
+}
+
+impl Cursor for StackedCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        let moved = self.cursor.seek_first();
+        self.settle(moved)
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        let moved = self.cursor.seek_last();
+        self.settle(moved)
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let moved = self.cursor.seek(key);
+        self.settle(moved)
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        let moved = self.cursor.seek_for_prev(key);
+        self.settle(moved)
+    }
+
+    fn next(&mut self) -> Result<()> {
+        let moved = self.cursor.next();
+        self.settle(moved)
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        let moved = self.cursor.prev();
+        self.settle(moved)
+    }
+
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        let entry = self.cursor.entry()?;
+        Some(match &self.operands {
+            Some(operands) => EntryRef { value: operands, ..entry },
+            None => entry,
+        })
+    }
+}
