@@ -76,6 +76,12 @@ impl<'a> Operands<'a> {
         })
     }
 
+    /// Bytes of all of them.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.list.len()
+    }
+
     /// Whether older entries of the key have a say.
     #[must_use]
     pub fn is_open(&self) -> bool {

@@ -273,7 +273,7 @@ impl WriteBatch {
     /// about the operand, is told when the batch is committed, before anything changes.
     pub fn merge(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
         let (key, operand) = (key.as_ref(), operand.as_ref());
-        if let Err(error) = keyspace.merging().check(operand) {
+        if let Err(error) = keyspace.check_merge(key, operand) {
             self.refused.get_or_insert(error.into());
         }
         self.special_count += 1;

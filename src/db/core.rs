@@ -19,7 +19,7 @@ use crate::db::transaction::TransactionRegister;
 use crate::db::{KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
 use crate::jobs::Pacer;
 use crate::manifest::{KeyspaceOptions, Manifest, Totals};
-use crate::operator::{Merging, Operators};
+use crate::operator::{MergeLimits, Merging, Operators};
 use crate::storage::{Storage, StorageLock};
 use crate::structure::flex::{OpenSegments, StorePlace};
 use crate::value_log::ValueLog;
@@ -28,6 +28,10 @@ use crate::wal::RECORD_BUFFER_SIZE;
 /// Memtables that are kept to check transactions against take up to the memory budget over this.
 const KEPT_FRACTION: u64 = 4;
 
+/// A key that has more bytes of operands than this, which cannot be merged, takes no more of them:
+/// far below what a block holds, so that those that are in memtables by then do not reach that.
+const STUCK_OPERANDS_SIZE: usize = 64 << 20;
+
 /// How a keyspace with these options merges.
 pub(super) fn merging_of(
     options: &KeyspaceOptions,
@@ -35,7 +39,8 @@ pub(super) fn merging_of(
     dir: &Path,
 ) -> Arc<Merging> {
     let name = options.merge_operator.as_deref();
-    Arc::new(Merging::new(name, operators, VALUE_LEN_MAX, dir))
+    let limits = MergeLimits { value_len: VALUE_LEN_MAX, stuck_size: STUCK_OPERANDS_SIZE };
+    Arc::new(Merging::new(name, operators, limits, dir))
 }
 
 /// An open database.

@@ -30,7 +30,6 @@ pub(crate) fn explain_commit(record: &[u8], detail: Detail) -> Explained {
     explained
 }
 
-#[allow(unreachable_patterns, reason = "operations may be added without a name here")]
 fn entry_of(operation: &Operation<'_>) -> PieceEntry {
     let entry = match operation.write {
         Write::Put { key, value } => PieceEntry::new("put", key, value),
@@ -45,7 +44,7 @@ fn entry_of(operation: &Operation<'_>) -> PieceEntry {
         Write::DeleteRange { start, end } => {
             PieceEntry::new("delete of a range", start, end.unwrap_or_default())
         }
-        _ => PieceEntry::new("an operation of a kind without a name", &[], &[]),
+        Write::Merge { key, operand } => PieceEntry::new("merge", key, operand),
     };
     PieceEntry { keyspace: Some(operation.keyspace), ..entry }
 }

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::base::{EntryKind, Operands, RangeTombstones, SeqNo};
+use crate::base::{EntryKind, MergeBase, Operands, RangeTombstones, SeqNo};
 use crate::db::batch::{Operation, Write};
 use crate::db::state::Table;
 use crate::memtable::Writer;
@@ -121,35 +121,43 @@ fn entries_of<'a>(operations: &[Operation<'a>]) -> Vec<Entry<'a>> {
             continue;
         };
         let known = newest.get(key).copied().filter(|_| merges);
-        let (kind, value) = match operation.write {
-            Write::Merge { operand, .. } => {
-                let open = Operands::open(operand);
-                let bytes =
-                    known.map_or_else(|| open.clone(), |index| over(&open, &entries[index]));
-                (EntryKind::Merge, Cow::Owned(bytes))
-            }
-            other => {
+        match (known.map(|index| &mut entries[index]), operation.write) {
+            (Some(entry), Write::Merge { operand, .. }) => merge_into(entry, operand),
+            (Some(entry), other) => {
                 let Some((_, kind, value)) = other.entry() else { continue };
-                (kind, Cow::Borrowed(value))
+                (entry.1, entry.2) = (kind, Cow::Borrowed(value));
             }
-        };
-        match known {
-            Some(index) => (entries[index].1, entries[index].2) = (kind, value),
-            None => {
+            (None, write) => {
+                let entry = match write {
+                    Write::Merge { operand, .. } => {
+                        (key, EntryKind::Merge, Cow::Owned(Operands::open(operand)))
+                    }
+                    other => {
+                        let Some((_, kind, value)) = other.entry() else { continue };
+                        (key, kind, Cow::Borrowed(value))
+                    }
+                };
                 if merges {
                     newest.insert(key, entries.len());
                 }
-                entries.push((key, kind, value));
+                entries.push(entry);
             }
         }
     }
     entries
 }
 
-/// An operand on top of what the commit did to the key before.
-fn over(open: &[u8], (_, kind, value): &Entry<'_>) -> Vec<u8> {
-    let operands = Operands::decode(open).expect("it was just encoded");
-    operands.over(*kind, value).expect("it was encoded a moment ago")
+/// Puts an operand on top of what the commit did to the key before. O(n) in its bytes alone where
+/// that has operands, so that a commit with many on one key is not quadratic.
+fn merge_into((_, kind, value): &mut Entry<'_>, operand: &[u8]) {
+    let base = match *kind {
+        EntryKind::Merge => return Operands::push(value.to_mut(), operand),
+        EntryKind::Value => MergeBase::Value(value),
+        EntryKind::Pointer => MergeBase::Pointer(value),
+        EntryKind::Tombstone => MergeBase::Nothing,
+    };
+    let bytes = Operands::single(base, operand);
+    (*kind, *value) = (EntryKind::Merge, Cow::Owned(bytes));
 }
 
 /// The ranges that operations delete, each with the offset of its operation.

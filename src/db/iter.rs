@@ -211,7 +211,7 @@ impl Cursor {
     ///
     /// # Errors
     /// `Io`, or `Corruption` with file and offset, when it has to be read and cannot be: asking
-    /// again reads again.
+    /// again reads again. `MergeOperatorMissing`, `MergeFailed` when something was merged into it.
     ///
     /// # Panics
     /// When it is not [`Cursor::valid`].

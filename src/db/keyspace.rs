@@ -86,6 +86,30 @@ impl Keyspace {
         self.runtime.store.merging()
     }
 
+    /// Whether `operand` may be merged into `key`. Reads only what could not be merged before.
+    pub(super) fn check_merge(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.merging().check(operand)?;
+        if self.merging().is_stuck(key) {
+            return self.check_stuck(key);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn check_stuck(&self, key: &[u8]) -> Result<()> {
+        match self.get(key) {
+            Ok(_) => self.merging().note_read(key),
+            // Reading it has noted it again, if it is still so.
+            Err(error @ Error::MergeFailed { .. }) if self.merging().is_stuck(key) => {
+                return Err(Error::invalid(format!(
+                    "the key takes no more operands: those that it has cannot be merged: {error}"
+                )));
+            }
+            Err(_) => {} // The commit tells what it is.
+        }
+        Ok(())
+    }
+
     fn core(&self) -> &Core {
         &self.handle.core
     }
@@ -162,7 +186,9 @@ impl Keyspace {
     ///
     /// # Errors
     /// `InvalidArgument` when the keyspace has no merge operator, or the operator refuses the
-    /// operand; `MergeOperatorMissing`. Nothing has changed. Else as [`crate::Db::write_with`].
+    /// operand, or `key` has so many operands that it fails at that no more are taken (more than
+    /// 64 MiB, as far as they were read or flushed); `MergeOperatorMissing`. Nothing has changed.
+    /// Else as [`crate::Db::write_with`].
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.merge_with(key, operand, self.core().default_durability())
     }

@@ -122,7 +122,7 @@ impl Core {
         report.value_files_removed = removed - progress.removed_before;
         if let Some(round) = round {
             report.values_moved = round.mover.values();
-            report.value_bytes_moved = round.mover.bytes();
+            report.value_bytes_moved = round.mover.moved_bytes();
         }
     }
 

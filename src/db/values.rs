@@ -123,10 +123,11 @@ impl Keyspace {
 
 /// What can be known of the value at the position without having all of it in memory.
 impl Cursor {
-    /// Bytes of the value at the position. Nothing is read for it.
+    /// Bytes of the value at the position. Nothing is read for it, unless it is still to be made of
+    /// operands.
     ///
     /// # Errors
-    /// `Corruption` when what points to the value is damaged.
+    /// `Corruption` when what points to the value is damaged; of operands as [`Cursor::value`].
     ///
     /// # Panics
     /// When the cursor is not [`Cursor::valid`].
@@ -144,7 +145,7 @@ impl Cursor {
     /// other it is computed, at about a nanosecond a byte.
     ///
     /// # Errors
-    /// `Corruption` when what points to the value is damaged.
+    /// `Corruption` when what points to the value is damaged; of operands as [`Cursor::value`].
     ///
     /// # Panics
     /// When the cursor is not [`Cursor::valid`].

@@ -6,16 +6,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::stuck::StuckKeys;
 use super::{MergeError, MergeOperator, Operators};
 use crate::base::{Error, Operands, Result};
 
 /// How a keyspace merges.
 pub struct Merging {
     operator: Operator,
-    /// The longest value there may be.
-    value_len_max: usize,
+    limits: MergeLimits,
     /// The keyspace's directory, for messages.
     dir: PathBuf,
+    stuck: StuckKeys,
+}
+
+/// What is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MergeLimits {
+    /// The longest value there may be.
+    pub value_len: usize,
+    /// A key whose operands cannot be merged takes no more of them when they are above this size.
+    pub stuck_size: usize,
 }
 
 enum Operator {
@@ -43,7 +53,7 @@ impl Merging {
     pub fn new(
         name: Option<&str>,
         operators: &Operators,
-        value_len_max: usize,
+        limits: MergeLimits,
         dir: &Path,
     ) -> Merging {
         let operator = match name {
@@ -53,7 +63,13 @@ impl Merging {
                 None => Operator::Missing(name.to_owned()),
             },
         };
-        Merging { operator, value_len_max, dir: dir.to_owned() }
+        Merging { operator, limits, dir: dir.to_owned(), stuck: StuckKeys::default() }
+    }
+
+    /// Whether the keyspace's options name an operator.
+    #[must_use]
+    pub fn has_operator(&self) -> bool {
+        !matches!(self.operator, Operator::None)
     }
 
     /// Whether `operand` may be merged into a key.
@@ -68,6 +84,19 @@ impl Merging {
             Operator::Known(name, operator) => contained(|| operator.check(operand))
                 .map_err(|why| Error::invalid(format!("an operand of {name:?}: {why}"))),
         }
+    }
+
+    /// Whether nothing is to be merged into `key`, unless it can be read by now.
+    #[inline]
+    #[must_use]
+    pub fn is_stuck(&self, key: &[u8]) -> bool {
+        self.stuck.has(key)
+    }
+
+    /// Says that `key` can be read.
+    #[cold]
+    pub fn note_read(&self, key: &[u8]) {
+        self.stuck.remove(key);
     }
 
     /// The operands in the bytes of an entry.
@@ -109,22 +138,28 @@ impl Merging {
         let mut value = existing;
         for operand in operands.iter() {
             let merged = contained(|| operator.merge(key, value.take(), operand));
-            let merged = merged.and_then(|merged| match merged.len() > self.value_len_max {
-                false => Ok(merged),
-                true => Err(format!(
-                    "a value of {} bytes: at most {} are allowed",
-                    merged.len(),
-                    self.value_len_max
-                )
-                .into()),
-            });
-            let failed = |why: MergeError| Error::MergeFailed {
-                operator: name.clone(),
-                why: why.to_string(),
-            };
+            let merged = merged.and_then(|merged| self.check_len(merged));
+            let failed = |why| self.failed(name, key, operands, why);
             value = Some(merged.map_err(failed)?);
         }
         Ok(value.unwrap_or_default()) // There is an operand.
+    }
+
+    fn check_len(&self, merged: Vec<u8>) -> std::result::Result<Vec<u8>, String> {
+        let (len, most) = (merged.len(), self.limits.value_len);
+        match len > most {
+            false => Ok(merged),
+            true => Err(format!("a value of {len} bytes: at most {most} are allowed")),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, name: &str, key: &[u8], operands: &Operands<'_>, why: String) -> Error {
+        match operands.size() > self.limits.stuck_size {
+            true => self.stuck.add(key),
+            false => self.stuck.remove(key),
+        }
+        Error::MergeFailed { operator: name.to_owned(), why }
     }
 
     /// The same operands on the same base, as one; as they are, if the operator does not make one
@@ -138,7 +173,7 @@ impl Merging {
         for newer in list {
             let older = std::mem::take(&mut combined);
             match contained(|| operator.combine(key, older, newer)) {
-                Ok(bytes) if bytes.len() <= self.value_len_max => combined = bytes,
+                Ok(bytes) if bytes.len() <= self.limits.value_len => combined = bytes,
                 _ => return as_they_are(),
             }
         }
@@ -146,12 +181,13 @@ impl Merging {
     }
 }
 
-/// What `call` returns; an error if it panics.
+/// What `call` returns, or why it does not: that it panics, if it does, be it while it says why.
 fn contained<T>(
     call: impl FnOnce() -> std::result::Result<T, MergeError>,
-) -> std::result::Result<T, MergeError> {
+) -> std::result::Result<T, String> {
+    let told = || call().map_err(|why| why.to_string());
     // The operator is behind a shared reference: what it leaves half done is its own.
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(described(&*panic).into()))
+    catch_unwind(AssertUnwindSafe(told)).unwrap_or_else(|panic| Err(described(&*panic)))
 }
 
 fn described(panic: &(dyn Any + Send)) -> String {
@@ -184,7 +220,8 @@ mod tests {
         let mut operators = Operators::builtin();
         operators.add("picky", Arc::new(Picky));
         operators.validate().unwrap();
-        Merging::new(name, &operators, 8, Path::new("/keyspace"))
+        let limits = MergeLimits { value_len: 8, stuck_size: 16 };
+        Merging::new(name, &operators, limits, Path::new("/keyspace"))
     }
 
     fn bytes(operands: &[&[u8]]) -> Vec<u8> {
@@ -213,6 +250,53 @@ mod tests {
         };
         assert_eq!((operator.as_str(), why.as_str()), ("picky", "it panicked: not this one"));
         assert_eq!(combined(&picky, &[b"a", b"panic"]), bytes(&[b"a", b"panic"]));
+    }
+
+    /// Fails with an error that panics when it is shown.
+    struct Rude;
+
+    #[derive(Debug)]
+    struct Unspeakable;
+
+    impl fmt::Display for Unspeakable {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("no word")
+        }
+    }
+
+    impl std::error::Error for Unspeakable {}
+
+    impl MergeOperator for Rude {
+        fn merge(
+            &self,
+            _key: &[u8],
+            _existing: Option<Vec<u8>>,
+            _operand: &[u8],
+        ) -> std::result::Result<Vec<u8>, MergeError> {
+            Err(Box::new(Unspeakable))
+        }
+    }
+
+    #[test]
+    fn an_error_that_panics_when_it_is_shown_is_an_error() {
+        let mut operators = Operators::builtin();
+        operators.add("rude", Arc::new(Rude));
+        let limits = MergeLimits { value_len: 8, stuck_size: 16 };
+        let rude = Merging::new(Some("rude"), &operators, limits, Path::new("/keyspace"));
+        let error = value(&rude, &[b"a"]).unwrap_err().to_string();
+        assert!(error.contains("it panicked: no word"), "{error}");
+    }
+
+    #[test]
+    fn a_key_with_many_operands_that_fail_is_noted_until_it_can_be_read() {
+        let picky = merging(Some("picky"));
+        assert!(value(&picky, &[b"a", b"panic"]).is_err() && !picky.is_stuck(b"k"), "few");
+        assert!(value(&picky, &[b"1234567890", b"panic"]).is_err());
+        assert!(picky.is_stuck(b"k") && !picky.is_stuck(b"l"));
+        assert!(value(&picky, &[b"a", b"panic"]).is_err() && !picky.is_stuck(b"k"), "others");
+        assert!(value(&picky, &[b"1234567890", b"panic"]).is_err() && picky.is_stuck(b"k"));
+        picky.note_read(b"k");
+        assert!(!picky.is_stuck(b"k"));
     }
 
     #[test]

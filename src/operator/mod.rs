@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `builtin.rs` | the operators that are always registered |
 //! | `merging.rs` | calling the operator of a keyspace, its failures contained |
+//! | `stuck.rs` | keys whose operands it has failed at |
 //!
 //! Invariants
 //! - O1  What is read does not depend on which operands were combined, and when: the operator is
@@ -14,12 +15,13 @@
 
 mod builtin;
 mod merging;
+mod stuck;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-pub use merging::Merging;
+pub use merging::{MergeLimits, Merging};
 
 use crate::base::{Error, Result};
 

@@ -23,7 +23,8 @@ pub struct Mover {
     /// Files that were written to and that nobody else may hold yet.
     written: Vec<Arc<ValueFile>>,
     values: u64,
-    bytes: u64,
+    moved_bytes: u64,
+    placed_bytes: u64,
     buffer: Vec<u8>,
 }
 
@@ -33,7 +34,16 @@ impl Mover {
     pub fn new(log: &Arc<ValueLog>, victims: BTreeSet<u64>) -> Mover {
         let log = Arc::clone(log);
         let (written, buffer) = (Vec::new(), Vec::new());
-        Mover { log, victims, out: None, written, values: 0, bytes: 0, buffer }
+        Mover {
+            log,
+            victims,
+            out: None,
+            written,
+            values: 0,
+            moved_bytes: 0,
+            placed_bytes: 0,
+            buffer,
+        }
     }
 
     /// The files that values are moved out of.
@@ -48,10 +58,16 @@ impl Mover {
         self.values
     }
 
-    /// Bytes of the records written.
+    /// Bytes of their records.
+    #[must_use]
+    pub fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
+    }
+
+    /// Bytes of all records written.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.moved_bytes + self.placed_bytes
     }
 
     /// Moves a value, if it lies in one of the files; its new pointer. What is damaged stays where
@@ -87,7 +103,7 @@ impl Mover {
         stream.push(value)?; // The file goes: nobody knows what is in it.
         let (placed, out) = stream.finish_in_file()?;
         self.out = Some(out);
-        self.bytes += record_len(u64::from(placed.len));
+        self.placed_bytes += record_len(u64::from(placed.len));
         Ok(placed)
     }
 
@@ -135,7 +151,7 @@ impl Mover {
 
     fn note_moved(&mut self, size: u64) {
         self.values += 1;
-        self.bytes += size;
+        self.moved_bytes += size;
         self.log.note_moved(size);
     }
 

@@ -1,5 +1,6 @@
 //! Files looked into: all kinds, whole and damaged, and always from end to end.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use lithedb::flex_space::{Journal, SpaceOptions, Tag};
 use lithedb::inspect::{Detail, FileKind, Inspection, Piece, PieceState, inspect};
 use lithedb::storage::{EntryType, MemoryStorage, OpenMode, Storage};
-use lithedb::{Background, Db, KeyspaceOptions, WriteBatch};
+use lithedb::{Background, Db, KeyspaceOptions, MergeError, MergeOperator, WriteBatch};
 
 /// A database with something in every kind of file, and a space beside it.
 fn files() -> (Arc<dyn Storage>, Db, Vec<PathBuf>) {
@@ -15,7 +16,7 @@ fn files() -> (Arc<dyn Storage>, Db, Vec<PathBuf>) {
     let builder = Db::builder().storage(Arc::clone(&storage)).background(Background::Stepped);
     let db = builder.wal_file_size(64 << 10).open("/db").unwrap();
     let options = KeyspaceOptions::flex().interval_size(512).value_separation(Some(1000));
-    let keyspace = db.create_keyspace("k", options).unwrap();
+    let keyspace = db.create_keyspace("k", options.merge_operator("append")).unwrap();
     for number in 0..300u32 {
         keyspace.put(format!("key {number:04}"), [number as u8; 40]).unwrap();
     }
@@ -25,6 +26,7 @@ fn files() -> (Arc<dyn Storage>, Db, Vec<PathBuf>) {
     batch.put(&keyspace, "in the log", "value");
     batch.delete(&keyspace, "key 0001");
     batch.delete_range(&keyspace, "key 0002".."key 0005");
+    batch.merge(&keyspace, "sum", "operand");
     batch.set_payload(&b"note"[..]);
     db.write(batch).unwrap();
     let space = SpaceOptions::default().storage(Arc::clone(&storage)).open("/space");
@@ -105,7 +107,9 @@ fn commits_entries_edits_and_values_are_told_in_words() {
     let commits: Vec<Piece> = log.flat_map(|path| pieces(&*storage, path).1).collect();
     let last = commits.iter().rfind(|piece| piece.kind == "commit").unwrap();
     let kinds: Vec<&str> = last.entries.iter().map(|entry| entry.kind.as_str()).collect();
-    assert_eq!(kinds, ["put", "delete", "delete of a range"]);
+    assert_eq!(kinds, ["put", "delete", "delete of a range", "merge"]);
+    let merge = &last.entries[3];
+    assert_eq!((&merge.key[..], &merge.value[..]), (&b"sum"[..], &b"operand"[..]));
     assert_eq!((&last.entries[0].key[..], last.entries[0].keyspace), (&b"in the log"[..], Some(1)));
     assert!(last.fields.contains(&("kept with it", "note".to_owned())));
 
@@ -128,6 +132,67 @@ fn commits_entries_edits_and_values_are_told_in_words() {
     assert!(text.contains("CreateKeyspace") && text.contains("totals"), "{text}");
     let index = all("/index-");
     assert!(index.iter().flat_map(|p| &p.entries).any(|entry| entry.kind == "replace"));
+}
+
+/// Adds up numbers; fails at everything else.
+struct Picky;
+
+impl MergeOperator for Picky {
+    fn merge(
+        &self,
+        _key: &[u8],
+        existing: Option<Vec<u8>>,
+        operand: &[u8],
+    ) -> Result<Vec<u8>, MergeError> {
+        let parse = |bytes: &[u8]| Ok::<u64, MergeError>(std::str::from_utf8(bytes)?.parse()?);
+        let sum = existing.map_or(Ok(0), |bytes| parse(&bytes))? + parse(operand)?;
+        Ok(sum.to_string().into_bytes())
+    }
+}
+
+#[test]
+fn operands_are_told_with_what_they_are_merged_into_and_so_are_begun_flushes() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let builder = Db::builder().storage(Arc::clone(&storage)).background(Background::Stepped);
+    let builder = builder.merge_operator("picky", Picky).flush_slice_size(1);
+    let db = builder.open("/db").unwrap();
+    let options = KeyspaceOptions::flex().interval_size(512).value_separation(Some(100));
+    let keyspace = db.create_keyspace("k", options.merge_operator("picky")).unwrap();
+    for number in 0..100u32 {
+        keyspace.put(format!("key {number:04}"), [b'x'; 40]).unwrap();
+    }
+    keyspace.put("large", vec![b'x'; 300]).unwrap();
+    db.flush().unwrap();
+    for key in ["key 0001", "large", "none"] {
+        keyspace.merge(key, "1").unwrap();
+    }
+    keyspace.put("put", "word").unwrap();
+    keyspace.merge("put", "1").unwrap();
+    keyspace.merge("none", "word").unwrap();
+    db.flush().unwrap();
+    db.compact().unwrap();
+    assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
+    let file = |prefix: &str| {
+        let dir = Path::new("/db/keyspaces/00000001");
+        let entries = storage.list_dir(dir).unwrap().into_iter();
+        entries
+            .map(|entry| dir.join(entry.name))
+            .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix))
+            .collect::<Vec<_>>()
+    };
+    let mut kinds = BTreeSet::new();
+    for path in file("seg-") {
+        let (report, pieces) = pieces(&*storage, &path);
+        assert_eq!((report.damaged, report.unknown), (0, 0), "{pieces:#?}");
+        kinds.extend(pieces.into_iter().flat_map(|piece| piece.entries).map(|entry| entry.kind));
+    }
+    for base in ["older entries", "nothing", "a value", "a pointer"] {
+        assert!(kinds.contains(&format!("operands on {base}")), "{kinds:?}");
+    }
+    let index = file("index-").pop().unwrap();
+    let fields = pieces(&*storage, &index).1.into_iter().flat_map(|piece| piece.fields);
+    let mut begun = fields.filter(|(name, _)| *name == "begun flushes").map(|(_, text)| text);
+    assert!(begun.any(|text| text.contains("below ") && text.contains(" up to ")));
 }
 
 #[test]

@@ -409,6 +409,76 @@ fn an_operator_that_fails_or_panics_is_told_and_loses_nothing() {
 }
 
 #[test]
+fn a_key_with_many_operands_that_fail_takes_no_more_until_it_can_be_read() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let open = || {
+        let builder = builder(Arc::clone(&storage)).memory_budget(1 << 30);
+        builder.merge_operator("fails", Fails).open("/db").unwrap()
+    };
+    let takes_no_more = |k: &Keyspace| match k.merge("k", "more") {
+        Err(Error::InvalidArgument { what }) => {
+            assert!(what.contains("takes no more operands") && what.contains("told to"), "{what}");
+        }
+        other => panic!("{other:?}"),
+    };
+    let db = open();
+    let k = db.create_keyspace("k", options("fails")).unwrap();
+    k.merge("k", "error").unwrap();
+    k.merge("k", vec![b'x'; 65 << 20]).unwrap();
+    assert!(matches!(k.get("k"), Err(Error::MergeFailed { .. })));
+    takes_no_more(&k);
+    assert!(db.begin_update().merge(&k, "k", "more").is_err());
+    k.merge("other", "fine").unwrap();
+    db.flush().unwrap();
+    takes_no_more(&k);
+    db.close().unwrap();
+    drop((db, k));
+
+    let db = open();
+    let k = db.keyspace("k").unwrap();
+    k.merge("k", "not known yet").unwrap();
+    db.flush().unwrap();
+    takes_no_more(&k);
+    assert_sound(&db);
+    k.put("k", "new").unwrap();
+    k.merge("k", "er").unwrap();
+    assert_eq!(k.get("k").unwrap().as_deref(), Some(&b"newer"[..]));
+    db.compact().unwrap();
+    assert_eq!(k.get("k").unwrap().as_deref(), Some(&b"newer"[..]));
+}
+
+/// Two values near the limit have no room in a block beside each other.
+#[test]
+fn a_large_value_that_nothing_can_be_merged_into_goes_to_the_value_log() {
+    let builder = builder(Arc::new(MemoryStorage::new())).memory_budget(1 << 30);
+    let db = builder.merge_operator("fails", Fails).open("/db").unwrap();
+    let k = db.create_keyspace("k", options("fails").value_separation(None)).unwrap();
+    k.put("k", vec![b'x'; 64 << 20]).unwrap();
+    k.merge("k", "error").unwrap();
+    db.compact().unwrap();
+    assert!(db.stats().value_bytes_live() >= 64 << 20);
+    assert!(db.stats().keyspaces[0].bytes_live < 1000);
+    assert!(matches!(k.get("k"), Err(Error::MergeFailed { .. })));
+    assert_sound(&db);
+}
+
+#[test]
+fn many_operands_of_one_commit_are_put_together() {
+    const COUNT: usize = 50_000;
+    let db = builder(Arc::new(MemoryStorage::new())).open("/db").unwrap();
+    let k = db.create_keyspace("k", options("append")).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(&k, "list", "start");
+    let mut expected = b"start".to_vec();
+    for number in 0..COUNT {
+        batch.merge(&k, "list", number.to_le_bytes());
+        expected.extend(number.to_le_bytes());
+    }
+    db.write(batch).unwrap();
+    assert_rows(&k, &Rows::from([(b"list".to_vec(), expected)]));
+}
+
+#[test]
 fn without_its_operator_a_keyspace_works_but_for_what_was_merged() {
     let storage = SimStorage::new(1);
     let known =

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::base::{Cursor, Error, Result, SeqNo, ValuePointer, pointer_in};
 use crate::db::core::{Core, keyspaces_dir};
 use crate::db::state::KeyspaceState;
-use crate::memtable::MemtableCursor;
+use crate::memtable::{MemtableCursor, StackedCursor};
 use crate::structure::{Findings, Site};
 use crate::value_log::Verify;
 
@@ -104,7 +104,8 @@ impl Core {
                 sealed => format!("sealed memtable {sealed}"),
             };
             let table_of = TableOf { keyspace: keyspace.runtime.id, name };
-            let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
+            let cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
+            let mut cursor = StackedCursor::new(cursor);
             let verify = |pointer: &ValuePointer| self.values.verify(pointer, Verify::Hash);
             if let Err(error) = table_of.check(&mut cursor, verify, findings) {
                 findings.note_error(table_of.site(), &error);

@@ -28,7 +28,7 @@ pub struct BytesWritten {
     pub dropped: u64,
     /// The manifest. Of the database.
     pub manifest: u64,
-    /// Value files, by commits. Of the database.
+    /// Value files, by commits, and values made of operands. Of the database.
     pub values: u64,
 }
 

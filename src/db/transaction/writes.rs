@@ -108,7 +108,7 @@ impl Writes {
             Write::Put { key, value } => self.batch.put(keyspace, key, value),
             Write::Delete { key } => self.batch.delete(keyspace, key),
             Write::Merge { key, operand } => {
-                keyspace.merging().check(operand)?;
+                keyspace.check_merge(key, operand)?;
                 self.batch.merge(keyspace, key, operand);
             }
             Write::PutPointer { .. } | Write::DeleteRange { .. } => unreachable!("of one key"),

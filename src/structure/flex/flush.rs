@@ -149,11 +149,11 @@ impl<'a> Slicer<'a> {
         slice_bytes: u64,
     ) -> Result<SliceEnd> {
         let tree = self.tree;
-        let started = self.writer.bytes_written();
+        let started = self.bytes_written();
         let mut position = position;
         while let Some(next) = self.next_interval(source, position) {
             let interval = tree.get(next).expect("the search stays within the tree");
-            if self.writer.bytes_written() - started >= slice_bytes {
+            if self.bytes_written() - started >= slice_bytes {
                 self.finish_range()?;
                 return Ok(SliceEnd::At(interval.anchor.clone()));
             }
@@ -198,7 +198,7 @@ impl<'a> Slicer<'a> {
         Ok(SliceEnd::Complete)
     }
 
-    /// Bytes of runs, and of values that were moved.
+    /// Bytes of runs, and of values that were moved or made.
     fn bytes_written(&self) -> u64 {
         self.writer.bytes_written() + self.mover.bytes()
     }

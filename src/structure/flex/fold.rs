@@ -13,6 +13,10 @@ use crate::block::BlockBuilder;
 use crate::operator::Merging;
 use crate::value_log::{Mover, ValueLog};
 
+/// A longer value does not stay in an entry with operands that could not be merged into it, even
+/// where values are not separated: a block has no room for two that are near the limit.
+const KEPT_VALUE_LEN_MAX: usize = 64 << 20;
+
 /// Folds operands of one keyspace.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -156,13 +160,15 @@ impl Folder {
         key: &[u8],
         operands: &Operands<'_>,
     ) -> Result<Folded> {
-        let pointer = match operands.base {
-            MergeBase::Pointer(bytes) => ValuePointer::decode(bytes),
+        let moved = match operands.base {
+            MergeBase::Pointer(bytes) => match ValuePointer::decode(bytes) {
+                Some(pointer) => mover.moved(&pointer)?,
+                None => None,
+            },
+            MergeBase::Value(value) if value.len() >= KEPT_VALUE_LEN_MAX => {
+                Some(mover.place(self.keyspace, value)?)
+            }
             _ => None,
-        };
-        let moved = match pointer {
-            Some(pointer) => mover.moved(&pointer)?,
-            None => None,
         };
         Ok(match moved {
             Some(moved) => self.kept(key, operands, MergeBase::Pointer(&moved.encode())),

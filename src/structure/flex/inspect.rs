@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::record::{ChangeRecord, Counters, Decoder, EditRecord, IntervalRecord};
 use super::segment::{HEADER_LEN, SegmentIdentity};
-use crate::base::{Codec, Cursor, EntryKind, Result};
+use crate::base::{Codec, Cursor, EntryKind, EntryRef, MergeBase, Operands, Result};
 use crate::block::{Block, BlockCursor, FrameKind, FramePlace, frame};
 use crate::manifest::Record;
 use crate::memory::SharedBytes;
@@ -94,9 +94,8 @@ fn explain_block(block: Block, detail: Detail) -> Result<Explained> {
     if detail == Detail::Entries {
         cursor.seek_first()?;
         while let Some(entry) = cursor.entry() {
-            let kind = entry_kind_name(entry.kind);
             let seqno = Some(entry.seqno);
-            let shown = PieceEntry::new(kind, entry.key, entry.value);
+            let shown = PieceEntry::new(name_of(entry), entry.key, entry.value);
             explained.entries.push(PieceEntry { seqno, ..shown });
             cursor.next()?;
         }
@@ -104,14 +103,19 @@ fn explain_block(block: Block, detail: Detail) -> Result<Explained> {
     Ok(explained)
 }
 
-/// The name of an entry's kind; one that is newer than this page has none but its number.
-#[allow(unreachable_patterns, reason = "kinds may be added without a name here")]
-pub fn entry_kind_name(kind: EntryKind) -> String {
-    match kind {
-        EntryKind::Value => "value".to_owned(),
-        EntryKind::Tombstone => "tombstone".to_owned(),
-        EntryKind::Pointer => "pointer".to_owned(),
-        other => format!("kind {}", other as u8),
+/// What an entry is; of operands, also what they are merged into.
+fn name_of(entry: EntryRef<'_>) -> &'static str {
+    match entry.kind {
+        EntryKind::Value => "value",
+        EntryKind::Tombstone => "tombstone",
+        EntryKind::Pointer => "pointer",
+        EntryKind::Merge => match Operands::decode(entry.value).map(|operands| operands.base) {
+            Some(MergeBase::Below) => "operands on older entries",
+            Some(MergeBase::Nothing) => "operands on nothing",
+            Some(MergeBase::Value(_)) => "operands on a value",
+            Some(MergeBase::Pointer(_)) => "operands on a pointer",
+            None => "malformed operands",
+        },
     }
 }
 
@@ -143,6 +147,12 @@ fn explain_state(state: &EditRecord) -> Explained {
     explained.field("next segment", next_segment);
     explained.field("logical bytes", logical_bytes);
     explained.field("segment bytes", segment_bytes);
+    let begun: Vec<String> = state
+        .begun
+        .iter()
+        .map(|flush| format!("below {} up to {}", flush.to.escape_ascii(), flush.last_seqno))
+        .collect();
+    explained.field("begun flushes", begun.join(", "));
     let segments: Vec<String> =
         state.segments.iter().map(|(number, end)| format!("{number} up to {end}")).collect();
     explained.field("segments", segments.join(", "));

@@ -257,10 +257,15 @@ impl Loader {
             let run = interval.runs().next().expect("there is one");
             return self.read_run(run);
         }
-        let newest_first = interval.runs().rev();
-        let cursors = newest_first
-            .map(|run| self.run_in_passing(run).map(BlockCursor::new))
-            .collect::<Result<Vec<_>>>()?;
+        let runs = interval.runs().map(|run| self.run_in_passing(run));
+        let merged = self.merged(&runs.collect::<Result<Vec<_>>>()?)?;
+        Ok(Arc::new(merged))
+    }
+
+    /// The entries of an interval as one block. `runs` are all that it has, oldest first.
+    pub(super) fn merged(&self, runs: &[Arc<Block>]) -> Result<Block> {
+        let newest_first = runs.iter().rev();
+        let cursors = newest_first.map(|block| BlockCursor::new(Arc::clone(block))).collect();
         // All runs of the interval are here, so a tombstone has nothing left to hide.
         let mut builder = BlockBuilder::new(RestartPolicy::Whole);
         let mut merged = MergeCursor::new(cursors);
@@ -276,7 +281,7 @@ impl Loader {
             }
             merged.next()?;
         }
-        Ok(Arc::new(builder.finish_block(self.heap())))
+        Ok(builder.finish_block(self.heap()))
     }
 
     fn run_in_passing(&self, run: &Run) -> Result<Arc<Block>> {

@@ -12,7 +12,7 @@ use crate::base::{
 };
 use crate::cache::{Cache, MemoryBudget};
 use crate::manifest::KeyspaceOptions;
-use crate::operator::{Merging, Operators};
+use crate::operator::{MergeLimits, Merging, Operators};
 use crate::storage::Storage;
 use crate::storage::{FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation, SimStorage};
 use crate::structure::{Findings, FlushOrder, FlushProgress, Want};
@@ -85,7 +85,8 @@ impl Bench {
         storage.create_dir_all(&dir).unwrap();
         let cache = Arc::new(Cache::new(MemoryBudget::new(64 << 10)));
         let values = value_log(&storage);
-        let merging = Arc::new(Merging::new(None, &Operators::builtin(), 1 << 20, &dir));
+        let limits = MergeLimits { value_len: 1 << 20, stuck_size: 1 << 20 };
+        let merging = Arc::new(Merging::new(None, &Operators::builtin(), limits, &dir));
         let place = StorePlace {
             storage,
             dir,

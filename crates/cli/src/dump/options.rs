@@ -2,14 +2,16 @@
 
 use lithedb::{Codec, KeyspaceOptions, Structure};
 
+use crate::notation::{parse_escaped, write_escaped};
+
 const BY_BUDGET: &str = "budget";
 const OFF: &str = "off";
 
-/// The options, every one of them, with their values.
+/// The options, every one of them, with their values; one that is not set has no field.
 pub fn fields(options: &KeyspaceOptions) -> Vec<String> {
     let memtable = options.memtable_size.map_or_else(|| BY_BUDGET.to_owned(), |n| n.to_string());
     let separation = options.value_separation.map_or_else(|| OFF.to_owned(), |n| n.to_string());
-    vec![
+    let mut fields = vec![
         format!("structure={}", structure_name(options.structure)),
         format!("codec={}", codec_name(options.codec)),
         format!("interval_size={}", options.interval_size),
@@ -18,7 +20,11 @@ pub fn fields(options: &KeyspaceOptions) -> Vec<String> {
         format!("delta_fan_in={}", options.delta_fan_in),
         format!("memtable_size={memtable}"),
         format!("value_separation={separation}"),
-    ]
+    ];
+    fields.extend(
+        options.merge_operator.iter().map(|name| format!("merge_operator={}", escaped(name))),
+    );
+    fields
 }
 
 /// The options that these fields say; the defaults for those that they do not name.
@@ -53,9 +59,21 @@ fn set(options: &mut KeyspaceOptions, name: &str, value: &str) -> Result<(), Str
         "memtable_size" => assign(&mut options.memtable_size, value.parse().ok().map(Some)),
         "value_separation" if value == OFF => assign(&mut options.value_separation, Some(None)),
         "value_separation" => assign(&mut options.value_separation, value.parse().ok().map(Some)),
+        "merge_operator" => assign(&mut options.merge_operator, unescaped(value).map(Some)),
         _ => return Err(format!("there is no option {name:?}")),
     };
     if is_known { Ok(()) } else { Err(format!("the option {name:?} cannot be {value:?}")) }
+}
+
+/// A name that somebody chose, as it stands between tabs.
+fn escaped(name: &str) -> String {
+    let mut text = Vec::new();
+    write_escaped(&mut text, name.as_bytes()).expect("a vector takes any bytes");
+    String::from_utf8(text).expect("escaped text is text")
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    String::from_utf8(parse_escaped(text.as_bytes()).ok()?).ok()
 }
 
 fn assign<T>(place: &mut T, value: Option<T>) -> bool {

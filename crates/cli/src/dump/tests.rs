@@ -19,6 +19,7 @@ fn options() -> KeyspaceOptions {
         .consolidation_pace(0.123)
         .memtable_size(1 << 20)
         .value_separation(None)
+        .merge_operator("a\tname = \\ ü")
 }
 
 fn written(keyspace: &Keyspace, content: Content, stamps: Stamps) -> Vec<u8> {
@@ -139,6 +140,11 @@ fn what_is_wrong_is_said_with_its_line() {
         ("keyspace\tl\tcolour=1\n", "line 3: there is no option \"colour\""),
         ("keyspace\tl\tcodec=zip\n", "line 3: the option \"codec\" cannot be \"zip\""),
         ("keyspace\tl\tcodec=none\tcodec=none\n", "line 3: the option \"codec\" twice"),
+        ("keyspace\tl\tmerge_operator=\\q\n", "line 3: the option \"merge_operator\" cannot be"),
+        (
+            "keyspace\tl\tmerge_operator=\n",
+            "line 3: invalid argument: the length of merge_operator",
+        ),
         ("keyspace\tl\tinterval_size=1\n", "line 3: invalid argument: interval_size is 1"),
     ];
     for (lines, said) in cases {

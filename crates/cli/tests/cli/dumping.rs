@@ -13,7 +13,7 @@ fn shell_with_keyspaces() -> Shell {
     shell.db_with_input(&["--keyspace", "films", "put", "long", "-"], &film).ok();
     shell.db(&["--keyspace", "films", "put", "medium", &"m".repeat(100_000)]).ok();
     shell.db(&["--keyspace", "films", "put", "short", "s"]).ok();
-    shell.db(&["keyspaces", "create", "empty"]).ok();
+    shell.db(&["keyspaces", "create", "empty", "--merge", "of another\tprogram"]).ok();
     shell
 }
 
@@ -35,6 +35,37 @@ fn everything_comes_back_with_options_and_to_the_byte() {
     };
     assert_eq!(options("copy"), options("db"));
     assert!(shell.run(&["--db", "copy", "check"]).ok_text().starts_with("ok: "));
+}
+
+#[test]
+fn what_was_merged_is_dumped_compared_and_viewed_as_the_value_that_it_makes() {
+    let shell = Shell::new();
+    shell.db(&["keyspaces", "create", "log", "--merge", "append"]).ok();
+    let merge = |key: &str, operand: &str| {
+        shell.db(&["--keyspace", "log", "merge", key, operand]).ok();
+    };
+    shell.db(&["--keyspace", "log", "put", "a", "one"]).ok();
+    for key in ["a", "b"] {
+        merge(key, " two");
+        merge(key, " three");
+    }
+    let dump = shell.db(&["--keyspace", "log", "dump", "-q"]).ok_text();
+    let lines: Vec<&str> = dump.lines().collect();
+    assert!(lines[1].ends_with("\tmerge_operator=append"), "{dump}");
+    assert_eq!(lines[2..], ["put\ta\tone two three", "put\tb\t two three", "end\t2"]);
+    shell.write("log.dump", dump.as_bytes());
+    shell.run(&["--db", "copy", "load", "-q", "log.dump"]).ok();
+    assert_eq!(shell.db(&["--keyspace", "log", "diff", "copy"]).ok_text(), "");
+    let differs = |key: &str| {
+        shell.run(&["--db", "copy", "--keyspace", "log", "merge", key, "!"]).ok();
+        let diff = shell.db(&["--keyspace", "log", "diff", "copy", "-q"]);
+        (diff.code, diff.text().to_owned())
+    };
+    let (code, text) = differs("b");
+    assert_eq!((code, &*text), (1, "-\tb\t two three\n+\tb\t two three!\n"));
+    let view = shell.db(&["--keyspace", "log", "view"]).ok_text();
+    assert!(view.contains("one two three"), "{view}");
+    shell.db(&["check"]).ok();
 }
 
 #[test]

@@ -179,18 +179,19 @@ fn a_keyspace_keeps_the_options_it_was_created_with() {
     let shell = Shell::new();
     let create = ["keyspaces", "create", "tuned", "--codec", "lz4", "--interval-size", "4KiB"];
     let more = ["--segment-size", "64KiB", "--pace", "0.35", "--fan-in", "0"];
-    let last = ["--memtable-size", "1MiB", "--value-separation", "off"];
+    let last = ["--memtable-size", "1MiB", "--value-separation", "off", "--merge", "append"];
     shell.db(&[&create[..], &more, &last].concat()).ok();
     shell.db(&["keyspaces", "create", "plain"]).ok();
     let list = shell.db(&["keyspaces", "--format", "jsonl"]).ok_text();
     let tuned = "{\"name\":\"tuned\",\"id\":1,\"structure\":\"flex\",\"codec\":\"lz4\",\
         \"interval_size\":4096,\"segment_size\":65536,\"consolidation_pace\":0.35,\
-        \"delta_fan_in\":0,\"memtable_size\":1048576,\"value_separation\":null}";
+        \"delta_fan_in\":0,\"memtable_size\":1048576,\"value_separation\":null,\
+        \"merge_operator\":\"append\"}";
     assert!(list.lines().any(|line| line == tuned), "{list}");
     let table = shell.db(&["keyspaces"]).ok_text();
     assert!(table.contains("0.35") && table.contains("by budget"), "{table}");
     let csv = shell.db(&["keyspaces", "--format", "csv"]).ok_text();
-    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576,\n"), "{csv}");
+    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576,,append\n"), "{csv}");
 
     // What it does: lines that repeat themselves take a fraction of their size.
     let rows: String =

@@ -48,7 +48,10 @@ pub(in super::super) fn check_data(
     values: &ValueLog,
     findings: &mut Findings,
 ) {
-    let checker = Checker { keyspace, loader, values, newest: index.counters.last_seqno };
+    // Of flushes that are between two slices, some entries are there.
+    let begun = index.begun.iter().map(|flush| flush.last_seqno);
+    let newest = begun.fold(index.counters.last_seqno, SeqNo::max);
+    let checker = Checker { keyspace, loader, values, newest };
     for (position, interval) in index.tree.iter().enumerate() {
         let limit = index.tree.get(position + 1).map(|next| &*next.anchor);
         findings.intervals += 1;
@@ -109,9 +112,8 @@ impl Checker<'_> {
         let mut value_bytes: BTreeMap<u64, u64> = BTreeMap::new();
         while let Some(entry) = cursor.entry() {
             findings.entries += 1;
-            if entry.kind == EntryKind::Merge && Operands::decode(entry.value).is_none() {
-                let found = format!("{} other bytes", entry.value.len());
-                findings.note_at(site, "an entry of operands", "operands", found);
+            if entry.kind == EntryKind::Merge {
+                self.check_operands(site, entry, findings);
             }
             if let Some(pointer) = pointer_in(entry.kind, entry.value) {
                 match ValuePointer::decode(pointer) {
@@ -184,14 +186,14 @@ impl Checker<'_> {
             && let Some(slot) = &base.slot
             && let Some(cached) = self.loader.cached(slot)
         {
-            let expected = live_entries(std::slice::from_ref(block));
-            self.compare(self.site(base), &cached, expected, findings)?;
+            self.compare(self.site(base), &cached, block, findings)?;
         }
         if blocks.len() > 1
             && let Some(slot) = interval.slot_if_used()
             && let Some(cached) = self.loader.cached(slot)
         {
-            self.compare(site, &cached, live_entries(blocks), findings)?;
+            let merged = Arc::new(self.loader.merged(blocks)?);
+            self.compare(site, &cached, &merged, findings)?;
         }
         Ok(())
     }
@@ -219,21 +221,19 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A block in memory against the entries that were read.
+    /// A block in memory against what it should be by the entries that were read.
     fn compare(
         &self,
         site: Site<'_>,
         cached: &Arc<Block>,
-        mut read: MergeCursor<BlockCursor>,
+        read: &Arc<Block>,
         findings: &mut Findings,
     ) -> Result<()> {
         let mut cached = BlockCursor::new(Arc::clone(cached));
+        let mut read = BlockCursor::new(Arc::clone(read));
         cached.seek_first()?;
         read.seek_first()?;
         loop {
-            while read.entry().is_some_and(|entry| entry.kind == EntryKind::Tombstone) {
-                read.next()?;
-            }
             match (cached.entry(), read.entry()) {
                 (None, None) => return Ok(()),
                 (Some(cached), Some(read)) if is_same(cached, read) => {}
@@ -244,6 +244,17 @@ impl Checker<'_> {
             }
             cached.next()?;
             read.next()?;
+        }
+    }
+
+    fn check_operands(&self, site: Site<'_>, entry: EntryRef<'_>, findings: &mut Findings) {
+        let key = entry.key.escape_ascii();
+        if Operands::decode(entry.value).is_none() {
+            let found = format!("{} other bytes at {key}", entry.value.len());
+            findings.note_at(site, "an entry of operands", "operands", found);
+        } else if !self.loader.folder().merging().has_operator() {
+            let expected = "none: the keyspace has no merge operator";
+            findings.note_at(site, "an entry of operands", expected, key);
         }
     }
 

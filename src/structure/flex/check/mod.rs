@@ -7,9 +7,9 @@
 //! | live bytes of each segment, runs that share bytes, runs in unlisted segments | the index |
 //! | sums by value file | X7 |
 //! | header and size of each segment file; numbers below the next one | files |
-//! | counters, segments, intervals and runs as on disk | the index log |
+//! | counters, begun flushes, segments, intervals and runs as on disk | the index log, X8 |
 //! | checksum, order and number of entries of each run; no key twice | data |
-//! | keys within their interval; no tombstone in a base | X1, X3 |
+//! | keys within their interval; no tombstone in a base; operands that are some | X1, X3 |
 //! | stamps not above the newest; rising from older to newer runs | X2 |
 //! | values against hash and length; bytes by value file | value log |
 //! | guides, counted entries and cached blocks against what was read | memory |
@@ -181,6 +181,10 @@ fn check_durable_form(
     if durable.counters != index.counters {
         let (memory, disk) = (index.counters, durable.counters);
         findings.note_at(site, "counters on disk", format!("{memory:?}"), format!("{disk:?}"));
+    }
+    if durable.begun != index.begun {
+        let (memory, disk) = (&index.begun, &durable.begun);
+        findings.note_at(site, "begun flushes on disk", format!("{memory:?}"), format!("{disk:?}"));
     }
     let segments = |index: &Index| -> Vec<(u64, u64, u64)> {
         let of = index.segments.iter();

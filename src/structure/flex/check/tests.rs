@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{IndexLog, check_data, check_index, find_orphans};
-use crate::base::{EntryKind, EntryRef, SeededEntropy, SeqNo};
-use crate::block::{Block, BlockBuilder, Guide, GuideKind, RestartPolicy};
+use crate::base::{EntryKind, EntryRef, Operands, RangeTombstones, SeededEntropy, SeqNo, Slice};
+use crate::block::{Block, BlockBuilder, BlockCursor, Guide, GuideKind, RestartPolicy};
 use crate::cache::{Admission, Part};
 use crate::storage::OpenMode;
-use crate::structure::Findings;
 use crate::structure::flex::index::Index;
 use crate::structure::flex::interval::Interval;
 use crate::structure::flex::load::Loader;
+use crate::structure::flex::record::BegunFlush;
 use crate::structure::flex::tests::{Bench, random_changes, small_options};
+use crate::structure::{Findings, FlushOrder};
 
 /// A store with deltas, and its index to plant faults in.
 struct Planted {
@@ -94,6 +95,35 @@ fn a_segment_number_that_would_be_given_again_is_named() {
     let mut planted = Planted::new();
     planted.index.counters.next_segment = 1;
     planted.is_named("the next segment: expected a number above ");
+}
+
+#[test]
+fn begun_flushes_that_are_others_on_disk_are_named() {
+    let mut planted = Planted::new();
+    let (to, last_seqno) = (Slice::from(&b"m"[..]), SeqNo::from_u64(2));
+    planted.index.begun.push(BegunFlush { to, last_seqno });
+    planted.is_named("begun flushes on disk: expected [BegunFlush");
+}
+
+#[test]
+fn operands_in_a_keyspace_without_an_operator_are_named() {
+    let mut planted = Planted::new();
+    let seqno = SeqNo::from_u64(100);
+    let mut builder = BlockBuilder::new(RestartPolicy::Whole);
+    let (kind, value) = (EntryKind::Merge, &*Operands::open(b"operand"));
+    builder.add(EntryRef { key: b"key-000001", seqno, kind, value }).unwrap();
+    let block = builder.finish_block(planted.loader().heap());
+    let mut entries = BlockCursor::new(Arc::new(block));
+    let order = FlushOrder {
+        memtable_bytes: 100,
+        log_end: 10_000,
+        last_seqno: seqno,
+        slice_bytes: 1 << 20,
+    };
+    let store = &planted.bench.store;
+    store.flush(&mut entries, &RangeTombstones::default(), order).unwrap();
+    planted.index = store.lock_writer().index.clone();
+    planted.is_named("an entry of operands: expected none: the keyspace has no merge operator");
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub enum Consolidation {
         version: Arc<dyn Version>,
         /// How far the round is.
         round: RoundProgress,
-        /// Bytes written to segments.
+        /// Bytes written to segments, and to value files.
         bytes: u64,
     },
 }
@@ -223,7 +223,7 @@ impl FlexStore {
                 passed_end
             }
         };
-        Ok(Some((progress, writer.runs.bytes_written() - bytes_before)))
+        Ok(Some((progress, writer.runs.bytes_written() - bytes_before + mover.bytes())))
     }
 }
 

@@ -256,8 +256,8 @@ impl FlexStore {
         self.loader.folder().merging()
     }
 
-    /// Memtables of which a part is in the structure (X8): but one that is being flushed, of which
-    /// the newest version is told apart, of before the last crash.
+    /// Memtables of which a part is in the structure (X8): of a store that was just opened, those
+    /// whose flush was interrupted.
     #[must_use]
     pub fn begun_flushes(&self) -> Vec<BegunFlush> {
         self.lock_writer().index.begun.clone()
