@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::{Cursor, Result};
+use crate::base::{Cursor, Result, expiring_in, pointer_in};
 use crate::block::{Block, BlockCursor, FrameKind, FramePlace, frame};
 use crate::manifest::Manifest;
 use crate::memory::SharedBytes;
@@ -28,6 +28,10 @@ pub fn block(bytes: &[u8]) {
     let mut step = cursor.seek_first();
     while let (Ok(()), Some(entry)) = (&step, cursor.entry()) {
         let _ = block.get(entry.key);
+        if let Some(expiring) = expiring_in(entry.kind, entry.value) {
+            assert_eq!(expiring.encode(), entry.value, "what was decoded encodes to the same");
+        }
+        let _ = pointer_in(entry.kind, entry.value);
         count += 1;
         step = cursor.next();
     }

@@ -24,7 +24,7 @@ mod structure;
 mod value_log;
 mod wal;
 
-pub use base::{Codec, Error, KeyRange, Result, SeqNo, Slice};
+pub use base::{Codec, Error, Expiry, KeyRange, Result, SeqNo, Slice};
 pub use db::{
     BATCH_SIZE_MAX, Background, Builder, BytesWritten, COMMIT_PAYLOAD_LEN_MAX, CheckReport,
     Cleaning, Commit, Commits, Cursor, Db, Durability, Entry, Ingest, IngestReport, Iter,

@@ -12,9 +12,9 @@ pub enum EntryKind {
     Tombstone = 1,
     /// The key has a value that lies in the value log; the entry holds the pointer.
     Pointer = 2,
-    /// Operands were merged into what the key had before; the entry holds them, and perhaps that:
-    /// see [`Operands`](crate::base::Operands).
-    Merge = 3,
+    /// The entry holds more than a value or the way to one: what was merged into the key, or when
+    /// it expires. See [`Composite`](crate::base::Composite).
+    Composite = 3,
 }
 
 impl EntryKind {
@@ -26,7 +26,7 @@ impl EntryKind {
             0 => Some(EntryKind::Value),
             1 => Some(EntryKind::Tombstone),
             2 => Some(EntryKind::Pointer),
-            3 => Some(EntryKind::Merge),
+            3 => Some(EntryKind::Composite),
             _ => None,
         }
     }
@@ -41,7 +41,7 @@ pub struct EntryRef<'a> {
     pub seqno: SeqNo,
     /// What it says.
     pub kind: EntryKind,
-    /// The value (empty for a tombstone), the pointer to it, or operands.
+    /// The value (empty for a tombstone), the pointer to it, or what a composite entry holds.
     pub value: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! Operands: what an entry of kind `Merge` holds, which are merged into what its key had before.
+//! Operands: what a composite entry may hold, to be merged into what its key had before.
 //!
 //! Layout:
 //!
@@ -125,7 +125,7 @@ impl<'a> Operands<'a> {
             EntryKind::Value => self.on(MergeBase::Value(older)),
             EntryKind::Pointer => self.on(MergeBase::Pointer(older)),
             EntryKind::Tombstone => self.on(MergeBase::Nothing),
-            EntryKind::Merge => {
+            EntryKind::Composite => {
                 Operands::decode(older)?;
                 [older, self.list].concat()
             }
@@ -148,19 +148,6 @@ impl<'a> Operands<'a> {
     /// Adds a newer operand to bytes of operands.
     pub fn push(bytes: &mut Vec<u8>, operand: &[u8]) {
         push(bytes, operand);
-    }
-}
-
-/// The pointer that an entry of this kind holds, if it holds one.
-#[must_use]
-pub fn pointer_in(kind: EntryKind, value: &[u8]) -> Option<&[u8]> {
-    match kind {
-        EntryKind::Pointer => Some(value),
-        EntryKind::Merge => match Operands::decode(value)?.base {
-            MergeBase::Pointer(pointer) => Some(pointer),
-            _ => None,
-        },
-        EntryKind::Value | EntryKind::Tombstone => None,
     }
 }
 
@@ -221,10 +208,9 @@ mod tests {
         assert_eq!(list(&nothing), (MergeBase::Nothing, two.clone()));
         let pointed = over(EntryKind::Pointer, &pointer);
         assert_eq!(list(&pointed), (MergeBase::Pointer(&pointer), two));
-        assert_eq!(pointer_in(EntryKind::Merge, &pointed), Some(&pointer[..]));
-        let closed = over(EntryKind::Merge, &Operands::single(MergeBase::Nothing, b"a"));
+        let closed = over(EntryKind::Composite, &Operands::single(MergeBase::Nothing, b"a"));
         assert_eq!(list(&closed), (MergeBase::Nothing, vec![&b"a"[..], b"b", b""]));
-        let open = over(EntryKind::Merge, &Operands::open(b"a"));
+        let open = over(EntryKind::Composite, &Operands::open(b"a"));
         assert_eq!(list(&open), (MergeBase::Below, vec![&b"a"[..], b"b", b""]));
     }
 
@@ -234,7 +220,8 @@ mod tests {
         for cut in 0..whole.len() {
             assert_eq!(Operands::decode(&whole[..cut]), None, "cut to {cut}");
         }
-        assert_eq!(Operands::decode(&[4, 1, b'x']), None);
+        assert_eq!(Operands::decode(&[4, 1, b'x']), None, "of another kind");
+        assert_eq!(Operands::decode(&[9, 1, b'x']), None);
         assert_eq!(Operands::decode(&[BELOW]), None, "no operand");
         assert_eq!(Operands::decode(&[POINTER, 1, 2]), None);
     }

@@ -43,6 +43,18 @@ impl Slice {
         }
         Slice(Repr::Shared(owner.slice(range)))
     }
+
+    /// What is left without the first `count` bytes; not copied, unless it is short.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[must_use]
+    pub(crate) fn behind(&self, count: usize) -> Slice {
+        match &self.0 {
+            Repr::Inline { .. } => Slice::from(&self[count..]),
+            Repr::Shared(bytes) => Slice::shared(bytes, count..bytes.len()),
+        }
+    }
 }
 
 impl From<&[u8]> for Slice {

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::Error;
+use crate::base::ExpirySpan;
 use crate::base::Result;
 use crate::base::SeqNo;
+use crate::base::expiring_in;
 use crate::base::pointer_in;
 use crate::base::varint;
 use crate::block::layout;
@@ -145,15 +147,28 @@ impl BlockBuilder {
         &self.entries[self.last_key_start..self.last_key_start + self.last_key_len]
     }
 
-    /// The pointers that entries hold, alone or with operands.
+    /// The pointers that entries hold, alone or in composite entries.
     pub fn pointers(&self) -> impl Iterator<Item = &[u8]> {
-        let may_have = 1 << EntryKind::Pointer as u8 | 1 << EntryKind::Merge as u8;
-        let has_any = self.kinds & may_have != 0;
+        let may_have = 1 << EntryKind::Pointer as u8 | 1 << EntryKind::Composite as u8;
+        self.contents(may_have).filter_map(|(kind, value)| pointer_in(kind, value))
+    }
+
+    /// How many entries expire, and when.
+    #[must_use]
+    pub fn expiry_span(&self) -> Option<ExpirySpan> {
+        let contents = self.contents(1 << EntryKind::Composite as u8);
+        let expiring = contents.filter_map(|(kind, value)| expiring_in(kind, value));
+        expiring.fold(None, |span, entry| Some(ExpirySpan::with(span, entry.until)))
+    }
+
+    /// Kinds of entries and what they hold, of all entries if any is of one of `kinds`.
+    fn contents(&self, kinds: u8) -> impl Iterator<Item = (EntryKind, &[u8])> {
+        let has_any = self.kinds & kinds != 0;
         let count = if has_any { self.starts.len() } else { 0 };
         (0..count).filter_map(|index| {
             let end = self.starts.get(index + 1).map_or(self.entries.len(), |end| *end as usize);
             let entry = layout::whole_entry(&self.entries, self.starts[index] as usize, end)?;
-            pointer_in(entry.kind, &self.entries[entry.value_start..entry.value_end])
+            Some((entry.kind, &self.entries[entry.value_start..entry.value_end]))
         })
     }
 

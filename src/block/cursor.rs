@@ -17,7 +17,9 @@ use std::sync::Arc;
 use crate::base::Cursor;
 use crate::base::EntryKind;
 use crate::base::EntryRef;
+use crate::base::Expiring;
 use crate::base::Result;
+use crate::base::expiring_in;
 use crate::base::prefetch;
 use crate::block::layout;
 use crate::block::layout::EntrySpan;
@@ -301,11 +303,21 @@ impl BlockCursor {
         self.block.reach_above(key)
     }
 
-    /// Whether the entry at the position leads to its value, by a pointer or by operands.
+    /// Whether the entry at the position leads to its value, by a pointer or as a composite entry.
     #[inline]
     #[must_use]
     pub fn leads_to_value(&self) -> bool {
-        self.is_on_entry() && matches!(self.kind, EntryKind::Pointer | EntryKind::Merge)
+        self.is_on_entry() && matches!(self.kind, EntryKind::Pointer | EntryKind::Composite)
+    }
+
+    /// What the entry at the position holds that expires, if it does.
+    #[inline]
+    #[must_use]
+    pub fn expiring(&self) -> Option<Expiring<'_>> {
+        if !self.is_on_entry() {
+            return None;
+        }
+        expiring_in(self.kind, self.value_here())
     }
 
     /// How the key at the position compares with `key`; behind the last entry is above all.

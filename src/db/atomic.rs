@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{Error, Result, SeqNo, Slice};
+use crate::base::{Error, Expiry, Result, SeqNo, Slice};
 use crate::db::Db;
 use crate::db::iter::Entry;
 use crate::db::keyspace::Keyspace;
@@ -30,13 +30,18 @@ impl Swap {
 
 /// How a key's entry changes.
 enum Change {
+    /// A new value, which is there as long as what a put brings.
     Put(Vec<u8>),
+    /// A new value, which expires when the one expires that it takes the place of.
+    PutInPlace(Vec<u8>),
     Delete,
     Keep,
 }
 
 /// Each of these happens at one moment: no other commit comes between what it reads and what it
-/// writes; if one does, it is tried again. All use the database's default durability, and meet what
+/// writes, nor does what was read expire; if one does, it is tried again. What is written is there
+/// as long as what [`Keyspace::put`] writes, but for [`Keyspace::increment`] and
+/// [`Keyspace::set_expiry`]. All use the database's default durability, and meet what
 /// [`Db::update`] may, but for `Conflict`.
 impl Keyspace {
     /// Gives `key` the value `new`, or deletes it, if its value is `expected` (or if it is not
@@ -114,7 +119,8 @@ impl Keyspace {
     }
 
     /// Adds `by` to the counter at `key`, and returns what it is then. A counter is a little-endian
-    /// `i64`; one that is not there is 0. Where nobody needs to know what it is then,
+    /// `i64`; one that is not there is 0. One that expires still does so when it did; one that is
+    /// not there is put as [`Keyspace::put`] puts it. Where nobody needs to know what it is then,
     /// [`Keyspace::merge`] with the operator `counter`, which wraps, adds without reading.
     ///
     /// # Errors
@@ -129,9 +135,25 @@ impl Keyspace {
             };
             let added = count.checked_add(by);
             sum = added.ok_or_else(|| Error::invalid("the counter would leave its range"))?;
-            Ok(Change::Put(sum.to_le_bytes().to_vec()))
+            Ok(Change::PutInPlace(sum.to_le_bytes().to_vec()))
         })?;
         Ok(sum)
+    }
+
+    /// Has `key` expire then, or never, with the value that it has; returns whether it is there.
+    /// The entry gets the stamp of this commit. Costs a read of the value, which is not written
+    /// again if it is in the value log.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the keyspace has a merge operator. As [`Db::update`].
+    pub fn set_expiry(&self, key: impl AsRef<[u8]>, expiry: impl Into<Expiry>) -> Result<bool> {
+        let (key, expiry) = (key.as_ref(), expiry.into());
+        self.check_takes_expiry()?;
+        self.step(|transaction| {
+            let Some(value) = transaction.get(self, key)? else { return Ok(false) };
+            transaction.put_until(self, key, value, expiry)?;
+            Ok(true)
+        })
     }
 
     /// Deletes the entry with the smallest key, and returns it.
@@ -177,9 +199,17 @@ impl Keyspace {
         mut change: impl FnMut(Option<&[u8]>) -> Result<Change>,
     ) -> Result<Option<Slice>> {
         self.step(|transaction| {
-            let before = transaction.get(self, key)?;
+            let (before, until) = match transaction.get_with_expiry(self, key)? {
+                Some((value, until)) => (Some(value), until),
+                None => (None, None),
+            };
             match change(before.as_deref())? {
-                Change::Put(value) => transaction.put(self, key, value)?,
+                Change::PutInPlace(value) if before.is_some() => {
+                    transaction.put_until(self, key, value, Expiry::from_moment(until))?;
+                }
+                Change::Put(value) | Change::PutInPlace(value) => {
+                    transaction.put(self, key, value)?;
+                }
                 Change::Delete => transaction.delete(self, key)?,
                 Change::Keep => {}
             }

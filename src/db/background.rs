@@ -20,6 +20,9 @@ const THREAD_COUNT: usize = 2;
 const IDLE_WAIT: Duration = Duration::from_secs(1);
 /// Without commits for this long, the database is taken to be idle.
 const IDLE_AFTER: Duration = Duration::from_millis(200);
+/// How often it is looked whether so much has expired that it is worth consolidating, which nothing
+/// that is done to the database tells.
+const EXPIRED_LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// After a flush that found no room: how long until the next try.
 const RETRY_WAIT: Duration = Duration::from_millis(100);
 
@@ -31,6 +34,8 @@ pub(super) struct Workers {
     called: Condvar,
     /// Whether it is known that no interval is worth consolidating.
     nothing_left: AtomicBool,
+    /// When it is next looked for what has expired.
+    look_for_expired_at: Mutex<Duration>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -72,6 +77,16 @@ impl Workers {
     /// Says that something was flushed: it may have left intervals worth consolidating.
     pub(super) fn note_leftovers(&self) {
         self.nothing_left.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it is time to look for what has expired; not again for a while, then.
+    fn is_time_to_look(&self, now: Duration) -> bool {
+        let mut at = lock(&self.look_for_expired_at);
+        let is_time = now >= *at;
+        if is_time {
+            *at = now + EXPIRED_LOOK_INTERVAL;
+        }
+        is_time
     }
 
     fn may_have_leftovers(&self) -> bool {
@@ -155,7 +170,21 @@ impl Core {
     }
 
     fn has_idle_work(&self) -> bool {
+        self.look_for_expired();
         self.may_have_leftovers() || self.meter.spares.bytes() > 0
+    }
+
+    /// Sees to it that what has expired is consolidated, where that is worth it.
+    fn look_for_expired(&self) {
+        let now = self.time.now_if_used();
+        if now == 0 || !self.workers.is_time_to_look(self.clock.monotonic()) {
+            return;
+        }
+        let state = self.published.state();
+        let mut stores = state.keyspaces.iter().map(|keyspace| &keyspace.runtime.store);
+        if stores.any(|store| store.has_much_expired(now)) {
+            self.workers.note_leftovers();
+        }
     }
 
     /// Whether there may be something to consolidate that is not left to who asks for it.

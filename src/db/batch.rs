@@ -1,44 +1,16 @@
-//! A batch: operations, encoded once in the form that the log stores.
-//!
-//! Layout of a commit record's payload:
-//!
-//! | size | field |
-//! |---|---|
-//! | 8 | stamp (little-endian) |
-//! | varint | operation count |
-//! | | operations, in order |
-//!
-//! The first operation may be the commit's payload: a put of the empty key into keyspace 0, which
-//! is none. An operation is a varint of `keyspace << 2 | kind`, or, of a kind above 3, a byte 1 and
-//! a varint of `keyspace << 4 | kind`; and then:
-//!
-//! | kind | | fields |
-//! |---|---|---|
-//! | 0 | put | key's length, value's length (varints), key, value |
-//! | 1 | delete | key's length (varint), key |
-//! | 2 | put a pointer | key's length (varint), key, pointer to the value |
-//! | 3 | delete range | start's length, end's length + 1 or 0 for no end (varints), start, end |
-//! | 4 | merge | key's length, operand's length (varints), key, operand |
+//! A batch: operations, encoded once in the form that the log stores (`operation.rs`).
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::base::{EntryKind, Error, KeyRange, Result, SeqNo, ValuePointer, varint};
+use crate::base::{Error, Expiry, KeyRange, Lifetime, Result, SeqNo, ValuePointer, varint};
+use crate::db::operation::{
+    EXTENDED, EXTENDED_KIND_BITS, KIND_BITS, Kind, OPERATION_HEAD_MAX, OwnOperations,
+    PAYLOAD_OPERATION, Write,
+};
 use crate::db::{BATCH_SIZE_MAX, COMMIT_PAYLOAD_LEN_MAX, KEY_LEN_MAX, Keyspace, VALUE_LEN_MAX};
 use crate::value_log::{NO_FILE, StagedMark, StagedValues, ValueFile, ValueLog};
-
-/// What begins a commit's payload among its operations: a put of the empty key into keyspace 0,
-/// which is none.
-const PAYLOAD_OPERATION: [u8; 2] = [0, 0];
-/// Bits of an operation's first number that are its kind.
-const KIND_BITS: u32 = 2;
-/// Begins operations of the kinds that do not fit these: what would delete in keyspace 0.
-const EXTENDED: u64 = 1;
-const EXTENDED_KIND_BITS: u32 = 4;
-/// The bounds of a range: a key, or the first one above it.
-const BOUND_LEN_MAX: usize = KEY_LEN_MAX + 1;
-/// Bytes of an operation before its key, at most.
-const OPERATION_HEAD_MAX: usize = 1 + 3 * varint::LEN_MAX;
 
 /// Writes that are committed together: all or nothing, over any number of keyspaces. Of two
 /// writes to one key the later wins.
@@ -59,7 +31,7 @@ const OPERATION_HEAD_MAX: usize = 1 + 3 * varint::LEN_MAX;
 pub struct WriteBatch {
     operations: Vec<u8>,
     count: u64,
-    /// How many of them delete ranges, or merge.
+    /// How many of them delete ranges, merge, or put what expires.
     special_count: u64,
     /// Bytes of keys and values.
     data_bytes: u64,
@@ -134,99 +106,6 @@ pub(super) struct Target {
     pub name: Arc<String>,
 }
 
-/// What an operation is encoded as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Put = 0,
-    Delete = 1,
-    PutPointer = 2,
-    DeleteRange = 3,
-    Merge = 4,
-}
-
-/// One operation of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Operation<'a> {
-    /// Where it ends among the bytes: rises from one to the next.
-    pub offset: usize,
-    pub keyspace: u32,
-    pub write: Write<'a>,
-}
-
-impl<'a> Operation<'a> {
-    /// The pointer that it puts, if it is a put of one.
-    pub(super) fn pointer(&self) -> Option<&'a [u8]> {
-        match self.write {
-            Write::PutPointer { pointer, .. } => Some(pointer),
-            _ => None,
-        }
-    }
-}
-
-/// What an operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Write<'a> {
-    Put {
-        key: &'a [u8],
-        value: &'a [u8],
-    },
-    /// A put whose value is, or will be, in the value log.
-    PutPointer {
-        key: &'a [u8],
-        pointer: &'a [u8],
-    },
-    Delete {
-        key: &'a [u8],
-    },
-    /// Deletes the keys from `start` to in front of `end`, or to the last.
-    DeleteRange {
-        start: &'a [u8],
-        end: Option<&'a [u8]>,
-    },
-    /// Merges an operand into the value of `key`.
-    Merge {
-        key: &'a [u8],
-        operand: &'a [u8],
-    },
-}
-
-impl<'a> Write<'a> {
-    /// Its kind, and key and value or the two bounds. No end is as an empty one, which none has.
-    fn fields(self) -> (Kind, &'a [u8], &'a [u8]) {
-        match self {
-            Write::Put { key, value } => (Kind::Put, key, value),
-            Write::PutPointer { key, pointer } => (Kind::PutPointer, key, pointer),
-            Write::Delete { key } => (Kind::Delete, key, &[]),
-            Write::DeleteRange { start, end } => {
-                (Kind::DeleteRange, start, end.unwrap_or_default())
-            }
-            Write::Merge { key, operand } => (Kind::Merge, key, operand),
-        }
-    }
-
-    /// The key that it is on; none if it deletes a range.
-    pub(super) fn key(self) -> Option<&'a [u8]> {
-        match self {
-            Write::Put { key, .. }
-            | Write::PutPointer { key, .. }
-            | Write::Delete { key }
-            | Write::Merge { key, .. } => Some(key),
-            Write::DeleteRange { .. } => None,
-        }
-    }
-
-    /// The entry that it makes by itself; none if it deletes a range, or merges.
-    #[inline]
-    pub(super) fn entry(self) -> Option<(&'a [u8], EntryKind, &'a [u8])> {
-        match self {
-            Write::Put { key, value } => Some((key, EntryKind::Value, value)),
-            Write::PutPointer { key, pointer } => Some((key, EntryKind::Pointer, pointer)),
-            Write::Delete { key } => Some((key, EntryKind::Tombstone, &[])),
-            Write::DeleteRange { .. } | Write::Merge { .. } => None,
-        }
-    }
-}
-
 impl WriteBatch {
     /// An empty batch.
     #[must_use]
@@ -234,36 +113,113 @@ impl WriteBatch {
         WriteBatch::default()
     }
 
-    /// Sets `key` to `value`. Limits are checked when the batch is committed, before anything
-    /// changes.
+    /// Sets `key` to `value`; in a keyspace with a [`ttl`](crate::KeyspaceOptions::ttl) it expires
+    /// after that. Limits are checked when the batch is committed, before anything changes.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let (key, value) = (key.as_ref(), value.as_ref());
-        if keyspace.separates(value.len()) {
-            return self.put_separated(keyspace, key, value);
+        if !keyspace.puts_as_it_is(value.len()) {
+            return self.put_for(keyspace, key, value, keyspace.default_lifetime());
         }
         self.push(keyspace, Kind::Put, key, value);
     }
 
+    /// Sets `key` to `value`, which expires when `ttl` has passed since the stamp of the commit;
+    /// see [`Keyspace::put_with_ttl`].
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) {
+        self.put_for(keyspace, key.as_ref(), value.as_ref(), ttl.into());
+    }
+
+    /// Sets `key` to `value`, which expires then, or never; see [`Keyspace::put_until`].
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) {
+        self.put_for(keyspace, key.as_ref(), value.as_ref(), expiry.into().into());
+    }
+
+    /// Sets `key` to `value` for so long, whatever the keyspace's `ttl`.
+    pub(super) fn put_for(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        lifetime: Lifetime,
+    ) {
+        self.note_lifetime(keyspace, lifetime);
+        if keyspace.separates(value.len()) && self.refusal_of(Kind::Put, key, value).is_none() {
+            return self.put_separated(keyspace, key, value, lifetime);
+        }
+        match lifetime {
+            Lifetime::Forever => self.push(keyspace, Kind::Put, key, value),
+            lifetime => self.push_expiring(keyspace, (Kind::PutExpiring, lifetime), key, value),
+        }
+    }
+
+    /// Counts a put that expires, which must be possible.
+    fn note_lifetime(&mut self, keyspace: &Keyspace, lifetime: Lifetime) {
+        if lifetime == Lifetime::Forever {
+            return;
+        }
+        self.special_count += 1;
+        if let Err(error) = keyspace.check_takes_expiry() {
+            self.refused.get_or_insert(error.into());
+        }
+    }
+
     /// Sets `key` to a value that will be written to the value log with the others of the batch.
     #[cold]
-    fn put_separated(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) {
-        if self.refusal_of(Kind::Put, key, value).is_some() {
-            return self.push(keyspace, Kind::Put, key, value);
-        }
+    fn put_separated(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8], lifetime: Lifetime) {
         let separated = self.separated.get_or_insert_default();
         let pointer = separated.staged.push(keyspace.id(), value).encode();
         self.count += 1;
-        self.push_allowed(keyspace, Kind::PutPointer, key, &pointer);
+        self.push_pointer(keyspace, key, &pointer, lifetime);
         self.data_bytes += (value.len() - pointer.len()) as u64;
         let place = self.operations.len() - pointer.len();
         self.separated.as_mut().expect("it was made above").places.push(place);
     }
 
+    fn push_pointer(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        pointer: &[u8],
+        lifetime: Lifetime,
+    ) {
+        match lifetime {
+            Lifetime::Forever => self.push_allowed(keyspace, Kind::PutPointer, key, pointer),
+            lifetime => {
+                let kind = (Kind::PutPointerExpiring, lifetime);
+                self.push_expiring_allowed(keyspace, kind, key, pointer);
+            }
+        }
+    }
+
     /// Sets `key` to a value that is in the value log.
-    pub(super) fn put_placed(&mut self, keyspace: &Keyspace, key: &[u8], placed: Placed) {
+    pub(super) fn put_placed(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        placed: Placed,
+        lifetime: Lifetime,
+    ) {
         let (pointer, file) = placed;
-        let len = u64::from(pointer.len);
-        self.push(keyspace, Kind::PutPointer, key, &pointer.encode());
+        let (len, pointer) = (u64::from(pointer.len), pointer.encode());
+        self.note_lifetime(keyspace, lifetime);
+        self.count += 1;
+        if let Some(refusal) = self.refusal_of(Kind::PutPointer, key, &pointer) {
+            self.refused.get_or_insert(Refusal::Invalid(refusal));
+            return;
+        }
+        self.push_pointer(keyspace, key, &pointer, lifetime);
         self.data_bytes += len;
         self.separated.get_or_insert_default().files.push(file);
     }
@@ -276,8 +232,13 @@ impl WriteBatch {
         if let Err(error) = keyspace.check_merge(key, operand) {
             self.refused.get_or_insert(error.into());
         }
-        self.special_count += 1;
-        self.push(keyspace, Kind::Merge, key, operand);
+        (self.count, self.special_count) = (self.count + 1, self.special_count + 1);
+        match self.refusal_of(Kind::Merge, key, operand) {
+            Some(refusal) => {
+                self.refused.get_or_insert(Refusal::Invalid(refusal));
+            }
+            None => self.push_operand(keyspace, key, operand),
+        }
     }
 
     /// Deletes `key`.
@@ -399,9 +360,80 @@ impl WriteBatch {
         self.push_allowed(keyspace, kind, key, value);
     }
 
-    /// Adds an operation that is within the limits.
+    #[cold]
+    fn push_expiring(
+        &mut self,
+        keyspace: &Keyspace,
+        kind: (Kind, Lifetime),
+        key: &[u8],
+        value: &[u8],
+    ) {
+        self.count += 1;
+        if let Some(refusal) = self.refusal_of(kind.0, key, value) {
+            self.refused.get_or_insert(Refusal::Invalid(refusal));
+            return; // Nothing of such a batch is ever committed.
+        }
+        self.push_expiring_allowed(keyspace, kind, key, value);
+    }
+
+    /// Adds an operation that is within the limits, and neither a merge nor what expires.
     #[inline]
     fn push_allowed(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
+        self.note_target(keyspace, key, value);
+        let out = &mut self.operations;
+        out.reserve(OPERATION_HEAD_MAX + key.len() + value.len());
+        varint::put(out, u64::from(keyspace.id()) << KIND_BITS | kind as u64);
+        varint::put(out, key.len() as u64);
+        match kind {
+            Kind::Put => varint::put(out, value.len() as u64),
+            Kind::PutPointer | Kind::Delete => {}
+            Kind::DeleteRange if value.is_empty() => varint::put(out, 0),
+            Kind::DeleteRange => varint::put(out, value.len() as u64 + 1),
+            Kind::Merge | Kind::PutExpiring | Kind::PutPointerExpiring => {
+                unreachable!("they have forms of their own")
+            }
+        }
+        out.extend_from_slice(key);
+        out.extend_from_slice(value);
+    }
+
+    /// The same for an operand.
+    #[cold]
+    fn push_operand(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) {
+        self.note_target(keyspace, key, operand);
+        let out = &mut self.operations;
+        varint::put(out, EXTENDED);
+        varint::put(out, u64::from(keyspace.id()) << EXTENDED_KIND_BITS | Kind::Merge as u64);
+        varint::put(out, key.len() as u64);
+        varint::put(out, operand.len() as u64);
+        out.extend_from_slice(key);
+        out.extend_from_slice(operand);
+    }
+
+    /// The same for a put of what expires.
+    #[cold]
+    fn push_expiring_allowed(
+        &mut self,
+        keyspace: &Keyspace,
+        (kind, lifetime): (Kind, Lifetime),
+        key: &[u8],
+        value: &[u8],
+    ) {
+        self.note_target(keyspace, key, value);
+        let out = &mut self.operations;
+        varint::put(out, EXTENDED);
+        varint::put(out, u64::from(keyspace.id()) << EXTENDED_KIND_BITS | kind as u64);
+        varint::put(out, key.len() as u64);
+        if kind == Kind::PutExpiring {
+            varint::put(out, value.len() as u64);
+        }
+        varint::put(out, lifetime.to_number().expect("it ends"));
+        out.extend_from_slice(key);
+        out.extend_from_slice(value);
+    }
+
+    #[inline]
+    fn note_target(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) {
         self.data_bytes += (key.len() + value.len()) as u64;
         let id = keyspace.id();
         let is_known =
@@ -413,23 +445,6 @@ impl WriteBatch {
                 Some(_) => self.more_keyspaces.push(target),
             }
         }
-        let out = &mut self.operations;
-        out.reserve(OPERATION_HEAD_MAX + key.len() + value.len());
-        if kind == Kind::Merge {
-            varint::put(out, EXTENDED);
-            varint::put(out, u64::from(id) << EXTENDED_KIND_BITS | kind as u64);
-        } else {
-            varint::put(out, u64::from(id) << KIND_BITS | kind as u64);
-        }
-        varint::put(out, key.len() as u64);
-        match kind {
-            Kind::Put | Kind::Merge => varint::put(out, value.len() as u64),
-            Kind::PutPointer | Kind::Delete => {}
-            Kind::DeleteRange if value.is_empty() => varint::put(out, 0),
-            Kind::DeleteRange => varint::put(out, value.len() as u64 + 1),
-        }
-        out.extend_from_slice(key);
-        out.extend_from_slice(value);
     }
 
     /// Why this cannot be added, if so.
@@ -457,9 +472,9 @@ impl WriteBatch {
     #[cold]
     fn limit_exceeded(&self, kind: Kind, key: &[u8], value: &[u8]) -> Option<String> {
         let longest_key = match kind {
-            Kind::Put | Kind::PutPointer | Kind::Delete | Kind::Merge => key.len(),
             // One byte more is the first key above.
             Kind::DeleteRange => key.len().max(value.len()).saturating_sub(1),
+            _ => key.len(),
         };
         if longest_key > KEY_LEN_MAX {
             let len = longest_key;
@@ -501,13 +516,10 @@ impl WriteBatch {
     /// The puts whose values are still to be written, in order: keyspace, key and what is known of
     /// the pointer.
     pub(super) fn staged_puts(&self) -> impl Iterator<Item = (u32, &[u8], ValuePointer)> {
-        self.operations().filter_map(|Operation { keyspace, write, .. }| match write {
-            Write::PutPointer { key, pointer } => {
-                let pointer =
-                    ValuePointer::decode(pointer).filter(|known| known.file == NO_FILE)?;
-                Some((keyspace, key, pointer))
-            }
-            _ => None,
+        self.operations().filter_map(|operation| {
+            let pointer = ValuePointer::decode(operation.pointer()?);
+            let pointer = pointer.filter(|known| known.file == NO_FILE)?;
+            Some((operation.keyspace, operation.write.key()?, pointer))
         })
     }
 
@@ -556,7 +568,8 @@ impl WriteBatch {
         self.separated.take().map(|separated| separated.files).unwrap_or_default()
     }
 
-    /// Whether it neither deletes ranges nor merges, and all its values are in it.
+    /// Whether it neither deletes ranges nor merges, nothing in it expires, and all its values are
+    /// in it.
     pub(super) fn is_plain(&self) -> bool {
         self.special_count == 0 && self.separated.is_none()
     }
@@ -588,131 +601,7 @@ impl WriteBatch {
 
     /// The operations in order.
     pub(super) fn operations(&self) -> OwnOperations<'_> {
-        OwnOperations(Operations { bytes: &self.operations, position: 0 })
-    }
-}
-
-/// The operations of a batch.
-#[derive(Debug)]
-pub(super) struct OwnOperations<'a>(Operations<'a>);
-
-/// Why decoding cannot fail.
-const BATCH_ENCODED_IT: &str = "the batch encoded it";
-
-impl<'a> OwnOperations<'a> {
-    /// The keyspace of the next one, in a batch that is plain.
-    #[inline]
-    pub(super) fn next_keyspace(&self) -> Option<u32> {
-        let Operations { bytes, mut position } = self.0;
-        if position == bytes.len() {
-            return None;
-        }
-        let packed = varint::take(bytes, &mut position).expect(BATCH_ENCODED_IT);
-        debug_assert!(packed != EXTENDED, "of plain batches only");
-        Some((packed >> KIND_BITS) as u32)
-    }
-
-    /// The next one, if it is on this keyspace.
-    #[inline]
-    pub(super) fn next_on(&mut self, keyspace: u32) -> Option<Operation<'a>> {
-        if self.next_keyspace() == Some(keyspace) { self.next() } else { None }
-    }
-}
-
-impl<'a> Iterator for OwnOperations<'a> {
-    type Item = Operation<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Operation<'a>> {
-        self.0.next().map(|next| next.expect(BATCH_ENCODED_IT))
-    }
-}
-
-/// Decodes operations of any origin. An item is `None` where the bytes are not an operation.
-#[derive(Debug)]
-pub(super) struct Operations<'a> {
-    bytes: &'a [u8],
-    position: usize,
-}
-
-impl<'a> Iterator for Operations<'a> {
-    type Item = Option<Operation<'a>>;
-
-    fn next(&mut self) -> Option<Option<Operation<'a>>> {
-        if self.position == self.bytes.len() {
-            return None;
-        }
-        let operation = self.decode();
-        if operation.is_none() {
-            self.position = self.bytes.len();
-        }
-        Some(operation)
-    }
-}
-
-impl<'a> Operations<'a> {
-    fn decode(&mut self) -> Option<Operation<'a>> {
-        let packed = varint::take(self.bytes, &mut self.position)?;
-        if packed == EXTENDED {
-            return self.decode_extended();
-        }
-        let keyspace = u32::try_from(packed >> KIND_BITS).ok()?;
-        let write = match packed & ((1 << KIND_BITS) - 1) {
-            kind if kind == Kind::Put as u64 => {
-                let key_len = self.take_len(KEY_LEN_MAX)?;
-                let value_len = self.take_len(VALUE_LEN_MAX)?;
-                Write::Put { key: self.take_bytes(key_len)?, value: self.take_bytes(value_len)? }
-            }
-            kind if kind == Kind::Delete as u64 => {
-                let key_len = self.take_len(KEY_LEN_MAX)?;
-                Write::Delete { key: self.take_bytes(key_len)? }
-            }
-            kind if kind == Kind::PutPointer as u64 => {
-                let key_len = self.take_len(KEY_LEN_MAX)?;
-                let (key, pointer) =
-                    (self.take_bytes(key_len)?, self.take_bytes(ValuePointer::SIZE)?);
-                Write::PutPointer { key, pointer }
-            }
-            kind if kind == Kind::DeleteRange as u64 => self.decode_range()?,
-            _ => return None,
-        };
-        Some(Operation { offset: self.position, keyspace, write })
-    }
-
-    #[cold]
-    fn decode_extended(&mut self) -> Option<Operation<'a>> {
-        let packed = varint::take(self.bytes, &mut self.position)?;
-        let keyspace = u32::try_from(packed >> EXTENDED_KIND_BITS).ok()?;
-        if packed & ((1 << EXTENDED_KIND_BITS) - 1) != Kind::Merge as u64 {
-            return None;
-        }
-        let key_len = self.take_len(KEY_LEN_MAX)?;
-        let operand_len = self.take_len(VALUE_LEN_MAX)?;
-        let (key, operand) = (self.take_bytes(key_len)?, self.take_bytes(operand_len)?);
-        let write = Write::Merge { key, operand };
-        Some(Operation { offset: self.position, keyspace, write })
-    }
-
-    fn decode_range(&mut self) -> Option<Write<'a>> {
-        let start_len = self.take_len(BOUND_LEN_MAX)?;
-        let end_len = self.take_len(BOUND_LEN_MAX + 1)?.checked_sub(1);
-        let start = self.take_bytes(start_len)?;
-        let end = match end_len {
-            Some(len) => Some(self.take_bytes(len)?),
-            None => None,
-        };
-        end.is_none_or(|end| end > start).then_some(Write::DeleteRange { start, end })
-    }
-
-    fn take_len(&mut self, max: usize) -> Option<usize> {
-        varint::take_usize(self.bytes, &mut self.position).filter(|len| *len <= max)
-    }
-
-    fn take_bytes(&mut self, len: usize) -> Option<&'a [u8]> {
-        let end = self.position.checked_add(len)?;
-        let bytes = self.bytes.get(self.position..end)?;
-        self.position = end;
-        Some(bytes)
+        OwnOperations::of(&self.operations)
     }
 }
 
@@ -722,36 +611,4 @@ pub(super) fn payload_refusal(payload: &[u8]) -> Option<String> {
     (len > COMMIT_PAYLOAD_LEN_MAX).then(|| {
         format!("a commit's payload of {len} bytes: at most {COMMIT_PAYLOAD_LEN_MAX} are allowed")
     })
-}
-
-/// A commit as the log has it.
-#[derive(Debug)]
-pub(super) struct DecodedCommit<'a> {
-    pub seqno: SeqNo,
-    /// What the user kept with it.
-    pub payload: Option<&'a [u8]>,
-    /// How many operations there have to be.
-    pub count: u64,
-    pub operations: Operations<'a>,
-}
-
-/// The stamp at the front of a commit record's payload.
-pub(super) fn decode_stamp(record: &[u8]) -> Option<SeqNo> {
-    let (stamp, _) = record.split_first_chunk::<8>()?;
-    Some(SeqNo::from_u64(u64::from_le_bytes(*stamp)))
-}
-
-/// A commit record's payload, read back.
-pub(super) fn decode_record(record: &[u8]) -> Option<DecodedCommit<'_>> {
-    let seqno = decode_stamp(record)?;
-    let mut position = 8;
-    let count = varint::take(record, &mut position)?;
-    let mut operations = Operations { bytes: record, position };
-    if !record[position..].starts_with(&PAYLOAD_OPERATION) {
-        return Some(DecodedCommit { seqno, payload: None, count, operations });
-    }
-    operations.position += PAYLOAD_OPERATION.len();
-    let len = operations.take_len(COMMIT_PAYLOAD_LEN_MAX)?;
-    let payload = Some(operations.take_bytes(len)?);
-    Some(DecodedCommit { seqno, payload, count: count.checked_sub(1)?, operations })
 }

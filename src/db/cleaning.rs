@@ -183,7 +183,8 @@ impl Core {
                 Err(TryLockError::WouldBlock) => return Ok(Cleaned::Busy),
             };
             self.check_open()?; // Under the turn, which closing waits for.
-            let moved = runtime.store.move_values(&mut round.mover, &round.from, SLICE_BYTES);
+            let order = (SLICE_BYTES, self.time.now_if_used());
+            let moved = runtime.store.move_values(&mut round.mover, &round.from, order);
             let (next, bytes) = match moved.inspect_err(|error| self.note_idle_failure(error))? {
                 Moving::FlushUnderWay => return Ok(Cleaned::Busy),
                 Moving::Nothing => (None, None),

@@ -316,7 +316,10 @@ impl Core {
             self.verify(premise)?;
         }
         let Log { wal, stamps, head, .. } = &mut *log;
-        let seqno = stamps.next(self.clock.wall_millis());
+        let seqno = stamps.next(self.time.wall_for_stamp()); // E1
+        if premise.is_some_and(|checked| !checked.premise.holds_at(seqno)) {
+            return Err(Error::Conflict); // Nobody has seen the stamp.
+        }
         batch.put_record_head(head, seqno);
         let appended = wal.append(&[head, batch.bytes()]);
         let appended = appended.map_err(|error| self.judge(error))?;

@@ -6,8 +6,8 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::base::{Error, Result, SeqNo};
-use crate::db::batch::{DecodedCommit, decode_record, decode_stamp};
 use crate::db::core::Core;
+use crate::db::operation::{DecodedCommit, decode_record, decode_stamp};
 use crate::db::{Db, Handle};
 use crate::wal::{Lsn, RecordReader};
 

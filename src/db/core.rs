@@ -15,6 +15,7 @@ use crate::db::options::{Background, Builder, Durability, Sizes};
 use crate::db::snapshot::SnapshotRegister;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime};
 use crate::db::stats::StallCounters;
+use crate::db::time::Time;
 use crate::db::transaction::TransactionRegister;
 use crate::db::{KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
 use crate::jobs::Pacer;
@@ -50,6 +51,8 @@ pub(super) struct Core {
     pub dir: PathBuf,
     pub storage: Arc<dyn Storage>,
     pub clock: Arc<dyn Clock>,
+    /// What has expired is judged by this.
+    pub time: Arc<Time>,
     pub entropy: Arc<dyn Entropy>,
     pub database: u64,
     /// Tells this opening from others, also of the same database.
@@ -104,6 +107,7 @@ pub(super) struct Core {
 /// What opening has put together, for [`Core::new`].
 pub(super) struct Parts {
     pub dir: PathBuf,
+    pub time: Arc<Time>,
     pub database: u64,
     pub opening: u64,
     pub sizes: Sizes,
@@ -129,6 +133,7 @@ impl Core {
             dir: parts.dir,
             storage: builder.storage,
             clock: builder.clock,
+            time: parts.time,
             entropy: builder.entropy,
             database: parts.database,
             opening: parts.opening,

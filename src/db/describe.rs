@@ -1,7 +1,7 @@
 //! What a record of the log says, for those who look at files.
 
-use crate::base::ValuePointer;
-use crate::db::batch::{Operation, Write, decode_record};
+use crate::base::{Lifetime, ValuePointer};
+use crate::db::operation::{Operation, Write, decode_record};
 use crate::pieces::{Detail, Explained, PieceEntry};
 
 /// A commit as it is shown. Operations from the first one on that is not understood are left out,
@@ -34,11 +34,14 @@ fn entry_of(operation: &Operation<'_>) -> PieceEntry {
     let entry = match operation.write {
         Write::Put { key, value } => PieceEntry::new("put", key, value),
         Write::PutPointer { key, pointer } => {
-            let text = ValuePointer::decode(pointer).map_or_else(
-                || "a malformed pointer".to_owned(),
-                |at| format!("{} bytes at {} of value file {}", at.len, at.offset, at.file),
-            );
-            PieceEntry::new("put of a large value", key, text.as_bytes())
+            PieceEntry::new("put of a large value", key, shown_pointer(pointer).as_bytes())
+        }
+        Write::PutExpiring { key, value, lifetime } => {
+            PieceEntry::new(format!("put that expires {}", shown(lifetime)), key, value)
+        }
+        Write::PutPointerExpiring { key, pointer, lifetime } => {
+            let what = format!("put of a large value that expires {}", shown(lifetime));
+            PieceEntry::new(&what, key, shown_pointer(pointer).as_bytes())
         }
         Write::Delete { key } => PieceEntry::new("delete", key, &[]),
         Write::DeleteRange { start, end } => {
@@ -47,4 +50,19 @@ fn entry_of(operation: &Operation<'_>) -> PieceEntry {
         Write::Merge { key, operand } => PieceEntry::new("merge", key, operand),
     };
     PieceEntry { keyspace: Some(operation.keyspace), ..entry }
+}
+
+fn shown_pointer(pointer: &[u8]) -> String {
+    ValuePointer::decode(pointer).map_or_else(
+        || "a malformed pointer".to_owned(),
+        |at| format!("{} bytes at {} of value file {}", at.len, at.offset, at.file),
+    )
+}
+
+fn shown(lifetime: Lifetime) -> String {
+    match lifetime {
+        Lifetime::Forever => "never".to_owned(),
+        Lifetime::Until(millis) => format!("at {millis} ms since 1970"),
+        Lifetime::For(millis) => format!("{millis} ms after its stamp"),
+    }
 }

@@ -24,11 +24,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
-use crate::base::{Cursor as _, EntryKind, Error, Result, SeqNo, Slice, successor};
-use crate::db::batch::{Write, WriteBatch};
+use crate::base::successor;
+use crate::base::{
+    Cursor as _, EntryKind, Error, Expiring, Expiry, Lifetime, Result, SeqNo, Slice,
+};
+use crate::db::batch::WriteBatch;
 use crate::db::commit::PoisonOnPanic;
 use crate::db::core::{Core, lock};
 use crate::db::keyspace::Keyspace;
+use crate::db::operation::Write;
 use crate::db::state::{Runtime, State, Table};
 use crate::memtable::MemtableCursor;
 use crate::structure::flex::{Fitted, StagedRuns};
@@ -45,8 +49,10 @@ pub struct Ingest {
     keyspace: Keyspace,
     /// `None` when it is over.
     staged: Option<StagedRuns>,
-    /// Entries from the first large value on that was not written yet.
+    /// Entries from the first on that expires, or whose value is large and not written yet.
     waiting: WriteBatch,
+    /// How long entries are there, unless that is said.
+    lifetime: Lifetime,
     /// Files that entries point into, held.
     files: BTreeMap<u64, Arc<ValueFile>>,
     first_key: Vec<u8>,
@@ -130,6 +136,7 @@ impl Keyspace {
         self.read(|_, _| Ok(()))?;
         Ok(Ingest {
             staged: Some(self.runtime().store.stage()),
+            lifetime: self.default_lifetime(),
             keyspace: self.clone(),
             waiting: WriteBatch::new(),
             files: BTreeMap::new(),
@@ -181,13 +188,35 @@ impl Ingest {
         self.report.entries == 0
     }
 
-    /// Adds an entry. Its key must be above the one before it.
+    /// Adds an entry. Its key must be above the one before it. In a keyspace with a
+    /// [`ttl`](crate::KeyspaceOptions::ttl) it expires after that, counted from about now, and not
+    /// from when the ingest is finished: it is written before that is known.
     ///
     /// # Errors
     /// `InvalidArgument` for a key that is not above the one before it, or a key or value over the
     /// limits; `DiskFull`, `Io`, `ReadOnly`, `Closed`. After an error it cannot be finished.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let added = self.try_add(key.as_ref(), value.as_ref());
+        let lifetime = self.lifetime;
+        self.add_for(key.as_ref(), value.as_ref(), lifetime)
+    }
+
+    /// Adds an entry that expires then, or never, whatever the keyspace's `ttl`; see
+    /// [`Keyspace::put_until`].
+    ///
+    /// # Errors
+    /// As [`Ingest::add`]; `InvalidArgument` when the keyspace has a merge operator.
+    pub fn add_until(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> Result<()> {
+        self.add_for(key.as_ref(), value.as_ref(), expiry.into().into())
+    }
+
+    #[inline]
+    fn add_for(&mut self, key: &[u8], value: &[u8], lifetime: Lifetime) -> Result<()> {
+        let added = self.try_add(key, value, lifetime);
         if added.is_err() {
             self.has_failed = true;
         }
@@ -231,10 +260,17 @@ impl Ingest {
         &self.keyspace.handle().core
     }
 
+    fn separates(&self, value: &[u8]) -> bool {
+        self.keyspace.separates(value.len())
+    }
+
     #[inline]
-    fn try_add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    fn try_add(&mut self, key: &[u8], value: &[u8], lifetime: Lifetime) -> Result<()> {
         if self.report.entries > 0 && key <= self.last_key.as_slice() || self.has_failed {
             return Err(self.out_of_order(key));
+        }
+        if lifetime != Lifetime::Forever {
+            self.keyspace.check_takes_expiry()?;
         }
         let write = Write::Put { key, value };
         if let Some(refusal) = self.waiting.refusal(write) {
@@ -247,8 +283,8 @@ impl Ingest {
         self.last_key.extend_from_slice(key);
         self.report.entries += 1;
         self.report.bytes += (key.len() + value.len()) as u64;
-        if !self.waiting.is_empty() || self.keyspace.separates(value.len()) {
-            self.waiting.put(&self.keyspace, key, value);
+        if !self.waiting.is_empty() || lifetime != Lifetime::Forever || self.separates(value) {
+            self.waiting.put_for(&self.keyspace, key, value, lifetime);
             return match self.waiting.size() >= VALUES_TOGETHER {
                 true => self.place_waiting(),
                 false => Ok(()),
@@ -286,11 +322,21 @@ impl Ingest {
             let core = &self.keyspace.handle().core;
             let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
             core.check_writable()?;
-            core.place_values(&mut waiting)?;
+            if waiting.has_staged() {
+                core.place_values(&mut waiting)?;
+            }
         }
+        let now = self.core().time.now_if_used();
         for operation in waiting.operations() {
-            let (key, kind, value) = operation.write.entry().expect("only puts are waiting");
-            self.stage(key, kind, value)?;
+            match (operation.write.entry(), operation.write.expiring()) {
+                (Some((key, kind, value)), _) => self.stage(key, kind, value)?,
+                (None, Some((key, kind, value, lifetime))) => {
+                    let until = lifetime.end_from(now).expect("it expires");
+                    let bytes = Expiring { until, kind, value }.encode();
+                    self.stage(key, EntryKind::Composite, &bytes)?;
+                }
+                (None, None) => unreachable!("only puts are waiting"),
+            }
         }
         let files = waiting.take_files().into_iter();
         self.files.extend(files.map(|file| (file.number(), file)));
@@ -355,7 +401,7 @@ impl Core {
             flushed.inspect_err(|error| self.note_failure(error))?;
             fitted = runtime.store.fit(staged)?;
         }
-        let seqno = hold.next_stamp(self.clock.wall_millis());
+        let seqno = hold.next_stamp(self.time.wall_for_stamp());
         self.transactions.note_ingest(runtime.id, range.clone(), seqno); // J3
         let committed = self.ingest_held(order, staged, fitted, seqno);
         self.transactions.note_ingest_over(seqno);

@@ -8,8 +8,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::base::{EntryKind, MergeBase, Operands, RangeTombstones, SeqNo};
-use crate::db::batch::{Operation, Write};
+use crate::base::{EntryKind, Expiring, MergeBase, Operands, RangeTombstones, SeqNo};
+use crate::db::operation::{Operation, Write};
 use crate::db::state::Table;
 use crate::memtable::Writer;
 use crate::value_log::ValueLog;
@@ -62,8 +62,9 @@ pub(super) struct CommitPlace {
     pub place: (u64, u64),
 }
 
-/// Inserts a commit that deletes ranges, merges, or has values in the value log: all its
-/// operations, in their order. `find` says where those on a keyspace go, if it is still there.
+/// Inserts a commit that deletes ranges, merges, puts what expires, or has values in the value log:
+/// all its operations, in their order. `find` says where those on a keyspace go, if it is still
+/// there.
 #[cold]
 pub(super) fn insert_commit<'t>(
     commit: CommitPlace,
@@ -85,7 +86,10 @@ fn insert_operations(
     operations: &[Operation<'_>],
 ) {
     let CommitPlace { seqno, place } = commit;
-    let entries = entries_of(operations);
+    let entries = entries_of(operations, seqno);
+    if operations.iter().any(|operation| operation.write.expiring().is_some()) {
+        table.memtable.note_expiring(); // In front of the entries: who sees these has to know.
+    }
     let entries = entries.iter().map(|(key, kind, value)| (*key, *kind, &**value));
     let mut writer = table.memtable.writer();
     insert_into(&mut writer, table, seqno, entries);
@@ -107,7 +111,10 @@ type Entry<'a> = (&'a [u8], EntryKind, Cow<'a, [u8]>);
 /// The entries that operations on one keyspace come to. Of two on one key the later counts, as the
 /// memtable has it. In a memtable, an entry of the commit that deletes a range stays: those are
 /// left out that the commit has written before the deletion.
-fn entries_of<'a>(operations: &[Operation<'a>]) -> Vec<Entry<'a>> {
+///
+/// What expires does so counted from the stamp of the commit, so that replaying the log comes to
+/// the same.
+fn entries_of<'a>(operations: &[Operation<'a>], seqno: SeqNo) -> Vec<Entry<'a>> {
     let deleted = later_deletions(operations);
     let is_deleted = |operation: &Operation<'_>, key: &[u8]| {
         let last = deleted.covering(key, SeqNo::MAX);
@@ -124,17 +131,17 @@ fn entries_of<'a>(operations: &[Operation<'a>]) -> Vec<Entry<'a>> {
         match (known.map(|index| &mut entries[index]), operation.write) {
             (Some(entry), Write::Merge { operand, .. }) => merge_into(entry, operand),
             (Some(entry), other) => {
-                let Some((_, kind, value)) = other.entry() else { continue };
-                (entry.1, entry.2) = (kind, Cow::Borrowed(value));
+                let Some((kind, value)) = entry_of(other, seqno) else { continue };
+                (entry.1, entry.2) = (kind, value);
             }
             (None, write) => {
                 let entry = match write {
                     Write::Merge { operand, .. } => {
-                        (key, EntryKind::Merge, Cow::Owned(Operands::open(operand)))
+                        (key, EntryKind::Composite, Cow::Owned(Operands::open(operand)))
                     }
                     other => {
-                        let Some((_, kind, value)) = other.entry() else { continue };
-                        (key, kind, Cow::Borrowed(value))
+                        let Some((kind, value)) = entry_of(other, seqno) else { continue };
+                        (key, kind, value)
                     }
                 };
                 if merges {
@@ -151,13 +158,24 @@ fn entries_of<'a>(operations: &[Operation<'a>]) -> Vec<Entry<'a>> {
 /// that has operands, so that a commit with many on one key is not quadratic.
 fn merge_into((_, kind, value): &mut Entry<'_>, operand: &[u8]) {
     let base = match *kind {
-        EntryKind::Merge => return Operands::push(value.to_mut(), operand),
+        EntryKind::Composite => return Operands::push(value.to_mut(), operand),
         EntryKind::Value => MergeBase::Value(value),
         EntryKind::Pointer => MergeBase::Pointer(value),
         EntryKind::Tombstone => MergeBase::Nothing,
     };
     let bytes = Operands::single(base, operand);
-    (*kind, *value) = (EntryKind::Merge, Cow::Owned(bytes));
+    (*kind, *value) = (EntryKind::Composite, Cow::Owned(bytes));
+}
+
+/// The entry that a write of one key makes by itself; none if it merges.
+fn entry_of(write: Write<'_>, seqno: SeqNo) -> Option<(EntryKind, Cow<'_, [u8]>)> {
+    let Some((_, kind, value, lifetime)) = write.expiring() else {
+        return write.entry().map(|(_, kind, value)| (kind, Cow::Borrowed(value)));
+    };
+    Some(match lifetime.end(seqno) {
+        Some(until) => (EntryKind::Composite, Cow::Owned(Expiring { until, kind, value }.encode())),
+        None => (kind, Cow::Borrowed(value)),
+    })
 }
 
 /// The ranges that operations delete, each with the offset of its operation.

@@ -3,10 +3,13 @@
 use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use crate::base::{EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice};
+use crate::base::{EntryKind, EntryRef, Error, Expiring, Expiry, KeyRange, Result, SeqNo, Slice};
+use crate::base::{expiring_in, is_operands, pointer_in};
 use crate::db::order::{OtherMoment, looked_up};
 use crate::db::state::KeyspaceState;
+use crate::db::time::AsOf;
 use crate::db::walk::{Shown, Walk};
 use crate::memtable::{Memtable, MemtableCursor};
 
@@ -16,7 +19,7 @@ const STEPS_MAX: usize = 1000;
 /// What an entry in a memtable adds to the cost of finding an entry by its number, in steps.
 const STEPS_PER_MEMTABLE_ENTRY: usize = 32;
 
-/// A key with its value and the stamp of the commit that wrote it.
+/// A key with its value, the stamp of the commit that wrote it, and when it expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
@@ -25,6 +28,17 @@ pub struct Entry {
     pub value: Slice,
     /// The commit that wrote it: also the time of the last write, see [`SeqNo::millis`].
     pub seqno: SeqNo,
+    /// When it expires.
+    pub expiry: Expiry,
+}
+
+impl Entry {
+    /// When it expires; `None` if it does not. It may have by now: it was there as of what was
+    /// read.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.expiry.time()
+    }
 }
 
 /// Walks the entries of a key range, as of one moment, both ways; lends key and value from where
@@ -56,7 +70,7 @@ pub struct Cursor {
     refusal: Option<Error>,
     /// Also keeps the files of a dropped keyspace while it is read.
     keyspace: Option<Arc<KeyspaceState>>,
-    at: SeqNo,
+    as_of: AsOf,
     /// What the transaction that reads has written itself.
     own: Option<Arc<Memtable>>,
     /// The value at the position, if it was read from the value log.
@@ -70,36 +84,41 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    pub(super) fn new(keyspace: Arc<KeyspaceState>, at: SeqNo, range: KeyRange) -> Cursor {
-        Cursor::over(keyspace, at, range, None)
+    pub(super) fn new(keyspace: Arc<KeyspaceState>, as_of: AsOf, range: KeyRange) -> Cursor {
+        Cursor::over(keyspace, as_of, range, None)
     }
 
     /// A cursor that shows `own` entries, newer than all others, as well.
     pub(super) fn over(
         keyspace: Arc<KeyspaceState>,
-        at: SeqNo,
+        as_of: AsOf,
         range: KeyRange,
         own: Option<Arc<Memtable>>,
     ) -> Cursor {
+        let at = as_of.at;
+        let now = match own.as_ref().is_some_and(|own| own.has_expiring()) {
+            true => as_of.now(&keyspace.runtime.time),
+            false => keyspace.now_if_any_expires(as_of),
+        };
         let tables = keyspace.tables().filter(|table| !table.memtable.is_empty());
         let tables = tables.map(|table| MemtableCursor::new(Arc::clone(&table.memtable), at));
         let first = own.iter().map(|own| MemtableCursor::new(Arc::clone(own), SeqNo::MAX));
         let tables = first.chain(tables).collect();
         let deleted = keyspace.deleted_ranges(at, own.as_deref());
-        let walk = Walk::new(range, tables, Some(keyspace.version.cursor()), deleted);
-        let loaded = OnceCell::new();
-        Cursor { walk, refusal: None, keyspace: Some(keyspace), at, own, loaded }
+        let walk = Walk::new(range, tables, Some(keyspace.version.cursor()), deleted, now);
+        let (as_of, loaded) = (AsOf::of(at, now), OnceCell::new());
+        Cursor { walk, refusal: None, keyspace: Some(keyspace), as_of, own, loaded }
     }
 
     /// A cursor whose first move fails with `error`.
     pub(super) fn refusing(error: Error) -> Cursor {
-        let walk = Walk::new(KeyRange::all(), Vec::new(), None, None);
-        let (at, loaded) = (SeqNo::ZERO, OnceCell::new());
-        Cursor { walk, refusal: Some(error), keyspace: None, at, own: None, loaded }
+        let walk = Walk::new(KeyRange::all(), Vec::new(), None, None, 0);
+        let (as_of, loaded) = (AsOf::newest(SeqNo::ZERO), OnceCell::new());
+        Cursor { walk, refusal: Some(error), keyspace: None, as_of, own: None, loaded }
     }
 
-    /// Before every move but one within plain values of a block: an entry that holds a pointer, or
-    /// operands, is none.
+    /// Before every move but one within plain values of a block: one that holds a pointer, or is
+    /// composite, is none.
     fn begin_move(&mut self) -> Result<()> {
         self.loaded.take();
         if self.refusal.is_none() {
@@ -227,9 +246,10 @@ impl Cursor {
     #[inline(never)]
     fn value_elsewhere(&self) -> Result<&[u8]> {
         let entry = self.walk.entry().expect(NOT_ON_AN_ENTRY);
-        match entry.kind {
-            EntryKind::Pointer | EntryKind::Merge => self.load_value(entry),
-            EntryKind::Value | EntryKind::Tombstone => Ok(entry.value),
+        match (expiring_in(entry.kind, entry.value), entry.kind) {
+            (Some(Expiring { kind: EntryKind::Value, value, .. }), _) => Ok(value),
+            (_, EntryKind::Pointer | EntryKind::Composite) => self.load_value(entry),
+            (_, EntryKind::Value | EntryKind::Tombstone) => Ok(entry.value),
         }
     }
 
@@ -246,12 +266,18 @@ impl Cursor {
     #[cold]
     fn value_led_to(&self, EntryRef { key, kind, value, .. }: EntryRef<'_>) -> Result<Slice> {
         let keyspace = self.keyspace();
+        if let Some(expiring) = expiring_in(kind, value) {
+            return match expiring.kind {
+                EntryKind::Pointer => keyspace.runtime.values.read(expiring.value),
+                _ => Ok(self.shared(expiring.value)),
+            };
+        }
         match kind {
             // K1: the memtables have nothing of its key; a block is all that the structure has.
-            EntryKind::Merge if self.walk.shown_block().is_some() => {
+            EntryKind::Composite if self.walk.shown_block().is_some() => {
                 keyspace.value_of_operands(key, value)
             }
-            EntryKind::Merge => keyspace.merged_value(key, self.at, self.own.as_deref()),
+            EntryKind::Composite => keyspace.merged_value(key, self.as_of.at, self.own.as_deref()),
             _ => keyspace.runtime.values.read(value),
         }
     }
@@ -263,7 +289,27 @@ impl Cursor {
     /// If the value at the position lies in the value log: the pointer to it, and the keyspace.
     pub(super) fn pointer(&self) -> Option<(&[u8], &KeyspaceState)> {
         let EntryRef { kind, value, .. } = self.walk.entry().expect(NOT_ON_AN_ENTRY);
-        (kind == EntryKind::Pointer).then(|| (value, self.keyspace()))
+        if is_operands(kind, value) {
+            return None;
+        }
+        Some((pointer_in(kind, value)?, self.keyspace()))
+    }
+
+    /// When the entry at the position expires; `None` if it does not.
+    ///
+    /// # Panics
+    /// When it is not [`Cursor::valid`].
+    #[must_use]
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        Expiry::from_moment(self.until()).time()
+    }
+
+    pub(super) fn until(&self) -> Option<u64> {
+        if self.walk.shown() == Shown::Block {
+            return None; // A plain value.
+        }
+        let EntryRef { kind, value, .. } = self.walk.entry().expect(NOT_ON_AN_ENTRY);
+        expiring_in(kind, value).map(|expiring| expiring.until)
     }
 
     /// The stamp of the entry at the position.
@@ -283,15 +329,21 @@ impl Cursor {
     pub(super) fn take_entry(&self) -> Result<Entry> {
         let entry = self.walk.entry().expect(NOT_ON_AN_ENTRY);
         let EntryRef { key, value, seqno, kind } = entry;
-        let (key, value) = match self.walk.shown_block() {
+        let (key, shared) = match self.walk.shown_block() {
             Some(block) => (block.share(key), block.share(value)),
             None => (Slice::from(key), Slice::from(value)),
         };
-        let value = match kind {
-            EntryKind::Pointer | EntryKind::Merge => self.value_led_to(entry)?,
-            EntryKind::Value | EntryKind::Tombstone => value,
+        let (value, expiry) = match kind {
+            EntryKind::Pointer | EntryKind::Composite => {
+                (self.value_led_to(entry)?, Expiry::from_moment(self.until()))
+            }
+            EntryKind::Value | EntryKind::Tombstone => (shared, Expiry::Never),
         };
-        Ok(Entry { key, value, seqno })
+        Ok(Entry { key, value, seqno, expiry })
+    }
+
+    fn shared(&self, bytes: &[u8]) -> Slice {
+        self.walk.shown_block().map_or_else(|| Slice::from(bytes), |block| block.share(bytes))
     }
 
     /// The key at the position, as [`Cursor::take_entry`].
@@ -305,7 +357,7 @@ impl Cursor {
         match &self.keyspace {
             Some(keyspace) => {
                 let (range, own) = (self.walk.range().clone(), self.own.clone());
-                Cursor::over(Arc::clone(keyspace), self.at, range, own)
+                Cursor::over(Arc::clone(keyspace), self.as_of, range, own)
             }
             None => Cursor::refusing(Error::Closed),
         }
@@ -362,7 +414,7 @@ impl Iter {
             return Ok(false);
         }
         let other = OtherMoment::LookUp;
-        let rank_of = |key: &[u8]| looked_up(keyspace.rank(key, front.at, other));
+        let rank_of = |key: &[u8]| looked_up(keyspace.rank(key, front.as_of, other));
         let given = match (front.walk.shown(), front.walk.key(), self.front_turn) {
             (Shown::Start, ..) => rank_of(&front.walk.range().half_open().0)?,
             (_, Some(key), Turn::Following) => rank_of(key)? + 1,
@@ -370,7 +422,7 @@ impl Iter {
             _ => return Ok(false), // At the end, or it has lost its place: the next step tells.
         };
         let rank = given.saturating_add(count as u64);
-        match looked_up(keyspace.select(rank, front.at, other))?.0 {
+        match looked_up(keyspace.select(rank, front.as_of, other))?.0 {
             Some(entry) => {
                 self.front.seek(&entry.key)?;
                 self.front_turn = Turn::Sought;

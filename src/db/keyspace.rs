@@ -3,8 +3,9 @@
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::base::{Error, KeyRange, Result, SeqNo, Slice};
+use crate::base::{Error, Expiry, KeyRange, Lifetime, Result, SeqNo, Slice};
 use crate::db::Handle;
 use crate::db::batch::WriteBatch;
 use crate::db::core::Core;
@@ -12,6 +13,7 @@ use crate::db::iter::{Cursor, Entry, Iter, Keys};
 use crate::db::options::Durability;
 use crate::db::order::{OtherMoment, Selected};
 use crate::db::state::{KeyspaceState, Runtime};
+use crate::db::time::{AsOf, Time};
 use crate::manifest::KeyspaceOptions;
 use crate::operator::Merging;
 
@@ -81,6 +83,36 @@ impl Keyspace {
         from.is_some_and(|from| value_len >= from as usize)
     }
 
+    /// Whether a value of so many bytes is put as it is: it does not go to the value log, nor does
+    /// it expire unless that is said.
+    #[inline]
+    pub(super) fn puts_as_it_is(&self, value_len: usize) -> bool {
+        value_len < self.runtime.plain_below
+    }
+
+    /// What has expired is judged by this.
+    pub(super) fn time(&self) -> &Time {
+        &self.runtime.time
+    }
+
+    /// How long what is put is there, unless that is said.
+    pub(super) fn default_lifetime(&self) -> Lifetime {
+        self.runtime.options.ttl.map_or(Lifetime::Forever, Lifetime::from)
+    }
+
+    /// Checks that entries may expire in it, of which one is about to be put.
+    pub(super) fn check_takes_expiry(&self) -> Result<()> {
+        if let Some(operator) = &self.runtime.options.merge_operator {
+            let what = format!(
+                "keyspace {:?} has the merge operator {operator:?}: nothing in it can expire",
+                self.name()
+            );
+            return Err(Error::invalid(what));
+        }
+        self.core().time.note_used();
+        Ok(())
+    }
+
     /// How operands are merged in it.
     pub(super) fn merging(&self) -> &Merging {
         self.runtime.store.merging()
@@ -140,7 +172,9 @@ impl Keyspace {
         Error::KeyspaceNotFound { name: self.name() }
     }
 
-    /// Sets `key` to `value` with the database's default durability; returns the commit's stamp.
+    /// Sets `key` to `value` with the database's default durability; returns the commit's stamp. In
+    /// a keyspace with a [`ttl`](KeyspaceOptions::ttl) it expires after that, counted from the
+    /// stamp.
     ///
     /// # Errors
     /// As [`crate::Db::write_with`].
@@ -161,6 +195,66 @@ impl Keyspace {
         let mut batch = WriteBatch::new();
         batch.put(self, key, value);
         self.core().commit(batch, durability)
+    }
+
+    /// Sets `key` to `value`, which expires when `ttl` has passed since the commit's stamp, with
+    /// the database's default durability. From then on the key is not there, as if it had been
+    /// deleted, for every read that begins then; its room is given back later. Overwriting the key,
+    /// or deleting it, ends that: the later write counts.
+    ///
+    /// Counted in milliseconds, rounded up. With a `ttl` of zero the key is not there at once. One
+    /// that would end behind the year 10889 ends there.
+    ///
+    /// Time is that of the clock, but never goes back while the database is open, and when it is
+    /// opened again it is not before the newest stamp (nor, if it was closed, before any moment
+    /// that was judged by): what has expired by then stays so. A clock that is set back beyond that
+    /// shows it again, if its room was not given back; a clock that is far ahead makes everything
+    /// expire.
+    ///
+    /// ```
+    /// # fn main() -> lithedb::Result<()> {
+    /// # use std::{sync::Arc, time::Duration};
+    /// # use lithedb::{Db, base::ManualClock, storage::MemoryStorage};
+    /// # let clock = Arc::new(ManualClock::at_millis(1_700_000_000_000));
+    /// # let builder = Db::builder().storage(Arc::new(MemoryStorage::new()));
+    /// # let db = builder.clock(Arc::clone(&clock) as Arc<_>).open("/db")?;
+    /// let sessions = db.keyspace_or_create("sessions")?;
+    /// sessions.put_with_ttl("ada", "token", Duration::from_secs(60))?;
+    /// assert!(sessions.contains("ada")?);
+    /// # clock.advance(Duration::from_secs(60)); // a minute later
+    /// assert!(!sessions.contains("ada")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the keyspace has a merge operator; as [`crate::Db::write_with`].
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<SeqNo> {
+        let mut batch = WriteBatch::new();
+        batch.put_with_ttl(self, key, value, ttl);
+        self.core().commit(batch, self.core().default_durability())
+    }
+
+    /// Sets `key` to `value`, which expires then, as [`Keyspace::put_with_ttl`] does; a time that
+    /// is past already says that the key is not there. [`Expiry::Never`] makes one that does not
+    /// expire, also where the keyspace has a [`ttl`](KeyspaceOptions::ttl).
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with_ttl`].
+    pub fn put_until(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> Result<SeqNo> {
+        let mut batch = WriteBatch::new();
+        batch.put_until(self, key, value, expiry);
+        self.core().commit(batch, self.core().default_durability())
     }
 
     /// Merges `operand` into the value of `key`, with the database's default durability; returns
@@ -262,15 +356,24 @@ impl Keyspace {
     /// `MergeOperatorMissing`, `MergeFailed` when something was merged into the value and it cannot
     /// be told what that makes; `KeyspaceNotFound`, `Closed`.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.read(|state, at| state.get(key.as_ref(), at))
+        self.read(|state, as_of| state.get(key.as_ref(), as_of))
     }
 
-    /// Key, value and stamp of `key`.
+    /// Key, value, stamp and expiry of `key`.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn get_entry(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
-        self.read(|state, at| state.get_entry(key.as_ref(), at))
+        self.read(|state, as_of| state.get_entry(key.as_ref(), as_of))
+    }
+
+    /// When `key` expires; `None` if it is not there. No value is read from the value log.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
+        let found = self.read(|state, as_of| state.expiry(key.as_ref(), as_of))?;
+        Ok(found.map(Expiry::from_moment))
     }
 
     /// Whether `key` is there.
@@ -278,7 +381,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.read(|state, at| state.contains(key.as_ref(), at))
+        self.read(|state, as_of| state.contains(key.as_ref(), as_of))
     }
 
     /// The values of `keys`, in their order, all as of one moment.
@@ -286,7 +389,9 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        self.read(|state, at| state.multi_get(keys, at))
+        self.core().check_open()?;
+        let (keyspace, as_of) = self.core().moment_of(self.id()).ok_or_else(|| self.not_found())?;
+        keyspace.multi_get(keys, as_of)
     }
 
     /// Number of keys in `range`, exactly, and without walking over them: O(log n), microseconds,
@@ -299,11 +404,14 @@ impl Keyspace {
     /// that they hold. Intervals with changes that were not consolidated yet are read the first
     /// time.
     ///
+    /// What has expired is not counted. While it takes room, each interval that has some costs a
+    /// search, and is read the first time: consolidation sees to it that they do not become many.
+    ///
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn count<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         let range = KeyRange::new(&range);
-        self.count_at_some_moment(|state, at, other| state.count(&range, at, other))
+        self.count_at_some_moment(|state, as_of, other| state.count(&range, as_of, other))
     }
 
     /// Number of keys, exactly; see [`Keyspace::count`].
@@ -327,7 +435,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn rank(&self, key: impl AsRef<[u8]>) -> Result<u64> {
-        self.count_at_some_moment(|state, at, other| state.rank(key.as_ref(), at, other))
+        self.count_at_some_moment(|state, as_of, other| state.rank(key.as_ref(), as_of, other))
     }
 
     /// The entry with `rank` keys below it: of rank 0 the first, of rank 1 the second; see
@@ -336,7 +444,8 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn select(&self, rank: u64) -> Result<Option<Entry>> {
-        let found = self.count_at_some_moment(|state, at, other| state.select(rank, at, other));
+        let found =
+            self.count_at_some_moment(|state, as_of, other| state.select(rank, as_of, other));
         found.map(|Selected(entry)| entry)
     }
 
@@ -366,8 +475,8 @@ impl Keyspace {
         count: usize,
     ) -> Result<Vec<Entry>> {
         let (range, entropy) = (KeyRange::new(&range), &*self.core().entropy);
-        self.count_at_some_moment(|state, at, other| {
-            state.sample(&range, count, entropy, (at, other))
+        self.count_at_some_moment(|state, as_of, other| {
+            state.sample(&range, count, entropy, (as_of, other))
         })
     }
 
@@ -375,16 +484,16 @@ impl Keyspace {
     /// counted here: then as of that, or a later one still.
     fn count_at_some_moment<T>(
         &self,
-        count: impl Fn(&Arc<KeyspaceState>, SeqNo, OtherMoment) -> Result<Option<T>>,
+        count: impl Fn(&Arc<KeyspaceState>, AsOf, OtherMoment) -> Result<Option<T>>,
     ) -> Result<T> {
         let mut tries = 0;
         loop {
             self.core().check_open()?;
-            let (state, at) = self.core().published.load();
-            let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
+            let moment = self.core().moment_of(self.id());
+            let (keyspace, as_of) = moment.ok_or_else(|| self.not_found())?;
             let is_last = tries == MOMENTS_TRIED_MAX;
             let other = if is_last { OtherMoment::LookUp } else { OtherMoment::Refuse };
-            if let Some(found) = count(keyspace, at, other)? {
+            if let Some(found) = count(&keyspace, as_of, other)? {
                 return Ok(found);
             }
             tries += 1;
@@ -439,20 +548,19 @@ impl Keyspace {
         if let Err(error) = self.core().check_open() {
             return Cursor::refusing(error);
         }
-        let (state, at) = self.core().published.load();
-        match state.find(self.id()) {
-            Some(keyspace) => Cursor::new(Arc::clone(keyspace), at, range),
+        match self.core().moment_of(self.id()) {
+            Some((keyspace, as_of)) => Cursor::new(keyspace, as_of, range),
             None => Cursor::refusing(self.not_found()),
         }
     }
 
     pub(super) fn read<T>(
         &self,
-        read: impl FnOnce(&KeyspaceState, SeqNo) -> Result<T>,
+        read: impl FnOnce(&KeyspaceState, AsOf) -> Result<T>,
     ) -> Result<T> {
         self.core().check_open()?;
         self.core().published.with(|state, at| match state.find(self.id()) {
-            Some(keyspace) => read(keyspace, at),
+            Some(keyspace) => read(keyspace, AsOf::newest(at)),
             None => Err(self.not_found()),
         })
     }

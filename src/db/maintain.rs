@@ -10,6 +10,7 @@ use crate::cache::MemoryBudget;
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir};
 use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
+use crate::db::time::Time;
 use crate::jobs::FlushRate;
 use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
 use crate::memtable::{MemtableCursor, StackedCursor};
@@ -71,6 +72,7 @@ impl Core {
             memtable_bytes: bytes,
             log_end: table.log_end(),
             last_seqno: table.newest(),
+            now: self.time.now_if_used(),
             slice_bytes: self
                 .flush_slice_size
                 .unwrap_or((bytes / SLICES_PER_FLUSH).max(SLICE_BYTES_MIN)),
@@ -150,7 +152,8 @@ impl Core {
     /// Consolidates a slice of a keyspace. The caller has its turn to flush.
     fn consolidate_slice(&self, runtime: &Arc<Runtime>) -> Result<Consolidation> {
         self.check_open()?; // Under the turn, which closing waits for.
-        let consolidated = runtime.store.consolidate(CONSOLIDATION_SLICE_BYTES)?;
+        let now = self.time.now_if_used();
+        let consolidated = runtime.store.consolidate(CONSOLIDATION_SLICE_BYTES, now)?;
         let Consolidation::Slice { version, .. } = &consolidated else { return Ok(consolidated) };
         self.publish_version(runtime, version);
         Ok(consolidated)
@@ -302,7 +305,7 @@ impl Core {
         options.validate()?;
         let mut manifest = self.lock_manifest_for_edit()?;
         let id = manifest.state().next_keyspace_id();
-        let created = self.log.next_stamp(self.clock.wall_millis());
+        let created = self.log.next_stamp(self.time.wall_for_stamp());
         let record = KeyspaceRecord { id, name: name.to_owned(), options, created, journal: None };
         manifest.state().check(&Edit::CreateKeyspace(record.clone()))?;
         let place = self.store_place(id, &record.options);
@@ -314,7 +317,8 @@ impl Core {
         self.storage.sync_dir(&parent).map_err(|error| Error::io("sync", &parent, error))?;
         let store = FlexStore::open(&place, None)?;
         self.apply_edit(&mut manifest, &Edit::CreateKeyspace(record.clone()))?;
-        let runtime = runtime_of(&record, store, &self.values, &self.budget, self.sizes.memtable);
+        let sizes = (self.sizes.memtable, &self.time);
+        let runtime = runtime_of(&record, store, &self.values, &self.budget, sizes);
         self.published.replace(|state| {
             let active = Table::new(&self.meter, &runtime);
             let version = runtime.store.version();
@@ -419,7 +423,9 @@ impl Core {
         self.values.remove_unreferenced(|| true);
         self.values.sync()?; // V2: before the log
         let end = self.log.sync_for_close()?;
-        let last_seqno = self.log.last_stamp();
+        // Beside stamps that were given, moments that were judged by.
+        let judged_by = SeqNo::from_parts(self.time.newest(), 0);
+        let last_seqno = self.log.last_stamp().max(judged_by);
         let mut manifest = self.lock_manifest();
         manifest.note_totals(self.lifetime_totals());
         let closed = manifest.close(end, last_seqno);
@@ -477,8 +483,12 @@ pub(super) fn runtime_of(
     store: FlexStore,
     values: &Arc<ValueLog>,
     budget: &Arc<MemoryBudget>,
-    default_memtable_size: u64,
+    (default_memtable_size, time): (u64, &Arc<Time>),
 ) -> Arc<Runtime> {
+    let plain_below = match (record.options.ttl, record.options.value_separation) {
+        (Some(_), _) => 0,
+        (None, separated_from) => separated_from.map_or(usize::MAX, |from| from as usize),
+    };
     Arc::new(Runtime {
         id: record.id,
         name: ArcSwap::from_pointee(record.name.clone()),
@@ -486,7 +496,9 @@ pub(super) fn runtime_of(
         memtable_size: record.options.memtable_size.unwrap_or(default_memtable_size),
         store,
         values: Arc::clone(values),
+        time: Arc::clone(time),
         budget: Arc::clone(budget),
+        plain_below,
         dropped: AtomicBool::new(false),
         flushing: Mutex::new(()),
         gets: StripedCounters::default(),

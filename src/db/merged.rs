@@ -35,11 +35,11 @@ impl KeyspaceState {
                 continue;
             };
             let so_far = match (&bytes, newest.kind) {
-                (Some(newer), EntryKind::Merge) => {
+                (Some(newer), EntryKind::Composite) => {
                     self.over(newer, newest.kind, &memtable.stacked(newest))?
                 }
                 (Some(newer), kind) => self.over(newer, kind, newest.value)?,
-                (None, EntryKind::Merge) => memtable.stacked(newest),
+                (None, EntryKind::Composite) => memtable.stacked(newest),
                 (None, _) => return Err(self.merging().malformed()), // Nobody asks for that.
             };
             let is_open = self.merging().decode(&so_far)?.is_open();
@@ -83,7 +83,7 @@ impl KeyspaceState {
             (None, Some(found)) => match found.kind {
                 EntryKind::Value => Ok(found.value),
                 EntryKind::Pointer => self.runtime.values.read(&found.value),
-                EntryKind::Merge => self.value_of_operands(key, &found.value),
+                EntryKind::Composite => self.value_of_operands(key, &found.value),
                 EntryKind::Tombstone => Err(self.merging().malformed()),
             },
             (None, None) => Err(self.merging().malformed()),

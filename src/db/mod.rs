@@ -35,6 +35,7 @@ mod keyspace;
 mod maintain;
 mod merged;
 mod open;
+mod operation;
 mod options;
 mod order;
 mod presence;
@@ -44,6 +45,7 @@ mod room;
 mod snapshot;
 mod state;
 mod stats;
+mod time;
 mod transaction;
 mod vacuum;
 mod values;
@@ -86,8 +88,15 @@ pub const COMMIT_PAYLOAD_LEN_MAX: usize = 16 << 20;
 
 /// Decodes a commit record's payload, for fuzzers.
 pub(crate) fn fuzz_commit_record(payload: &[u8]) {
-    if let Some(commit) = batch::decode_record(payload) {
-        assert!(commit.operations.count() <= payload.len(), "every operation takes some bytes");
+    if let Some(commit) = operation::decode_record(payload) {
+        let seqno = commit.seqno;
+        let count = commit.operations.inspect(|operation| {
+            let write = operation.map(|operation| operation.write);
+            if let Some((.., lifetime)) = write.and_then(operation::Write::expiring) {
+                assert!(lifetime.end(seqno).is_some(), "it expires");
+            }
+        });
+        assert!(count.count() <= payload.len(), "every operation takes some bytes");
     }
 }
 
@@ -251,8 +260,8 @@ impl Db {
     }
 
     /// Flushes, and then consolidates what flushes have left in delta runs: reads become as fast as
-    /// they can be, and room that overwritten and deleted entries take is given back. An idle
-    /// database does the same by itself. Others may read and write meanwhile.
+    /// they can be, and room that overwritten, deleted and expired entries take is given back. An
+    /// idle database does the same by itself. Others may read and write meanwhile.
     ///
     /// Costs up to reading and writing all data once, in slices of 8 MiB, each durable by itself;
     /// so much room is needed beside what there is.
@@ -263,7 +272,8 @@ impl Db {
         self.core().compact_all()
     }
 
-    /// This moment of all keyspaces. Costs a few reference counts, however large the database.
+    /// This moment of all keyspaces. Costs a few reference counts and looks at the clock, however
+    /// large the database.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(Arc::clone(&self.handle))

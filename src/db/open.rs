@@ -14,6 +14,7 @@ use crate::db::maintain::{clear_directory, runtime_of};
 use crate::db::options::{Builder, OpenExisting, Sizes};
 use crate::db::replay::{Replayer, Uncounted};
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, State, Table};
+use crate::db::time::Time;
 use crate::manifest::{Edit, Manifest, Totals};
 use crate::storage::{lock_directory, make_directory};
 use crate::structure::flex::{FlexStore, OpenSegments, StorePlace};
@@ -72,12 +73,18 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     opening.remove_dropped()?;
     let Recovered { state, stamps, visible, log, totals } = opening.recover()?;
     opening.note_kept_log()?;
-    let Opening { manifest, budget, meter, cache, open_segments, values, mut report, .. } = opening;
+    let Opening { manifest, budget, meter, cache, open_segments, values, time, mut report, .. } =
+        opening;
     report.duration = builder.clock.monotonic().saturating_sub(since);
+    time.note_stamp(stamps.last());
+    if state.keyspaces.iter().any(|keyspace| keyspace.may_expire()) {
+        time.note_used();
+    }
     let published = Published::new(state, visible);
     let released = Lsn::from_u64(manifest.state().log_start());
     let parts = Parts {
         dir: dir.to_owned(),
+        time,
         database: manifest.state().database(),
         opening: builder.entropy.next_u64(),
         sizes,
@@ -155,6 +162,7 @@ struct Opening<'a> {
     cache: Arc<Cache<Block>>,
     open_segments: Arc<OpenSegments>,
     values: Arc<ValueLog>,
+    time: Arc<Time>,
     report: RecoveryReport,
 }
 
@@ -183,6 +191,7 @@ impl<'a> Opening<'a> {
             cache,
             open_segments: Arc::default(),
             values: Arc::new(values),
+            time: Time::new(Arc::clone(&builder.clock)),
             report,
         })
     }
@@ -332,8 +341,8 @@ impl<'a> Opening<'a> {
                 ),
             };
             let store = FlexStore::open(&place, record.journal)?;
-            let runtime =
-                runtime_of(record, store, &self.values, &self.budget, self.sizes.memtable);
+            let sizes = (self.sizes.memtable, &self.time);
+            let runtime = runtime_of(record, store, &self.values, &self.budget, sizes);
             let active = Table::new(&self.meter, &runtime);
             let version = runtime.store.version();
             state = state.with(KeyspaceState::new(runtime, active, version));

@@ -1,6 +1,8 @@
 //! Order statistics of a keyspace as of one moment: counts of ranges, the rank of a key, the entry
 //! at a rank. Exact, with what is in memtables.
 //!
+//! What has expired is not counted; all of a count judges by one now.
+//!
 //! The structure counts what it has by the sums in its tree. What memtables change about that is
 //! looked up if it is little; else it is kept with them (`presence.rs`). Nothing is kept of
 //! memtables that delete ranges: each range costs a difference of two counts of the structure, and
@@ -10,11 +12,12 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::base::{Cursor as _, Entropy, EntryKind, EntryRef, KeyRange, RangeTombstones};
+use crate::base::{Cursor as _, Entropy, EntryRef, KeyRange, RangeTombstones};
 use crate::base::{Result, SeqNo, Slice};
 use crate::db::iter::{Cursor, Entry};
-use crate::db::presence::{Below, TableChanges};
+use crate::db::presence::{Below, Standing, TableChanges};
 use crate::db::state::{KeyspaceState, Table};
+use crate::db::time::AsOf;
 use crate::memtable::MemtableCursor;
 use crate::merge::MergeCursor;
 use crate::structure::Want;
@@ -64,46 +67,54 @@ pub(super) fn looked_up<T>(found: Result<Option<T>>) -> Result<T> {
 }
 
 impl KeyspaceState {
-    /// Number of entries with keys in `range`, as of the stamp `at`.
+    /// Number of entries with keys in `range`.
     pub(super) fn count(
         &self,
         range: &KeyRange,
-        at: SeqNo,
+        as_of: AsOf,
         other: OtherMoment,
     ) -> Result<Option<u64>> {
         let (start, end) = range.half_open();
         if end.as_ref().is_some_and(|end| *end <= start) {
             return Ok(Some(0));
         }
-        let changes = self.changes(&start, end.as_deref(), at, other)?;
-        changes.map(|changes| self.count_with(&start, end.as_deref(), &changes)).transpose()
+        let as_of = self.judging(as_of);
+        let changes = self.changes(&start, end.as_deref(), as_of, other)?;
+        let count = |changes| self.count_with(&start, end.as_deref(), &changes, as_of);
+        changes.map(count).transpose()
     }
 
     /// Number of entries with keys below `key`.
-    pub(super) fn rank(&self, key: &[u8], at: SeqNo, other: OtherMoment) -> Result<Option<u64>> {
+    pub(super) fn rank(&self, key: &[u8], as_of: AsOf, other: OtherMoment) -> Result<Option<u64>> {
         let range = KeyRange { start: Bound::Unbounded, end: Bound::Excluded(key.to_vec()) };
-        self.count(&range, at, other)
+        self.count(&range, as_of, other)
     }
 
     /// The entry in front of which there are `rank` others.
     pub(super) fn select(
         self: &Arc<Self>,
         rank: u64,
-        at: SeqNo,
+        as_of: AsOf,
         other: OtherMoment,
     ) -> Result<Option<Selected>> {
-        let Some(changes) = self.changes(b"", None, at, other)? else { return Ok(None) };
-        self.select_with(rank, at, &changes).map(Some)
+        let as_of = self.judging(as_of);
+        let Some(changes) = self.changes(b"", None, as_of, other)? else { return Ok(None) };
+        self.select_with(rank, as_of, &changes).map(Some)
     }
 
-    fn select_with(self: &Arc<Self>, rank: u64, at: SeqNo, changes: &Changes) -> Result<Selected> {
+    fn select_with(
+        self: &Arc<Self>,
+        rank: u64,
+        as_of: AsOf,
+        changes: &Changes,
+    ) -> Result<Selected> {
         // The last interval that begins with at most so many entries in front of it.
         let (mut low, mut high) = (0, self.version.entries_at_most());
         let (mut from, mut before) = (Vec::new(), 0);
         while low <= high {
             let middle = low + (high - low) / 2;
             let anchor = self.version.anchor_near(middle);
-            let in_front = self.count_with(b"", Some(&anchor), changes)?;
+            let in_front = self.count_with(b"", Some(&anchor), changes, as_of)?;
             if in_front <= rank {
                 (from, before) = (anchor.to_vec(), in_front);
                 low = middle + 1;
@@ -113,7 +124,7 @@ impl KeyspaceState {
                 high = middle - 1;
             }
         }
-        let mut cursor = Cursor::new(Arc::clone(self), at, KeyRange::all());
+        let mut cursor = Cursor::new(Arc::clone(self), as_of, KeyRange::all());
         cursor.seek(&from)?;
         for _ in before..rank {
             if !cursor.valid() {
@@ -130,17 +141,18 @@ impl KeyspaceState {
         range: &KeyRange,
         count: usize,
         entropy: &dyn Entropy,
-        (at, other): (SeqNo, OtherMoment),
+        (as_of, other): (AsOf, OtherMoment),
     ) -> Result<Option<Vec<Entry>>> {
         let (start, end) = range.half_open();
         if end.as_ref().is_some_and(|end| *end <= start) {
             return Ok(Some(Vec::new()));
         }
-        let Some(changes) = self.changes(b"", None, at, other)? else { return Ok(None) };
-        let entries = self.count_with(&start, end.as_deref(), &changes)?;
-        let first = self.count_with(b"", Some(&start), &changes)?;
+        let as_of = self.judging(as_of);
+        let Some(changes) = self.changes(b"", None, as_of, other)? else { return Ok(None) };
+        let entries = self.count_with(&start, end.as_deref(), &changes, as_of)?;
+        let first = self.count_with(b"", Some(&start), &changes, as_of)?;
         let ranks = draw(entries, count as u64, entropy);
-        let entries = ranks.into_iter().map(|rank| self.select_with(first + rank, at, &changes));
+        let entries = ranks.into_iter().map(|rank| self.select_with(first + rank, as_of, &changes));
         entries
             .filter_map(|entry| entry.map(|Selected(entry)| entry).transpose())
             .collect::<Result<_>>()
@@ -170,16 +182,27 @@ impl KeyspaceState {
         keys
     }
 
+    /// The same, with the now that all of a count judges by.
+    fn judging(&self, as_of: AsOf) -> AsOf {
+        AsOf::of(as_of.at, self.now_if_any_expires(as_of))
+    }
+
     /// Number of entries from `start` to in front of `end`.
-    fn count_with(&self, start: &[u8], end: Option<&[u8]>, changes: &Changes) -> Result<u64> {
+    fn count_with(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        changes: &Changes,
+        as_of: AsOf,
+    ) -> Result<u64> {
         let (of_structure, change) = match changes {
             Changes::Gathered(gathered) => {
-                let of_structure = self.structure_count(start, end, &gathered.deleted)?;
+                let of_structure = self.structure_count(start, end, &gathered.deleted, as_of)?;
                 (of_structure, gathered.between(start, end))
             }
             Changes::Kept(tables) => {
                 let sums = tables.iter().map(|table| table.between(start, end));
-                (self.version.count(start, end)?, sums.sum())
+                (self.version.count(start, end, as_of.judged_now())?, sums.sum())
             }
         };
         Ok(of_structure.saturating_add_signed(change))
@@ -192,8 +215,10 @@ impl KeyspaceState {
         start: &[u8],
         end: Option<&[u8]>,
         deleted: &RangeTombstones,
+        as_of: AsOf,
     ) -> Result<u64> {
-        let mut count = self.version.count(start, end)?;
+        let now = as_of.judged_now();
+        let mut count = self.version.count(start, end, now)?;
         let mut from = start.to_vec();
         while let Some(range) = deleted.first_from(&from) {
             let hidden_from = range.start.max(start);
@@ -204,7 +229,7 @@ impl KeyspaceState {
                 (Some(its_end), Some(end)) => Some(its_end.min(end)),
                 (its_end, end) => its_end.or(end),
             };
-            count = count.saturating_sub(self.version.count(hidden_from, hidden_to)?);
+            count = count.saturating_sub(self.version.count(hidden_from, hidden_to, now)?);
             match range.end {
                 Some(end) => from = end.to_vec(),
                 None => break,
@@ -219,25 +244,25 @@ impl KeyspaceState {
         &self,
         start: &[u8],
         end: Option<&[u8]>,
-        at: SeqNo,
+        as_of: AsOf,
         other: OtherMoment,
     ) -> Result<Option<Changes>> {
-        if let Some(gathered) = self.gather(start, end, at, Effort::Keys(LOOKED_UP_MAX))? {
+        if let Some(gathered) = self.gather(start, end, as_of, Effort::Keys(LOOKED_UP_MAX))? {
             return Ok(Some(Changes::Gathered(gathered)));
         }
         // P3: a deleted range changes what older memtables do.
         if !self.tables().any(|table| table.memtable.deletes_ranges()) {
-            if let Some(kept) = self.kept_changes(at)? {
+            if let Some(kept) = self.kept_changes(as_of)? {
                 return Ok(Some(Changes::Kept(kept)));
             }
             if other == OtherMoment::Refuse {
                 return Ok(None);
             }
         }
-        Ok(self.gather(start, end, at, Effort::Whatever)?.map(Changes::Gathered))
+        Ok(self.gather(start, end, as_of, Effort::Whatever)?.map(Changes::Gathered))
     }
 
-    fn kept_changes(&self, at: SeqNo) -> Result<Option<Vec<TableChanges>>> {
+    fn kept_changes(&self, as_of: AsOf) -> Result<Option<Vec<TableChanges>>> {
         let tables: Vec<Arc<Table>> = self.tables().cloned().collect();
         let mut kept = Vec::with_capacity(tables.len());
         for (index, table) in
@@ -248,7 +273,7 @@ impl KeyspaceState {
             let from =
                 if index > 0 && older.is_empty() { &self.flushed_to } else { &Slice::default() };
             let below = Below { tables: older, version: &*self.version };
-            match table.changes(&below, from, at, &self.runtime.budget)? {
+            match table.changes(&below, from, as_of, &self.runtime.budget)? {
                 Some(changes) => kept.push(changes),
                 None => return Ok(None),
             }
@@ -262,9 +287,10 @@ impl KeyspaceState {
         &self,
         start: &[u8],
         end: Option<&[u8]>,
-        at: SeqNo,
+        as_of: AsOf,
         effort: Effort,
     ) -> Result<Option<Gathered>> {
+        let (at, now) = (as_of.at, as_of.judged_now());
         let deleted = self.deleted_ranges(at, None).unwrap_or_default();
         let tables = self.tables().filter(|table| !table.memtable.is_empty());
         let cursors = tables.map(|table| MemtableCursor::new(Arc::clone(&table.memtable), at));
@@ -277,16 +303,16 @@ impl KeyspaceState {
         }
         merged.seek(start)?;
         let (mut sums, mut sum) = (Vec::new(), 0);
-        while let Some(EntryRef { key, seqno, kind, .. }) = merged.entry() {
+        while let Some(EntryRef { key, seqno, kind, value }) = merged.entry() {
             if end.is_some_and(|end| key >= end) {
                 break;
             }
             let deletion = deleted.covering(key, SeqNo::MAX);
             let is_hidden = deletion.is_some_and(|range| range.seqno > seqno);
-            let is_there = kind != EntryKind::Tombstone && !is_hidden;
+            let is_there = Standing::of(kind, value, now).is_there && !is_hidden;
             // A deleted range hides what the structure has, whether there is something newer or
             // not; that is counted with the range.
-            let was_there = deletion.is_none() && self.is_in_structure(key)?;
+            let was_there = deletion.is_none() && self.is_in_structure(key, now)?;
             let change = i64::from(is_there) - i64::from(was_there);
             if change != 0 {
                 sum += change;
@@ -297,9 +323,9 @@ impl KeyspaceState {
         Ok(Some(Gathered { sums, deleted }))
     }
 
-    fn is_in_structure(&self, key: &[u8]) -> Result<bool> {
+    fn is_in_structure(&self, key: &[u8], now: u64) -> Result<bool> {
         let found = self.version.find(key, Want::Value)?;
-        Ok(found.is_some_and(|found| found.kind != EntryKind::Tombstone))
+        Ok(found.is_some_and(|found| Standing::of(found.kind, &found.value, now).is_there))
     }
 }
 

@@ -9,19 +9,25 @@
 //! Invariants
 //! - P1  The change of a key is against what older memtables have, or else the structure: so it
 //!   stays as it is when those are flushed or consolidated, and when anything is ingested (J1).
+//!   What has expired is not there, whether it still takes room or not; so it changes by itself
+//!   when time passes, and only then.
 //! - P2  The keys of the structure, and the changes of all memtables, make the number of keys.
 //!   While the oldest memtable is flushed, its changes up to where that has come are in the
 //!   structure.
 //! - P3  Once counted, a memtable notes every key that is inserted, before that is visible. No
 //!   changes are kept of memtables that delete ranges.
+//! - P4  What is kept is as of a now. It has the keys, by moment, whose change may be another one
+//!   then: the memtable's entry expires, or that below it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::base::{Cursor as _, EntryKind, Result, SeqNo, Slice};
+use crate::base::{Cursor as _, EntryKind, EntryRef, Result, SeqNo, Slice, expiring_in};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::db::core::lock;
 use crate::db::state::Table;
+use crate::db::time::AsOf;
 use crate::memtable::MemtableCursor;
 use crate::structure::Version;
 use crate::structure::Want;
@@ -53,6 +59,10 @@ struct Kept {
     changes: FlexTree<KeyChange>,
     /// What was committed up to here is in it.
     up_to: SeqNo,
+    /// What has expired by then is not there (P4).
+    now: u64,
+    /// Moments, and the keys that have to be looked up again from then on.
+    due: BTreeSet<(u64, Slice)>,
     /// Changes below this key are not in it: the structure had them.
     from: Slice,
     charge: Charge,
@@ -128,6 +138,37 @@ impl TableChanges {
     }
 }
 
+/// Whether an entry stands for something that is there, as of some now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub is_there: bool,
+    /// From then on it is not.
+    until: Option<u64>,
+}
+
+impl Standing {
+    const NOTHING: Standing = Standing { is_there: false, until: None };
+
+    pub(super) fn of(kind: EntryKind, value: &[u8], now: u64) -> Standing {
+        match (kind, expiring_in(kind, value)) {
+            (EntryKind::Tombstone, _) => Standing::NOTHING,
+            (_, Some(expiring)) if expiring.until <= now => Standing::NOTHING,
+            (_, expiring) => {
+                Standing { is_there: true, until: expiring.map(|expiring| expiring.until) }
+            }
+        }
+    }
+}
+
+/// How far a key has to be looked up again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// The memtable may have something new; what is below is as it was.
+    Own,
+    /// What is below may have expired.
+    Below,
+}
+
 /// What lies below a memtable.
 pub(super) struct Below<'a> {
     /// Older memtables, newest first.
@@ -136,14 +177,15 @@ pub(super) struct Below<'a> {
 }
 
 impl Below<'_> {
-    fn has(&self, key: &[u8]) -> Result<bool> {
+    fn standing(&self, key: &[u8], now: u64) -> Result<Standing> {
         for table in self.tables {
             if let Some(entry) = table.memtable.get(key, SeqNo::MAX) {
-                return Ok(entry.kind != EntryKind::Tombstone);
+                return Ok(Standing::of(entry.kind, entry.value, now));
             }
         }
         let found = self.version.find(key, Want::Value)?;
-        Ok(found.is_some_and(|found| found.kind != EntryKind::Tombstone))
+        let standing = found.map(|found| Standing::of(found.kind, &found.value, now));
+        Ok(standing.unwrap_or(Standing::NOTHING))
     }
 }
 
@@ -179,16 +221,17 @@ impl Presence {
 }
 
 impl Table {
-    /// The changes of this memtable as of the stamp `at`, from the key `from` on. `None` if that is
-    /// too long ago: it was counted as of a later stamp, or by somebody who knew the structure to
-    /// be further, or keys of later commits were not noted. Then a later moment will do.
+    /// The changes of this memtable, from the key `from` on. `None` if the moment is too long ago:
+    /// it was counted as of a later stamp or now, or by somebody who knew the structure to be
+    /// further, or keys of later commits were not noted. Then a later moment will do.
     pub(super) fn changes(
         &self,
         below: &Below<'_>,
         from: &Slice,
-        at: SeqNo,
+        as_of: AsOf,
         budget: &Arc<MemoryBudget>,
     ) -> Result<Option<TableChanges>> {
+        let (at, now) = (as_of.at, as_of.judged_now());
         let mut counted = lock(&self.presence.counted);
         if !self.presence.is_on() {
             *counted = Counted { noted_since: self.begin_noting(), kept: None };
@@ -200,10 +243,10 @@ impl Table {
         // Not put back after an error: it would be neither as before nor up to date.
         let mut kept = match counted.kept.take() {
             Some(kept) => kept,
-            None => self.gather(below, from, at, budget)?,
+            None => self.gather(below, from, as_of, budget)?,
         };
-        let is_of_before = kept.up_to <= at && kept.from <= *from;
-        let is_up_to_date = is_of_before && self.catch_up(&mut kept, below, at)?;
+        let is_of_before = kept.up_to <= at && kept.from <= *from && kept.now <= now;
+        let is_up_to_date = is_of_before && self.catch_up(&mut kept, below, as_of)?;
         let changes = kept.changes.clone();
         counted.kept = Some(kept);
         Ok(is_up_to_date.then(|| TableChanges { changes, from: from.clone() }))
@@ -225,60 +268,76 @@ impl Table {
         &self,
         below: &Below<'_>,
         from: &Slice,
-        at: SeqNo,
+        as_of: AsOf,
         budget: &Arc<MemoryBudget>,
     ) -> Result<Kept> {
+        let (at, now) = (as_of.at, as_of.judged_now());
         let mut cursor = MemtableCursor::new(Arc::clone(&self.memtable), at);
         cursor.seek(from)?;
-        let mut found = Vec::new();
-        while let Some(entry) = cursor.entry() {
-            let is_there = entry.kind != EntryKind::Tombstone;
-            if let Some(change) = Change::between(below.has(entry.key)?, is_there) {
-                found.push(KeyChange { key: Slice::from(entry.key), change });
+        let (mut found, mut due) = (Vec::new(), BTreeSet::new());
+        while let Some(EntryRef { key, kind, value, .. }) = cursor.entry() {
+            let (own, older) = (Standing::of(kind, value, now), below.standing(key, now)?);
+            let moments = own.until.into_iter().chain(older.until);
+            due.extend(moments.map(|until| (until, Slice::from(key))));
+            if let Some(change) = Change::between(older.is_there, own.is_there) {
+                found.push(KeyChange { key: Slice::from(key), change });
             }
             cursor.next()?;
         }
         let changes = FlexTree::from_sorted(found);
-        let charge = budget.charge(Part::Index, changes.len() * CHANGE_BYTES);
-        Ok(Kept { changes, up_to: at, from: from.clone(), charge })
+        let charge = budget.charge(Part::Index, (changes.len() + due.len()) * CHANGE_BYTES);
+        Ok(Kept { changes, up_to: at, now, due, from: from.clone(), charge })
     }
 
-    /// Looks the keys up that were written since. `false` if some of these were forgotten.
-    fn catch_up(&self, kept: &mut Kept, below: &Below<'_>, at: SeqNo) -> Result<bool> {
+    /// Looks the keys up that were written since, and those for which the time has come. `false` if
+    /// some of these were forgotten.
+    fn catch_up(&self, kept: &mut Kept, below: &Below<'_>, as_of: AsOf) -> Result<bool> {
+        let (at, now) = (as_of.at, as_of.judged_now());
         let Some(noted) = self.presence.take_noted(at) else { return Ok(false) };
         let is_new = |(seqno, _): &&(SeqNo, Vec<u8>)| *seqno > kept.up_to;
         let mut keys: Vec<&[u8]> = noted.iter().filter(is_new).map(|(_, key)| &**key).collect();
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
-            self.update(&mut kept.changes, key, below, at)?;
+            self.update(kept, key, below, (as_of, Look::Own))?;
         }
-        kept.up_to = at;
-        kept.charge.resize(kept.changes.len() * CHANGE_BYTES);
+        while kept.due.first().is_some_and(|(until, _)| *until <= now) {
+            let Some((_, key)) = kept.due.pop_first() else { break };
+            self.update(kept, &key, below, (as_of, Look::Below))?;
+        }
+        (kept.up_to, kept.now) = (at, now);
+        kept.charge.resize((kept.changes.len() + kept.due.len()) * CHANGE_BYTES);
         Ok(true)
     }
 
     fn update(
         &self,
-        changes: &mut FlexTree<KeyChange>,
+        kept: &mut Kept,
         key: &[u8],
         below: &Below<'_>,
-        at: SeqNo,
+        (as_of, look): (AsOf, Look),
     ) -> Result<()> {
-        let entry = self.memtable.get(key, at);
-        let is_there = entry.is_some_and(|entry| entry.kind != EntryKind::Tombstone);
-        let (place, known) = match changes.find_key(key) {
+        let now = as_of.judged_now();
+        let entry = self.memtable.get(key, as_of.at);
+        let own = entry.map(|entry| Standing::of(entry.kind, entry.value, now));
+        let own = own.unwrap_or(Standing::NOTHING);
+        let (place, known) = match kept.changes.find_key(key) {
             Some((index, item)) if &*item.key == key => (index, Some(item.change)),
             Some((index, _)) => (index + 1, None),
             None => (0, None),
         };
         let was_there = match known {
-            Some(change) => change == Change::TakenAway,
-            None => below.has(key)?,
+            Some(change) if look == Look::Own => change == Change::TakenAway,
+            _ => {
+                let older = below.standing(key, now)?;
+                kept.due.extend(older.until.map(|until| (until, Slice::from(key))));
+                older.is_there
+            }
         };
-        let change = Change::between(was_there, is_there);
+        kept.due.extend(own.until.map(|until| (until, Slice::from(key))));
+        let change = Change::between(was_there, own.is_there);
         let item = change.map(|change| KeyChange { key: Slice::from(key), change });
-        changes.splice(place..place + usize::from(known.is_some()), item);
+        kept.changes.splice(place..place + usize::from(known.is_some()), item);
         Ok(())
     }
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::base::{EntryKind, EntryRef, RangeTombstones, Result, SeqNo, Slice, ValuePointer};
+use crate::base::{EntryKind, EntryRef, Expiring, Expiry, RangeTombstones, Result, SeqNo, Slice};
+use crate::base::{ValuePointer, expiring_in, is_operands, pointer_in};
 use crate::db::iter::Entry;
 use crate::db::state::{KeyspaceState, Table};
+use crate::db::time::AsOf;
 use crate::memtable::Memtable;
 use crate::structure::{Found, Want};
 use crate::value_log::ValueReader;
@@ -59,45 +61,90 @@ impl KeyspaceState {
         RangeTombstones::together(own.into_iter().chain(of_tables).collect())
     }
 
+    /// The newest entry of `key`, if it is not a tombstone. It may have expired.
     #[inline(always)]
-    fn find_live(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {
+    fn find_written(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {
         self.runtime.gets.count(0);
         let found = self.find(key, at, want)?;
         Ok(found.filter(|found| found.kind != EntryKind::Tombstone))
     }
 
-    pub(super) fn get(&self, key: &[u8], at: SeqNo) -> Result<Option<Slice>> {
-        match self.find_live(key, at, Want::Value)? {
+    pub(super) fn get(&self, key: &[u8], as_of: AsOf) -> Result<Option<Slice>> {
+        match self.find_written(key, as_of.at, Want::Value)? {
             Some(found) if found.kind != EntryKind::Value => {
-                self.value_elsewhere(key, at, &found).map(Some)
+                Ok(self.value_elsewhere(key, as_of, found)?.map(|(value, _)| value))
             }
             found => Ok(found.map(|found| found.value)),
         }
     }
 
-    /// Out of line, so that looking up other values stays small.
+    /// The value that a found entry leads to, unless it has expired; and when it expires. Out of
+    /// line, so that looking up other values stays small.
     #[cold]
-    fn value_elsewhere(&self, key: &[u8], at: SeqNo, found: &Found) -> Result<Slice> {
-        match found.kind {
-            EntryKind::Merge => self.merged_value(key, at, None),
-            _ => self.runtime.values.read(&found.value),
+    fn value_elsewhere(
+        &self,
+        key: &[u8],
+        as_of: AsOf,
+        found: Found,
+    ) -> Result<Option<(Slice, Option<u64>)>> {
+        let Some((found, until)) = self.judged(found, as_of) else { return Ok(None) };
+        let value = match found.kind {
+            EntryKind::Composite => self.merged_value(key, as_of.at, None)?,
+            EntryKind::Pointer => self.runtime.values.read(&found.value)?,
+            EntryKind::Value | EntryKind::Tombstone => found.value,
+        };
+        Ok(Some((value, until)))
+    }
+
+    /// What a found entry holds, and when it expires; `None` if it has.
+    fn judged(&self, found: Found, as_of: AsOf) -> Option<(Found, Option<u64>)> {
+        let Some(Expiring { until, kind, .. }) = expiring_in(found.kind, &found.value) else {
+            return Some((found, None));
+        };
+        let is_there = as_of.now(&self.runtime.time) < until;
+        let value = found.value.behind(Expiring::HEAD_LEN);
+        is_there.then(|| (Found { kind, value, ..found }, Some(until)))
+    }
+
+    /// The value of `key`, and when it expires.
+    pub(super) fn get_with_expiry(
+        &self,
+        key: &[u8],
+        as_of: AsOf,
+    ) -> Result<Option<(Slice, Option<u64>)>> {
+        match self.find_written(key, as_of.at, Want::Value)? {
+            Some(found) if found.kind != EntryKind::Value => {
+                self.value_elsewhere(key, as_of, found)
+            }
+            found => Ok(found.map(|found| (found.value, None))),
         }
+    }
+
+    /// When `key` expires, if it is there.
+    pub(super) fn expiry(&self, key: &[u8], as_of: AsOf) -> Result<Option<Option<u64>>> {
+        let found = self.find_written(key, as_of.at, Want::Value)?;
+        Ok(found.and_then(|found| self.judged(found, as_of)).map(|(_, until)| until))
     }
 
     /// The pointer that the newest entry of `key` holds, if it is one, and can be read.
     pub(super) fn pointer(&self, key: &[u8], at: SeqNo) -> Option<ValuePointer> {
         let found = self.find(key, at, Want::Value).ok()??;
-        let pointer = (found.kind == EntryKind::Pointer).then_some(found.value)?;
-        ValuePointer::decode(&pointer)
+        if is_operands(found.kind, &found.value) {
+            return None;
+        }
+        ValuePointer::decode(pointer_in(found.kind, &found.value)?)
     }
 
     /// The value of `key`, to be read in parts if it lies in the value log.
-    pub(super) fn open_value(&self, key: &[u8], at: SeqNo) -> Result<Option<OpenValue>> {
-        let Some(found) = self.find_live(key, at, Want::Value)? else { return Ok(None) };
+    pub(super) fn open_value(&self, key: &[u8], as_of: AsOf) -> Result<Option<OpenValue>> {
+        let found = self.find_written(key, as_of.at, Want::Value)?;
+        let Some((found, _)) = found.and_then(|found| self.judged(found, as_of)) else {
+            return Ok(None);
+        };
         match found.kind {
             EntryKind::Pointer => {}
-            EntryKind::Merge => {
-                return Ok(Some(OpenValue::Whole(self.merged_value(key, at, None)?)));
+            EntryKind::Composite => {
+                return Ok(Some(OpenValue::Whole(self.merged_value(key, as_of.at, None)?)));
             }
             _ => return Ok(Some(OpenValue::Whole(found.value))),
         }
@@ -106,18 +153,27 @@ impl KeyspaceState {
         Ok(Some(OpenValue::InLog(ValueReader::open(values, &pointer)?)))
     }
 
-    pub(super) fn get_entry(&self, key: &[u8], at: SeqNo) -> Result<Option<Entry>> {
-        let Some(found) = self.find_live(key, at, Want::Stamp)? else { return Ok(None) };
-        let value = match found.kind {
-            EntryKind::Value => found.value,
-            _ => self.value_elsewhere(key, at, &found)?,
-        };
+    pub(super) fn get_entry(&self, key: &[u8], as_of: AsOf) -> Result<Option<Entry>> {
+        let Some(found) = self.find_written(key, as_of.at, Want::Stamp)? else { return Ok(None) };
         let seqno = found.seqno.expect("the stamp was asked for");
-        Ok(Some(Entry { key: Slice::from(key), value, seqno }))
+        let value = match found.kind {
+            EntryKind::Value => Some((found.value, None)),
+            _ => self.value_elsewhere(key, as_of, found)?,
+        };
+        Ok(value.map(|(value, until)| {
+            let expiry = Expiry::from_moment(until);
+            Entry { key: Slice::from(key), value, seqno, expiry }
+        }))
     }
 
-    pub(super) fn contains(&self, key: &[u8], at: SeqNo) -> Result<bool> {
-        Ok(self.find_live(key, at, Want::Value)?.is_some())
+    pub(super) fn contains(&self, key: &[u8], as_of: AsOf) -> Result<bool> {
+        let found = self.find_written(key, as_of.at, Want::Value)?;
+        Ok(match found {
+            Some(found) if found.kind == EntryKind::Composite => {
+                self.judged(found, as_of).is_some()
+            }
+            found => found.is_some(),
+        })
     }
 
     /// Values in the order of the keys asked for. Looked up in key order, so that keys that lie
@@ -125,13 +181,13 @@ impl KeyspaceState {
     pub(super) fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        at: SeqNo,
+        as_of: AsOf,
     ) -> Result<Vec<Option<Slice>>> {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_unstable_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
         let mut values = vec![None; keys.len()];
         for index in order {
-            values[index] = self.get(keys[index].as_ref(), at)?;
+            values[index] = self.get(keys[index].as_ref(), as_of)?;
         }
         Ok(values)
     }

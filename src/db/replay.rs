@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result, SeqNo, ValuePointer};
-use crate::db::batch::{DecodedCommit, Operation, Write, decode_record};
 use crate::db::insert::{CommitPlace, insert_commit};
+use crate::db::operation::{DecodedCommit, Operation, Write, decode_record};
 use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
 use crate::manifest::Totals;
 use crate::structure::flex::BegunFlush;
@@ -52,7 +52,8 @@ fn data_bytes(write: &Write<'_>) -> u64 {
     match *write {
         Write::Put { key, value } => (key.len() + value.len()) as u64,
         Write::Merge { key, operand } => (key.len() + operand.len()) as u64,
-        Write::PutPointer { key, pointer } => {
+        Write::PutExpiring { key, value, .. } => (key.len() + value.len()) as u64,
+        Write::PutPointer { key, pointer } | Write::PutPointerExpiring { key, pointer, .. } => {
             let value_len = ValuePointer::decode(pointer).map_or(0, |pointer| pointer.len);
             key.len() as u64 + u64::from(value_len)
         }
@@ -86,6 +87,17 @@ struct Replayed {
 }
 
 impl Replayed {
+    /// Whether the keyspace can have been written to so: what merges and what expires does not go
+    /// together.
+    fn takes(&self, write: &Write<'_>) -> bool {
+        let merges = self.state.runtime.options.merge_operator.is_some();
+        match write {
+            Write::Merge { .. } => merges,
+            Write::PutExpiring { .. } | Write::PutPointerExpiring { .. } => !merges,
+            _ => true,
+        }
+    }
+
     /// What the structure does not have yet of a commit's operation.
     fn missing<'o>(&'o self, operation: Operation<'o>, seqno: SeqNo) -> Option<Operation<'o>> {
         let of_commit = self.begun.iter().filter(|flush| seqno <= flush.last_seqno);
@@ -170,6 +182,9 @@ impl<'a> Replayer<'a> {
                 }
                 return Err(refuse("it names a keyspace that never was"));
             };
+            if !keyspace.takes(&operation.write) {
+                return Err(refuse("an operation is of a kind that its keyspace does not take"));
+            }
             if record.lsn.as_u64() < keyspace.flushed {
                 continue;
             }

@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use crate::base::{KeyRange, Result, SeqNo, Slice};
+use crate::base::{Expiry, KeyRange, Result, SeqNo, Slice};
 use crate::db::Handle;
 use crate::db::core::lock;
 use crate::db::iter::{Cursor, Entry, Iter};
 use crate::db::keyspace::Keyspace;
 use crate::db::order::{OtherMoment, Selected, looked_up};
 use crate::db::state::{KeyspaceState, State};
+use crate::db::time::AsOf;
 use crate::db::values::ValueReader;
 
-/// One moment of all keyspaces. Cheap to clone. While it is held, memtables and files that only it
-/// needs are kept (see [`crate::Stats`]); it slows nobody down.
+/// One moment of all keyspaces: what was there when it was taken, and had not expired by then, is
+/// there for as long as it is held. Cheap to clone. While it is held, memtables and files that only
+/// it needs are kept (see [`crate::Stats`]); it slows nobody down.
 ///
 /// ```
 /// # fn main() -> lithedb::Result<()> {
@@ -38,7 +40,7 @@ pub struct Snapshot {
 struct Moment {
     handle: Arc<Handle>,
     state: Arc<State>,
-    at: SeqNo,
+    as_of: AsOf,
     /// Its number in the register.
     number: u64,
 }
@@ -61,15 +63,28 @@ impl fmt::Debug for Snapshot {
 
 impl Snapshot {
     pub(super) fn new(handle: Arc<Handle>) -> Snapshot {
-        let (state, at) = handle.core.published.load();
+        let (state, as_of) = handle.core.moment();
         let number = handle.core.snapshots.add(handle.core.clock.monotonic());
-        Snapshot { moment: Arc::new(Moment { handle, state, at, number }) }
+        Snapshot { moment: Arc::new(Moment { handle, state, as_of, number }) }
     }
 
     /// The newest commit that it shows.
     #[must_use]
     pub fn seqno(&self) -> SeqNo {
-        self.moment.at
+        self.moment.as_of.at
+    }
+
+    /// The time that it shows: what expires later than that is there.
+    #[must_use]
+    pub fn time(&self) -> SystemTime {
+        let AsOf { at, .. } = self.moment.as_of;
+        let now = self.moment.as_of.judged_now().max(at.millis());
+        SystemTime::UNIX_EPOCH + Duration::from_millis(now)
+    }
+
+    /// What its reads are as of.
+    pub(super) fn as_of(&self) -> AsOf {
+        self.moment.as_of
     }
 
     /// What a keyspace was made of at that moment.
@@ -84,7 +99,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::get`]; `KeyspaceNotFound` when the keyspace was not there at that moment.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.keyspace_state(keyspace)?.get(key.as_ref(), self.moment.at)
+        self.keyspace_state(keyspace)?.get(key.as_ref(), self.moment.as_of)
     }
 
     /// The value of `key`, to be read in parts; see [`Keyspace::get_reader`]. It outlives the
@@ -97,7 +112,7 @@ impl Snapshot {
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<ValueReader>> {
-        let value = self.keyspace_state(keyspace)?.open_value(key.as_ref(), self.moment.at)?;
+        let value = self.keyspace_state(keyspace)?.open_value(key.as_ref(), self.moment.as_of)?;
         Ok(value.map(ValueReader::new))
     }
 
@@ -106,7 +121,16 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn get_entry(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
-        self.keyspace_state(keyspace)?.get_entry(key.as_ref(), self.moment.at)
+        self.keyspace_state(keyspace)?.get_entry(key.as_ref(), self.moment.as_of)
+    }
+
+    /// When `key` expires; `None` if it is not there.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn expiry(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
+        let found = self.keyspace_state(keyspace)?.expiry(key.as_ref(), self.moment.as_of)?;
+        Ok(found.map(Expiry::from_moment))
     }
 
     /// Whether `key` is there.
@@ -114,7 +138,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.keyspace_state(keyspace)?.contains(key.as_ref(), self.moment.at)
+        self.keyspace_state(keyspace)?.contains(key.as_ref(), self.moment.as_of)
     }
 
     /// The values of `keys`, in their order.
@@ -126,7 +150,7 @@ impl Snapshot {
         keyspace: &Keyspace,
         keys: &[K],
     ) -> Result<Vec<Option<Slice>>> {
-        self.keyspace_state(keyspace)?.multi_get(keys, self.moment.at)
+        self.keyspace_state(keyspace)?.multi_get(keys, self.moment.as_of)
     }
 
     /// Number of keys in `range`; see [`Keyspace::count`]. When the keyspace was counted as of
@@ -139,8 +163,8 @@ impl Snapshot {
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<u64> {
-        let (state, at) = (self.keyspace_state(keyspace)?, self.moment.at);
-        looked_up(state.count(&KeyRange::new(&range), at, OtherMoment::LookUp))
+        let (state, as_of) = (self.keyspace_state(keyspace)?, self.moment.as_of);
+        looked_up(state.count(&KeyRange::new(&range), as_of, OtherMoment::LookUp))
     }
 
     /// Number of keys below `key`; see [`Keyspace::rank`].
@@ -148,8 +172,8 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn rank(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<u64> {
-        let (state, at) = (self.keyspace_state(keyspace)?, self.moment.at);
-        looked_up(state.rank(key.as_ref(), at, OtherMoment::LookUp))
+        let (state, as_of) = (self.keyspace_state(keyspace)?, self.moment.as_of);
+        looked_up(state.rank(key.as_ref(), as_of, OtherMoment::LookUp))
     }
 
     /// The entry with `rank` keys below it; see [`Keyspace::select`].
@@ -157,8 +181,8 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn select(&self, keyspace: &Keyspace, rank: u64) -> Result<Option<Entry>> {
-        let (state, at) = (self.keyspace_state(keyspace)?, self.moment.at);
-        looked_up(state.select(rank, at, OtherMoment::LookUp)).map(|Selected(entry)| entry)
+        let (state, as_of) = (self.keyspace_state(keyspace)?, self.moment.as_of);
+        looked_up(state.select(rank, as_of, OtherMoment::LookUp)).map(|Selected(entry)| entry)
     }
 
     /// The entry with the smallest key.
@@ -199,7 +223,7 @@ impl Snapshot {
     #[must_use]
     pub fn cursor(&self, keyspace: &Keyspace, range: KeyRange) -> Cursor {
         match self.keyspace_state(keyspace) {
-            Ok(found) => Cursor::new(Arc::clone(found), self.moment.at, range),
+            Ok(found) => Cursor::new(Arc::clone(found), self.moment.as_of, range),
             Err(error) => Cursor::refusing(error),
         }
     }

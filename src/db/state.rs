@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use crate::base::{SeqNo, Slice, StripedCounters, ValuePointer};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::db::presence::Presence;
+use crate::db::time::Time;
 use crate::jobs::FlushRate;
 use crate::manifest::KeyspaceOptions;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
@@ -189,10 +190,14 @@ pub(super) struct Runtime {
     pub store: FlexStore,
     /// Where its large values are.
     pub values: Arc<ValueLog>,
+    /// What has expired is judged by this.
+    pub time: Arc<Time>,
     /// What the memory of its counts is charged to.
     pub budget: Arc<MemoryBudget>,
     /// Bytes at which a memtable is sealed.
     pub memtable_size: u64,
+    /// Values of fewer bytes are put as they are: they neither go to the value log nor expire.
+    pub plain_below: usize,
     pub dropped: AtomicBool,
     /// Held while a memtable of the keyspace is flushed.
     pub flushing: Mutex<()>,

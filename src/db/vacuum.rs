@@ -131,7 +131,7 @@ impl Core {
         let state = self.published.state();
         let keyspaces = state.keyspaces.iter();
         let of_keyspaces: u64 =
-            keyspaces.map(|keyspace| keyspace.runtime.store.stats().bytes_on_disk).sum();
+            keyspaces.map(|keyspace| keyspace.runtime.store.stats(0).bytes_on_disk).sum();
         of_keyspaces + self.values.files().iter().map(|file| file.size()).sum::<u64>()
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
-use crate::base::{Error, Result, SeqNo, Slice, ValueHash, ValuePointer};
+use crate::base::{Error, Expiry, Lifetime, Result, SeqNo, Slice, ValueHash, ValuePointer};
 use crate::db::batch::{Placed, WriteBatch};
 use crate::db::core::Core;
 use crate::db::iter::Cursor;
@@ -75,7 +75,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`]; what is wrong with a part of the value is told when that is read.
     pub fn get_reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
-        self.read(|state, at| Ok(state.open_value(key.as_ref(), at)?.map(ValueReader::new)))
+        self.read(|state, as_of| Ok(state.open_value(key.as_ref(), as_of)?.map(ValueReader::new)))
     }
 
     /// Begins to write a value piece by piece. When [`KeyspaceOptions::value_separation`] says that
@@ -95,7 +95,8 @@ impl Keyspace {
             return Err(Error::invalid(what));
         }
         let progress = Progress::Gathered(Vec::new());
-        Ok(ValueWriter { keyspace: self.clone(), key: key.to_vec(), progress })
+        let lifetime = self.default_lifetime();
+        Ok(ValueWriter { keyspace: self.clone(), key: key.to_vec(), lifetime, progress })
     }
 
     /// Sets `key` to what `source` gives up to its end, with the database's default durability. See
@@ -246,6 +247,7 @@ impl Seek for ValueReader {
 pub struct ValueWriter {
     keyspace: Keyspace,
     key: Vec<u8>,
+    lifetime: Lifetime,
     progress: Progress,
 }
 
@@ -281,6 +283,11 @@ impl ValueWriter {
         self.len() == 0
     }
 
+    /// Has the value expire then, or never; see [`Keyspace::put_until`].
+    pub fn set_expiry(&mut self, expiry: impl Into<Expiry>) {
+        self.lifetime = expiry.into().into();
+    }
+
     /// Commits with the database's default durability; returns the commit's stamp.
     ///
     /// # Errors
@@ -290,7 +297,8 @@ impl ValueWriter {
         self.commit_with(durability)
     }
 
-    /// Sets the key to what was written. On return it is visible to new reads and, with
+    /// Sets the key to what was written; in a keyspace with a `ttl` it expires, counted from the
+    /// stamp of this commit. On return it is visible to new reads and, with
     /// [`Durability::Sync`], durable.
     ///
     /// # Errors
@@ -298,9 +306,11 @@ impl ValueWriter {
     pub fn commit_with(self, durability: Durability) -> Result<SeqNo> {
         let mut batch = WriteBatch::new();
         match self.progress {
-            Progress::Gathered(bytes) => batch.put(&self.keyspace, &self.key, bytes),
+            Progress::Gathered(bytes) => {
+                batch.put_for(&self.keyspace, &self.key, &bytes, self.lifetime);
+            }
             Progress::Streaming(stream) => {
-                batch.put_placed(&self.keyspace, &self.key, stream.finish()?);
+                batch.put_placed(&self.keyspace, &self.key, stream.finish()?, self.lifetime);
             }
             Progress::Failed => {
                 return Err(Error::invalid("a piece of the value could not be written"));

@@ -17,6 +17,8 @@
 //! - K5  The block's side never stands in a range that was deleted: all that the structure has
 //!   there is older than the deletion, or in a memtable as well. An entry of the memtables is
 //!   hidden if its stamp is below that of a range that it lies in.
+//! - K6  An entry that has expired by the walk's now is hidden as a tombstone is; on either side it
+//!   is no plain value, so that a step within a reach (K3) comes to none.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -25,7 +27,7 @@ use std::sync::Arc;
 
 use crate::base::{
     Cursor as _, DeletedRange, EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo,
-    lost_its_place,
+    is_expired, lost_its_place,
 };
 use crate::block::{Block, BlockCursor, Reach};
 use crate::memtable::MemtableCursor;
@@ -37,7 +39,7 @@ use crate::structure::StructureCursor;
 pub(super) enum Shown {
     /// The block's entry, which holds its value; the tables do not have its key.
     Block,
-    /// The block's entry, which leads to its value by a pointer or by operands; the tables do not
+    /// The block's entry, which leads to its value by a pointer or is composite; the tables do not
     /// have its key.
     BlockPointer,
     /// The tables' entry; the block does not have its key.
@@ -92,16 +94,17 @@ impl fmt::Debug for Walk {
 
 impl Walk {
     /// A walk through `tables`, the newest first, and `structure`, which is older, but for what is
-    /// older than its deletion with a range.
+    /// older than its deletion with a range, or has expired by `now` (0: nothing expires).
     pub(super) fn new(
         range: KeyRange,
         tables: Vec<MemtableCursor>,
         structure: Option<Box<dyn StructureCursor>>,
         deleted: Option<Arc<RangeTombstones>>,
+        now: u64,
     ) -> Walk {
         Walk {
             range,
-            sides: Sides { tables: MergeCursor::new(tables), structure, block: None, deleted },
+            sides: Sides { tables: MergeCursor::new(tables), structure, block: None, deleted, now },
             shown: Shown::Start,
             direction: Direction::Forward,
             ahead: Reach::NOTHING,
@@ -393,6 +396,8 @@ struct Sides {
     block: Option<BlockCursor>,
     /// Ranges that are deleted and still in the structure, or in older memtables; most often none.
     deleted: Option<Arc<RangeTombstones>>,
+    /// What has expired by then is hidden (K6); 0 when nothing expires.
+    now: u64,
 }
 
 impl Sides {
@@ -560,6 +565,27 @@ impl Sides {
 
     #[inline]
     fn is_hidden(&self, shown: Shown) -> bool {
+        self.is_deleted(shown) || (self.now > 0 && self.has_expired(shown))
+    }
+
+    /// K6
+    #[cold]
+    fn has_expired(&self, shown: Shown) -> bool {
+        match shown {
+            Shown::Block | Shown::BlockPointer => {
+                let expiring = self.block.as_ref().and_then(BlockCursor::expiring);
+                expiring.is_some_and(|expiring| expiring.until <= self.now)
+            }
+            Shown::Table | Shown::TableOverBlock => {
+                let entry = self.tables.entry();
+                entry.is_some_and(|entry| is_expired(entry.kind, entry.value, self.now))
+            }
+            Shown::Start | Shown::End | Shown::Lost => false,
+        }
+    }
+
+    #[inline]
+    fn is_deleted(&self, shown: Shown) -> bool {
         match shown {
             Shown::Block | Shown::BlockPointer => {
                 self.block.as_ref().is_some_and(BlockCursor::is_tombstone)

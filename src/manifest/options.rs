@@ -4,10 +4,11 @@
 //! add options, and change defaults without changing keyspaces that exist. A name that this
 //! version does not know is an error: the option might change how the data must be read.
 
-use crate::base::{Codec, Error, Result, varint};
+use crate::base::{Codec, Error, MOMENT_MAX, Result, varint};
 use crate::manifest::fields::{Decoded, Fields, put_text};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 const INTERVAL_SIZE_RANGE: RangeInclusive<u32> = 512..=1 << 20;
 /// The small end is for tests; below 64 KiB the files become too many for real data.
@@ -22,6 +23,7 @@ const VALUE_SEPARATION_DEFAULT: u32 = 4 << 10;
 /// How it is stored that no value is separated.
 const NEVER_SEPARATED: u64 = 0;
 const OPERATOR_NAME_LEN_RANGE: RangeInclusive<usize> = 1..=255;
+const TTL_MILLIS_RANGE: RangeInclusive<u128> = 1..=MOMENT_MAX as u128;
 const MEMTABLE_SIZE_RANGE: RangeInclusive<u64> = 4 << 10..=64 << 30;
 
 /// The storage structure of a keyspace.
@@ -75,6 +77,8 @@ pub struct KeyspaceOptions {
     pub value_separation: Option<u32>,
     /// See [`KeyspaceOptions::merge_operator`].
     pub merge_operator: Option<String>,
+    /// See [`KeyspaceOptions::ttl`].
+    pub ttl: Option<Duration>,
 }
 
 impl Default for KeyspaceOptions {
@@ -97,6 +101,7 @@ impl KeyspaceOptions {
             memtable_size: None,
             value_separation: Some(VALUE_SEPARATION_DEFAULT),
             merge_operator: None,
+            ttl: None,
         }
     }
 
@@ -172,6 +177,16 @@ impl KeyspaceOptions {
         self
     }
 
+    /// How long what is put is there unless that is said, 1 ms at least, kept in milliseconds; see
+    /// [`crate::Keyspace::put_with_ttl`]. By default for ever. Counts for everything that puts:
+    /// [`crate::Keyspace::put`], batches, transactions, values that are streamed, ingests. A
+    /// keyspace has no `ttl` beside a merge operator.
+    #[must_use]
+    pub const fn ttl(mut self, ttl: Duration) -> KeyspaceOptions {
+        self.ttl = Some(ttl);
+        self
+    }
+
     /// Checks every option against its limits.
     ///
     /// # Errors
@@ -194,6 +209,13 @@ impl KeyspaceOptions {
         if let Some(len) = self.merge_operator.as_ref().map(String::len) {
             check_range("the length of merge_operator", len, &OPERATOR_NAME_LEN_RANGE)?;
         }
+        if let Some(millis) = self.ttl.map(|ttl| ttl.as_millis()) {
+            check_range("ttl in milliseconds", millis, &TTL_MILLIS_RANGE)?;
+            if let Some(operator) = &self.merge_operator {
+                let what = format!("ttl and merge_operator ({operator:?}) do not go together");
+                return Err(Error::invalid(what));
+            }
+        }
         match self.memtable_size {
             Some(size) => check_range("memtable_size", size, &MEMTABLE_SIZE_RANGE),
             None => Ok(()),
@@ -212,6 +234,7 @@ impl KeyspaceOptions {
             ("value_separation", self.value_separation.map_or(NEVER_SEPARATED, u64::from)),
         ];
         options.extend(self.memtable_size.map(|size| ("memtable_size", size)));
+        options.extend(self.ttl.map(|ttl| ("ttl_millis", ttl.as_millis() as u64)));
         out.push(self.structure.to_u8());
         let operator = self.merge_operator.as_deref();
         varint::put(out, options.len() as u64 + u64::from(operator.is_some()));
@@ -264,6 +287,10 @@ impl KeyspaceOptions {
                 let bytes = narrow();
                 bytes.map(|bytes| self.value_separation = (bytes > 0).then_some(bytes))
             }
+            "ttl_millis" => {
+                self.ttl = Some(Duration::from_millis(value));
+                Some(())
+            }
             "memtable_size" => {
                 self.memtable_size = Some(value);
                 Some(())
@@ -310,6 +337,11 @@ mod tests {
             (flex().delta_fan_in(1), "delta_fan_in is 1: allowed are 2 to 64, or 0 for never"),
             (flex().memtable_size(1), "memtable_size is 1: allowed are 4096 to 68719476736"),
             (flex().merge_operator(""), "the length of merge_operator is 0: allowed are 1 to 255"),
+            (flex().ttl(Duration::ZERO), "ttl in milliseconds is 0: allowed are 1 to 28147497671"),
+            (
+                flex().ttl(Duration::from_secs(1)).merge_operator("min"),
+                "ttl and merge_operator (\"min\") do not go together",
+            ),
             (flex().value_separation(Some(63)), "value_separation is 63: allowed are 64 to 10737"),
         ];
         for (options, message) in wrong {
@@ -340,6 +372,7 @@ mod tests {
             KeyspaceOptions::flex().value_separation(None),
             KeyspaceOptions::flex().consolidation_pace(8.0).delta_fan_in(64),
             KeyspaceOptions::flex().merge_operator("counter"),
+            KeyspaceOptions::flex().ttl(Duration::from_millis(90_000)),
         ];
         for options in all {
             let mut bytes = Vec::new();

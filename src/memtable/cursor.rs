@@ -158,6 +158,20 @@ impl MemtableCursor {
         &self.memtable
     }
 
+    /// Whether the entry at the position is composite.
+    #[inline]
+    pub(super) fn is_on_composite(&self) -> bool {
+        self.is_on(EntryKind::Composite)
+    }
+
+    #[inline]
+    fn is_on(&self, kind: EntryKind) -> bool {
+        match self.place {
+            Place::On { id, .. } => self.memtable.entries.kind(id) == kind,
+            Place::BeforeFirst | Place::BehindLast => false,
+        }
+    }
+
     /// Goes to the first visible entry that is not before `bound`.
     fn seek_forward(&mut self, bound: &Bound<'_>) {
         let rank = self.leaf.load(&self.memtable, bound);
@@ -322,10 +336,7 @@ impl Cursor for MemtableCursor {
 
     #[inline]
     fn is_tombstone(&self) -> bool {
-        match self.place {
-            Place::On { id, .. } => self.memtable.entries.kind(id) == EntryKind::Tombstone,
-            Place::BeforeFirst | Place::BehindLast => false,
-        }
+        self.is_on(EntryKind::Tombstone)
     }
 }
 

@@ -89,6 +89,8 @@ pub(crate) struct Memtable {
     has_entries: AtomicBool,
     /// Set when there are deleted ranges, behind them.
     has_ranges: AtomicBool,
+    /// Set when entries may expire, in front of them.
+    has_expiring: AtomicBool,
     /// Ranges that were deleted; replaced whole with each. None in most memtables.
     ranges: ArcSwapOption<RangeTombstones>,
     root: Root,
@@ -140,6 +142,7 @@ impl Memtable {
             config,
             has_entries: AtomicBool::new(false),
             has_ranges: AtomicBool::new(false),
+            has_expiring: AtomicBool::new(false),
             ranges: ArcSwapOption::empty(),
             root,
             filters: Filters::default(),
@@ -174,6 +177,17 @@ impl Memtable {
         let bound = Bound::Before(key, at);
         let landing = tree::descend(&self.root, &pin, &self.entries, &bound, |_, _| ());
         tree::find(&self.entries, &landing, key, at)
+    }
+
+    /// Says that entries will be inserted that expire.
+    pub(crate) fn note_expiring(&self) {
+        self.has_expiring.store(true, Ordering::Release);
+    }
+
+    /// Whether there may be entries that expire.
+    #[inline]
+    pub(crate) fn has_expiring(&self) -> bool {
+        self.has_expiring.load(Ordering::Acquire)
     }
 
     /// Whether ranges were deleted.

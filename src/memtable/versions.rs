@@ -9,10 +9,11 @@ use std::ops::ControlFlow;
 
 use super::cursor::visit_versions;
 use super::{Memtable, MemtableCursor};
-use crate::base::{Cursor, EntryKind, EntryRef, MergeBase, Operands, Result, SeqNo};
+use crate::base::{Composite, Cursor, EntryKind, EntryRef, Expiring, MergeBase, Operands};
+use crate::base::{Result, SeqNo, is_operands};
 
-/// What inserts entries of operands encodes them.
-const ENCODED: &str = "the operands of a memtable were encoded when they were inserted";
+/// What inserts composite entries encodes them.
+const ENCODED: &str = "what composite entries of a memtable hold was encoded for them";
 
 impl Memtable {
     /// The operands of the entry `newest`, on top of what the memtable has of its key beside. O(n)
@@ -36,14 +37,20 @@ impl Memtable {
                 EntryKind::Value => MergeBase::Value(version.value),
                 EntryKind::Pointer => MergeBase::Pointer(version.value),
                 EntryKind::Tombstone => MergeBase::Nothing,
-                EntryKind::Merge => {
-                    let operands = Operands::decode(version.value).expect(ENCODED);
-                    parts.push(operands);
-                    if operands.is_open() {
-                        return ControlFlow::Continue(());
+                EntryKind::Composite => match Composite::decode(version.value).expect(ENCODED) {
+                    Composite::Operands(operands) => {
+                        parts.push(operands);
+                        if operands.is_open() {
+                            return ControlFlow::Continue(());
+                        }
+                        operands.base
                     }
-                    operands.base
-                }
+                    // Not in a keyspace that merges.
+                    Composite::Expiring(Expiring { kind: EntryKind::Pointer, value, .. }) => {
+                        MergeBase::Pointer(value)
+                    }
+                    Composite::Expiring(expiring) => MergeBase::Value(expiring.value),
+                },
             };
             ControlFlow::Break(())
         });
@@ -68,9 +75,16 @@ impl StackedCursor {
 
     #[inline]
     fn settle(&mut self, moved: Result<()>) -> Result<()> {
-        let newest = self.cursor.entry().filter(|entry| entry.kind == EntryKind::Merge);
-        self.operands = newest.map(|newest| self.cursor.memtable().stacked(newest));
+        if self.cursor.is_on_composite() || self.operands.is_some() {
+            self.stack();
+        }
         moved
+    }
+
+    #[cold]
+    fn stack(&mut self) {
+        let newest = self.cursor.entry().filter(|entry| is_operands(entry.kind, entry.value));
+        self.operands = newest.map(|newest| self.cursor.memtable().stacked(newest));
     }
 }
 
@@ -105,6 +119,7 @@ impl Cursor for StackedCursor {
         self.settle(moved)
     }
 
+    #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         let entry = self.cursor.entry()?;
         Some(match &self.operands {

@@ -50,11 +50,15 @@ pub trait Version: Send + Sync + fmt::Debug {
     /// A cursor over all entries, tombstones among them.
     fn cursor(&self) -> Box<dyn StructureCursor>;
 
-    /// Number of keys from `start` to in front of `end`, or to the last, that have a value.
+    /// Number of keys from `start` to in front of `end`, or to the last, that have a value which
+    /// has not expired by `now`, in milliseconds since 1970.
     ///
     /// # Errors
     /// As [`Version::find`].
-    fn count(&self, start: &[u8], end: Option<&[u8]>) -> Result<u64>;
+    fn count(&self, start: &[u8], end: Option<&[u8]>, now: u64) -> Result<u64>;
+
+    /// How many entries expire, overwritten ones included.
+    fn expiring_count(&self) -> u64;
 
     /// At least [`Version::count`] of everything, without reading anything.
     fn entries_at_most(&self) -> u64;
@@ -85,6 +89,8 @@ pub struct FlushOrder {
     pub log_end: u64,
     /// The newest stamp in it.
     pub last_seqno: SeqNo,
+    /// Now, in milliseconds since 1970: what has expired by then is not kept.
+    pub now: u64,
     /// Bytes to write before the state is made durable and handed out.
     pub slice_bytes: u64,
 }
@@ -235,6 +241,10 @@ impl Findings {
 pub struct StructureStats {
     /// Upper bound of the number of entries.
     pub entry_count_max: u64,
+    /// Entries that expire, overwritten ones included.
+    pub expiring: u64,
+    /// Those of them that have expired and are still there, about.
+    pub expired: u64,
     /// Intervals.
     pub intervals: u64,
     /// Runs.

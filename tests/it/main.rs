@@ -10,6 +10,7 @@ mod consolidation;
 mod corruption;
 mod crash;
 mod errors;
+mod expiry;
 mod fuzz_smoke;
 mod holes;
 mod ingest;

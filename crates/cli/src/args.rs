@@ -124,6 +124,8 @@ pub enum Command {
     Merge(commands::merge::MergeArgs),
     /// Delete a key or a range of keys, durably
     Delete(commands::delete::DeleteArgs),
+    /// Set when a key expires, durably
+    Expire(commands::expire::ExpireArgs),
     /// Run a script of writes as one transaction
     Tx(commands::tx::TxArgs),
     /// Print keys and values in order

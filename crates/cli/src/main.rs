@@ -58,6 +58,7 @@ fn run_command(
         Command::Put(args) => commands::put::run(globals, &args),
         Command::Merge(args) => commands::merge::run(globals, &args),
         Command::Delete(args) => commands::delete::run(globals, &args),
+        Command::Expire(args) => commands::expire::run(globals, &args),
         Command::Tx(args) => commands::tx::run(globals, &args),
         Command::Scan(args) => commands::scan::run(globals, &args),
         Command::Count(args) => commands::count::run(globals, &args),

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use lithedb::base::{Entropy, checksum, checksum_seeded};
 use lithedb::storage::SimStorage;
@@ -12,7 +13,7 @@ use lithedb::{Db, Durability, KeyspaceOptions, Result, WriteBatch};
 
 use crate::random::Random;
 use crate::sample::{Key, Value};
-use crate::setup::{DB_PATH, Setup};
+use crate::setup::{DB_PATH, START_MILLIS, Setup};
 
 /// The identity under which the fuzzing doors open files.
 const DATABASE_ID: u64 = 1;
@@ -104,10 +105,8 @@ impl Corpus {
 fn write_some(db: &Db) -> Result<()> {
     let names = ["plain", "packed"];
     let options = KeyspaceOptions::flex().interval_size(700).segment_size(64 << 10);
-    let options = options.merge_operator("append");
-    for name in names {
-        db.create_keyspace(name, options.clone())?;
-    }
+    db.create_keyspace(names[0], options.clone().merge_operator("append"))?;
+    db.create_keyspace(names[1], options.value_separation(Some(64)))?;
     let keyspaces = [db.keyspace(names[0])?, db.keyspace(names[1])?];
     for round in 0..60_u16 {
         let mut batch = WriteBatch::new();
@@ -116,7 +115,15 @@ fn write_some(db: &Db) -> Result<()> {
             let key = Key(round.wrapping_mul(13).wrapping_add(index * 7) % 160).bytes();
             match (round + index) % 5 {
                 0 => batch.delete(keyspace, key),
-                1 => batch.merge(keyspace, key, round.to_le_bytes()),
+                1 if index % 2 == 0 => batch.merge(keyspace, key, round.to_le_bytes()),
+                1 => {
+                    let ttl = Duration::from_secs(u64::from(index) * 3600);
+                    batch.put_with_ttl(keyspace, key, round.to_le_bytes(), ttl);
+                }
+                2 if index % 2 == 1 => {
+                    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(START_MILLIS * 2);
+                    batch.put_until(keyspace, key, vec![7; usize::from(round) * 3], at);
+                }
                 _ => {
                     let value = Value { len: u32::from(round % 40), fill: u32::from(index) };
                     batch.put(keyspace, key, value.bytes());

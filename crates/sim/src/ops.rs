@@ -28,14 +28,18 @@ pub enum Op {
     Stream(Slot, Key, Value, u16, Durability),
     /// Deletes a key.
     Delete(Slot, Key, Durability),
-    /// Merges an operand into a key.
+    /// Merges an operand into a key; sets it, where nothing can be merged.
     Merge(Slot, Key, Value, Durability),
+    /// Sets a key to what expires; for ever, where nothing can expire.
+    PutExpiring(Slot, Key, Value, Life, Durability),
+    /// Has a key expire, or not any more.
+    Expire(Slot, Key, Life),
     /// Commits several changes at once.
     Batch(Vec<KeyEdit>, Durability),
     /// Deletes a range, in one commit with what is written before and behind it.
     DeleteRange(Slot, Extent, Vec<KeyEdit>, Vec<KeyEdit>, Durability),
-    /// Ingests entries, in the order of their keys and each key once.
-    Ingest(Slot, Vec<(Key, Value)>, IngestEnd),
+    /// Ingests entries, in the order of their keys and each key once; some may expire.
+    Ingest(Slot, Vec<(Key, Value, Option<Life>)>, IngestEnd),
     /// Makes all commits durable.
     Sync,
     /// Flushes all memtables.
@@ -76,9 +80,27 @@ pub enum Edit {
     Put(Value),
     /// It is deleted.
     Delete,
-    /// An operand is merged into it.
+    /// An operand is merged into it; where nothing can be merged, it is set.
     Merge(Value),
+    /// It is set to what expires; for ever, where nothing can expire.
+    PutExpiring(Value, Life),
 }
+
+/// How long something is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// So many milliseconds from the stamp of its commit on.
+    For(u32),
+    /// Until so many milliseconds after the session began, or before.
+    Until(i32),
+    /// Until it is overwritten.
+    Forever,
+}
+
+/// One that ends after so long by the stamp is over when the database is opened again.
+pub const SHORT_LIFE_MILLIS: u32 = 5000;
+/// One of so long is not.
+pub const LONG_LIFE_MILLIS: u32 = 100 * 3_600_000;
 
 /// How an ingest ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +240,7 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
     }
     let slot = random.below(8) as Slot;
     let key = Key::choose(random, mix.key_count);
-    match random.below(252) {
+    match random.below(300) {
         0..80 => Op::Put(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
         80..105 => Op::Delete(slot, key, draw_durability(random)),
         105..150 => draw_batch(random, mix),
@@ -234,6 +256,11 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
             let value = Value::choose(random, mix.sizes);
             let piece = 1 + random.below(2000) as u16;
             Op::Stream(slot, key, value, piece, draw_durability(random))
+        }
+        294.. => Op::Expire(slot, key, draw_life(random)),
+        252..294 => {
+            let (value, life) = (Value::choose(random, mix.sizes), draw_life(random));
+            Op::PutExpiring(slot, key, value, life, draw_durability(random))
         }
         222.. => Op::Merge(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
         214.. => draw_ingest(random, mix),
@@ -258,8 +285,21 @@ fn draw_batch(random: &mut Random, mix: Mix) -> Op {
 fn draw_edit(random: &mut Random, mix: Mix) -> Edit {
     match random.below(100) {
         0..25 => Edit::Delete,
-        25..50 => Edit::Merge(Value::choose(random, mix.sizes)),
+        25..45 => Edit::Merge(Value::choose(random, mix.sizes)),
+        45..65 => Edit::PutExpiring(Value::choose(random, mix.sizes), draw_life(random)),
         _ => Edit::Put(Value::choose(random, mix.sizes)),
+    }
+}
+
+/// Most end soon, so that the clock comes to it.
+fn draw_life(random: &mut Random) -> Life {
+    match random.below(20) {
+        0 => Life::For(0),
+        1..6 => Life::For(1 + random.below(u64::from(SHORT_LIFE_MILLIS)) as u32),
+        6..9 => Life::For(LONG_LIFE_MILLIS),
+        9..15 => Life::Until(random.below(20_000) as i32 - 2000),
+        15..18 => Life::Until(100_000 + random.below(900_000) as i32),
+        _ => Life::Forever,
     }
 }
 
@@ -294,7 +334,8 @@ pub fn draw_ingest(random: &mut Random, mix: Mix) -> Op {
             Some(Key(first)) => Key(first.saturating_add(number as u16 * FAMILY_COUNT)),
             None => Key::choose(random, mix.key_count),
         };
-        (key, Value::choose(random, mix.sizes))
+        let value = Value::choose(random, mix.sizes);
+        (key, value, (number % 4 == 0).then(|| draw_life(random)))
     };
     let entries = (0..len).map(entry).collect();
     let end = match random.below(10) {

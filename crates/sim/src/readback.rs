@@ -1,5 +1,7 @@
 //! Reading a whole database back.
 
+use std::time::SystemTime;
+
 use lithedb::{Db, Error, SeqNo};
 
 use crate::digest::Digest;
@@ -15,21 +17,34 @@ pub enum Detail {
     Rows,
 }
 
+/// By when it is judged now what has expired.
+#[must_use]
+pub fn now_of(db: &Db) -> u64 {
+    millis_of(db.snapshot().time())
+}
+
+/// In milliseconds since 1970.
+#[must_use]
+pub fn millis_of(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
 /// Reads every keyspace from front to back.
 ///
 /// # Errors
 /// The first error that a read returns.
 pub fn read_all(db: &Db, detail: Detail) -> Result<Found, Error> {
-    let mut found = Found::default();
+    let mut found = Found { now: now_of(db), ..Found::default() };
     for info in db.keyspaces() {
         let keyspace = db.keyspace(&info.name)?;
         let mut digest = Digest::default();
         let mut rows = Rows::new();
         for entry in keyspace.iter() {
             let entry = entry?;
-            digest.add(&entry.key, &entry.value, entry.seqno);
+            let until = entry.expires_at().map(millis_of);
+            digest.add(&entry.key, &entry.value, (entry.seqno, until));
             if detail == Detail::Rows {
-                let row = Row { value: (*entry.value).into(), seqno: entry.seqno };
+                let row = Row { value: (*entry.value).into(), seqno: entry.seqno, until };
                 rows.insert(entry.key.to_vec(), row);
             }
         }

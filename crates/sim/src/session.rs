@@ -7,18 +7,20 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
+use lithedb::base::Clock as _;
 use lithedb::storage::{SimStorage, Storage};
-use lithedb::{Db, Durability, Error, KeyRange, Keyspace, SeqNo, WriteBatch};
+use lithedb::{Db, Durability, Error, Expiry, KeyRange, Keyspace, SeqNo, WriteBatch};
 
 use crate::clock::SimClock;
 use crate::finding::{Fault, Finding, Verdict};
 use crate::operator::tail;
-use crate::ops::{Edit, IngestEnd, KEYSPACE_COUNT_MAX, KeyEdit, NAMES, Op, Slot};
-use crate::readback::{Detail, payload_for, read_all, timeline_of};
+use crate::ops::{Edit, IngestEnd, KEYSPACE_COUNT_MAX, KeyEdit, Life, NAMES, Op, Slot};
+use crate::readback::{Detail, now_of, payload_for, read_all, timeline_of};
 use crate::sample::{Key, Value};
-use crate::setup::{START_MILLIS, Setup};
-use crate::timeline::{Change, Timeline};
+use crate::setup::{Setup, start_of};
+use crate::timeline::{Change, Timeline, Until};
 
 /// A history that is shared with whoever judges moments of it while the session goes on.
 pub type SharedTimeline = Arc<Mutex<Timeline>>;
@@ -70,6 +72,25 @@ pub struct Session {
     pub keyspaces: Vec<(String, Keyspace)>,
     timeline: SharedTimeline,
     setup: Setup,
+    /// What the clock showed.
+    began: u64,
+}
+
+/// What a keyspace takes beside plain values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Operands.
+    Merging,
+    /// What expires; by itself after so long, if that is said.
+    Expiring(Option<Duration>),
+}
+
+fn expiry_of(until: Until) -> Expiry {
+    let at = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+    match until {
+        Until::At(millis) => Expiry::At(at(millis)),
+        Until::Never | Until::After(_) => Expiry::Never,
+    }
 }
 
 impl Session {
@@ -84,7 +105,7 @@ impl Session {
         nth: u64,
         timeline: SharedTimeline,
     ) -> Result<Session, Error> {
-        let clock = Arc::new(SimClock::at_millis(START_MILLIS + nth * 1000));
+        let clock = Arc::new(SimClock::at_millis(start_of(nth)));
         let db = setup.builder(storage, Arc::clone(&clock), nth).open(&setup.path)?;
         Session::adopt(setup, db, clock, timeline)
     }
@@ -105,7 +126,8 @@ impl Session {
             keyspaces.push((name.clone(), db.keyspace(name)?));
         }
         *look(&timeline) = timeline_of(found);
-        Ok(Session { db, clock, keyspaces, timeline, setup: setup.clone() })
+        let began = clock.wall_millis();
+        Ok(Session { db, clock, keyspaces, timeline, setup: setup.clone(), began })
     }
 
     /// The history.
@@ -134,18 +156,17 @@ impl Session {
             }
             Op::Delete(slot, key, durability) => {
                 let Some(keyspace) = self.keyspace(*slot) else { return Ok(()) };
+                let change = self.change_of(&keyspace, (*slot, *key, Edit::Delete), &[]);
                 let key = key.bytes();
-                let change = Change { keyspace: keyspace.id(), key: key.clone(), value: None };
                 self.commit([change], *durability, |_| keyspace.delete_with(key, *durability))
             }
             Op::Merge(slot, key, operand, durability) => {
-                let Some(keyspace) = self.keyspace(*slot) else { return Ok(()) };
-                let change = self.change_of(&keyspace, (*slot, *key, Edit::Merge(*operand)), &[]);
-                let (key, operand) = (key.bytes(), operand.bytes());
-                self.commit([change], *durability, |_| {
-                    keyspace.merge_with(key, operand, *durability)
-                })
+                self.run_edit((*slot, *key, Edit::Merge(*operand)), *durability)
             }
+            Op::PutExpiring(slot, key, value, life, durability) => {
+                self.run_edit((*slot, *key, Edit::PutExpiring(*value, *life)), *durability)
+            }
+            Op::Expire(slot, key, life) => self.expire(*slot, *key, *life),
             Op::Batch(changes, durability) => self.run_batch(changes, *durability),
             Op::DeleteRange(slot, extent, before, behind, durability) => {
                 self.delete_range((*slot, &extent.key_range()), before, behind, *durability)
@@ -216,6 +237,72 @@ impl Session {
         Ok(())
     }
 
+    /// Commits one edit: by its own call if it is a merge, else as a batch.
+    fn run_edit(&self, edit: KeyEdit, durability: Durability) -> Result<(), Trouble> {
+        let Some(keyspace) = self.keyspace(edit.0) else { return Ok(()) };
+        if let (Edit::Merge(operand), Kind::Merging) = (edit.2, self.kind_of(&keyspace)) {
+            let change = self.change_of(&keyspace, edit, &[]);
+            let (key, operand) = (edit.1.bytes(), operand.bytes());
+            let merge = |_: &Db| keyspace.merge_with(key, operand, durability);
+            return self.commit([change], durability, merge);
+        }
+        let (mut batch, mut issued) = (WriteBatch::new(), Vec::new());
+        self.add_edits(&mut batch, &mut issued, &[edit]);
+        self.commit(issued, durability, |db| db.write_with(batch, durability))
+    }
+
+    /// Has a key expire, or refuses to, where nothing can.
+    fn expire(&self, slot: Slot, key: Key, life: Life) -> Result<(), Trouble> {
+        let Some(keyspace) = self.keyspace(slot) else { return Ok(()) };
+        let until = match self.until_of(life) {
+            Until::After(millis) => Until::At(now_of(&self.db) + millis),
+            other => other,
+        };
+        let (key, expiry) = (key.bytes(), expiry_of(until));
+        if self.kind_of(&keyspace) == Kind::Merging {
+            return match keyspace.set_expiry(&key, expiry) {
+                Err(Error::InvalidArgument { .. }) => Ok(()),
+                other => Err(absurd(format!("expiry where operands are merged: {other:?}"))),
+            };
+        }
+        let row = self.timeline().rows(keyspace.id()).get(&key).cloned();
+        let Some(row) = row.filter(|row| row.is_there(now_of(&self.db))) else {
+            return match keyspace.set_expiry(&key, expiry)? {
+                false => Ok(()),
+                true => Err(absurd(format!("a key that is not there expires: {key:?}"))),
+            };
+        };
+        let value = Some(row.value.to_vec());
+        let change = Change { keyspace: keyspace.id(), key: key.clone(), value, until };
+        self.commit([change], Durability::Buffered, |db| {
+            db.update_with(Durability::Buffered, |transaction| {
+                let value = transaction.get(&keyspace, &key)?.unwrap_or_default();
+                transaction.put_until(&keyspace, &key, value, expiry)?;
+                Ok::<_, Error>(())
+            })?;
+            Ok(keyspace.get_entry(&key)?.map_or_else(|| db.snapshot().seqno(), |e| e.seqno))
+        })
+    }
+
+    /// What a keyspace takes.
+    fn kind_of(&self, keyspace: &Keyspace) -> Kind {
+        let infos = self.db.keyspaces();
+        let options = infos.into_iter().find(|info| info.id == keyspace.id());
+        match options.map(|info| info.options) {
+            Some(options) if options.merge_operator.is_some() => Kind::Merging,
+            Some(options) => Kind::Expiring(options.ttl),
+            None => Kind::Expiring(None),
+        }
+    }
+
+    fn until_of(&self, life: Life) -> Until {
+        match life {
+            Life::Forever => Until::Never,
+            Life::For(millis) => Until::After(u64::from(millis)),
+            Life::Until(millis) => Until::At(self.began.saturating_add_signed(millis.into())),
+        }
+    }
+
     fn run_batch(&mut self, changes: &[KeyEdit], durability: Durability) -> Result<(), Trouble> {
         if self.keyspaces.is_empty() {
             return Ok(());
@@ -242,27 +329,50 @@ impl Session {
             match edit.2 {
                 Edit::Put(value) => batch.put(&keyspace, key, value.bytes()),
                 Edit::Delete => batch.delete(&keyspace, key),
-                Edit::Merge(operand) => batch.merge(&keyspace, key, operand.bytes()),
+                Edit::Merge(operand) => match self.kind_of(&keyspace) {
+                    Kind::Merging => batch.merge(&keyspace, key, operand.bytes()),
+                    Kind::Expiring(_) => batch.put(&keyspace, key, operand.bytes()),
+                },
+                Edit::PutExpiring(value, life) => match (self.kind_of(&keyspace), life) {
+                    (Kind::Merging, _) => batch.put(&keyspace, key, value.bytes()),
+                    (Kind::Expiring(_), Life::For(millis)) => {
+                        let ttl = Duration::from_millis(millis.into());
+                        batch.put_with_ttl(&keyspace, key, value.bytes(), ttl);
+                    }
+                    (Kind::Expiring(_), life) => {
+                        let expiry = expiry_of(self.until_of(life));
+                        batch.put_until(&keyspace, key, value.bytes(), expiry);
+                    }
+                },
             }
         }
     }
 
     /// What an edit comes to behind what the same commit has changed before.
     fn change_of(&self, keyspace: &Keyspace, (_, key, edit): KeyEdit, before: &[Change]) -> Change {
-        let (id, key) = (keyspace.id(), key.bytes());
-        let value = match edit {
-            Edit::Put(value) => Some(value.bytes()),
-            Edit::Delete => None,
-            Edit::Merge(operand) => {
+        let (id, key, kind) = (keyspace.id(), key.bytes(), self.kind_of(keyspace));
+        let by_default = match kind {
+            Kind::Expiring(Some(ttl)) => Until::After(ttl.as_millis() as u64),
+            _ => Until::Never,
+        };
+        let (value, until) = match (edit, kind) {
+            (Edit::Delete, _) => (None, Until::Never),
+            (Edit::Merge(operand), Kind::Merging) => {
                 let own = before.iter().rfind(|own| own.keyspace == id && own.key == key);
                 let existing = match own {
                     Some(own) => own.value.clone(),
                     None => self.timeline().rows(id).get(&key).map(|row| row.value.to_vec()),
                 };
-                Some(tail(existing.as_deref(), &operand.bytes()))
+                (Some(tail(existing.as_deref(), &operand.bytes())), Until::Never)
+            }
+            (Edit::PutExpiring(value, life), Kind::Expiring(_)) => {
+                (Some(value.bytes()), self.until_of(life))
+            }
+            (Edit::Put(value) | Edit::Merge(value) | Edit::PutExpiring(value, _), _) => {
+                (Some(value.bytes()), by_default)
             }
         };
-        Change { keyspace: id, key, value }
+        Change { keyspace: id, key, value, until }
     }
 
     fn delete_range(
@@ -286,7 +396,8 @@ impl Session {
             .cloned()
             .collect();
         let keyspace = erased.id();
-        issued.extend(keys.into_iter().map(|key| Change { keyspace, key, value: None }));
+        let until = Until::Never;
+        issued.extend(keys.into_iter().map(|key| Change { keyspace, key, value: None, until }));
         self.add_edits(&mut batch, &mut issued, behind);
         if batch.is_empty() {
             return Ok(()); // An empty range and nothing else.
@@ -294,23 +405,41 @@ impl Session {
         self.commit(issued, durability, |db| db.write_with(batch, durability))
     }
 
-    /// Ingests entries; one that does not finish must leave nothing.
-    fn ingest(&self, slot: Slot, entries: &[(Key, Value)], end: IngestEnd) -> Result<(), Trouble> {
+    /// Ingests entries; one that does not finish must leave nothing. Each is told when it expires,
+    /// if anything can: a keyspace's own time to live counts from no stamp.
+    fn ingest(
+        &self,
+        slot: Slot,
+        entries: &[(Key, Value, Option<Life>)],
+        end: IngestEnd,
+    ) -> Result<(), Trouble> {
         let Some(keyspace) = self.keyspace(slot) else { return Ok(()) };
-        let rows: BTreeMap<Vec<u8>, Vec<u8>> =
-            entries.iter().map(|(key, value)| (key.bytes(), value.bytes())).collect();
+        let may_expire = self.kind_of(&keyspace) != Kind::Merging;
+        let until_of = |life: Option<Life>| match life.map(|life| self.until_of(life)) {
+            Some(until @ Until::At(_)) if may_expire => until,
+            _ => Until::Never,
+        };
+        let entries = entries.iter();
+        let rows: BTreeMap<Vec<u8>, (Vec<u8>, Until)> = entries
+            .map(|(key, value, life)| (key.bytes(), (value.bytes(), until_of(*life))))
+            .collect();
+        let add_all = || {
+            let mut ingest = keyspace.begin_ingest()?;
+            for (key, (value, until)) in &rows {
+                ingest.add_until(key, value, expiry_of(*until))?;
+            }
+            Ok::<_, Error>(ingest)
+        };
         if end == IngestEnd::Finish {
-            let changes = rows.iter().map(|(key, value)| Change {
+            let changes = rows.iter().map(|(key, (value, until))| Change {
                 keyspace: keyspace.id(),
                 key: key.clone(),
                 value: Some(value.clone()),
+                until: *until,
             });
-            return self.commit(changes, Durability::Sync, |_| Ok(keyspace.ingest(&rows)?.seqno));
+            return self.commit(changes, Durability::Sync, |_| Ok(add_all()?.finish()?.seqno));
         }
-        let mut ingest = keyspace.begin_ingest()?;
-        for (key, value) in &rows {
-            ingest.add(key, value)?;
-        }
+        let mut ingest = add_all()?;
         if end == IngestEnd::Drop {
             return Ok(());
         }
@@ -329,7 +458,8 @@ impl Session {
     ) -> Result<(), Trouble> {
         let was_in_doubt = self.timeline().is_in_doubt();
         if !was_in_doubt {
-            self.timeline().issue(changes);
+            let now = now_of(&self.db).max(self.clock.wall_millis());
+            self.timeline().issue(now, changes);
         }
         match write(&self.db) {
             Ok(_) if was_in_doubt => {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lithedb::base::{Codec, SeededEntropy};
 use lithedb::storage::Storage;
@@ -9,10 +10,13 @@ use lithedb::{Background, Builder, Cleaning, Db, Error, KeyspaceOptions, Verify}
 
 use crate::clock::SimClock;
 use crate::operator::{TAIL, Tail};
+use crate::ops::{LONG_LIFE_MILLIS, SHORT_LIFE_MILLIS};
 use crate::random::{Random, seed_of};
 
 /// Where every simulated database is.
 pub const DB_PATH: &str = "/db";
+/// How much later the clock begins with each opening: no clock of one before comes so far.
+pub const OPENING_MILLIS: u64 = 200_000;
 /// When every simulated run begins: 2023-11-14.
 pub const START_MILLIS: u64 = 1_700_000_000_000;
 
@@ -104,6 +108,14 @@ impl Setup {
         self.keyspaces[index % self.keyspaces.len()].clone()
     }
 
+    /// The same, for keyspaces in which nothing is to expire while it is looked.
+    #[must_use]
+    pub fn lasting_options(&self, index: usize) -> KeyspaceOptions {
+        let mut options = self.keyspace_options(index);
+        options.ttl = options.ttl.map(|_| Duration::from_millis(LONG_LIFE_MILLIS.into()));
+        options
+    }
+
     /// A builder for the `nth` opening of the database.
     #[must_use]
     pub fn builder(&self, storage: Arc<dyn Storage>, clock: Arc<SimClock>, nth: u64) -> Builder {
@@ -135,17 +147,28 @@ impl Setup {
     /// # Errors
     /// What opening returns.
     pub fn open(&self, storage: Arc<dyn Storage>, nth: u64) -> Result<Db, Error> {
-        let clock = Arc::new(SimClock::at_millis(START_MILLIS + nth * 1000));
+        let clock = Arc::new(SimClock::at_millis(start_of(nth)));
         self.builder(storage, clock, nth).open(&self.path)
     }
 }
 
+/// What the clock shows when a database is opened for the `nth` time.
+#[must_use]
+pub fn start_of(nth: u64) -> u64 {
+    START_MILLIS + nth * OPENING_MILLIS
+}
+
 fn draw_keyspace(random: &mut Random) -> KeyspaceOptions {
-    KeyspaceOptions::flex()
+    let options = KeyspaceOptions::flex()
         .codec(random.pick(&[Codec::None, Codec::Lz4]))
         .interval_size(random.pick(&[512, 512, 700, 2048]))
         .segment_size(random.pick(&[4096, 8192, 16 << 10, 32 << 10]))
         .consolidation_pace(random.pick(&[0.05, 0.3, 0.6, 2.0, 8.0]))
-        .delta_fan_in(random.pick(&[0, 2, 3, 8]))
-        .merge_operator(TAIL)
+        .delta_fan_in(random.pick(&[0, 2, 3, 8]));
+    let lives = [SHORT_LIFE_MILLIS / 2, LONG_LIFE_MILLIS].map(u64::from);
+    match random.below(6) {
+        0..3 => options.merge_operator(TAIL),
+        3 => options.ttl(Duration::from_millis(random.pick(&lives))),
+        _ => options,
+    }
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::SeqNo;
-use crate::db::batch::decode_record;
 use crate::db::core::Core;
 use crate::db::open::LOG_DIR;
+use crate::db::operation::decode_record;
 use crate::structure::{Findings, Site};
 use crate::wal::{Lsn, RecordRef, WalOptions, WalPlace, replay};
 

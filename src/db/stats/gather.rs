@@ -90,7 +90,7 @@ impl Core {
         drop(applier);
         let moved = self.values.moved().1;
         let state = self.published.state();
-        let of = |state: &KeyspaceState| session_of(&state.runtime.store.stats());
+        let of = |state: &KeyspaceState| session_of(&state.runtime.store.stats(0));
         Totals {
             log_end,
             commits,
@@ -123,7 +123,7 @@ impl Core {
             // The index knows the sum, and loses nothing of it: what has no other name is
             // consolidation.
             if let Some(keyspace) = state.find(*id) {
-                let written = keyspace.runtime.store.stats().segment_bytes_written;
+                let written = keyspace.runtime.store.stats(0).segment_bytes_written;
                 let named = of.flush + of.cleaning + of.ingest;
                 of.consolidation = written.saturating_sub(named);
             }
@@ -139,7 +139,7 @@ impl Core {
 
     fn keyspace_stats(&self, keyspace: &KeyspaceState, lifetime: &Totals) -> KeyspaceStats {
         let runtime = &keyspace.runtime;
-        let structure = runtime.store.stats();
+        let structure = runtime.store.stats(self.time.now_if_used());
         let since_open = structure.logical_bytes.saturating_sub(structure.logical_bytes_before);
         let lifetime = lifetime.keyspaces.get(&runtime.id).copied().unwrap_or_default();
         let cache = self.cache.counts();
@@ -150,6 +150,8 @@ impl Core {
             id: runtime.id,
             structure: "flex",
             entries_estimate: structure.entry_count_max + memtable_entries.sum::<u64>(),
+            entries_expiring: structure.expiring,
+            entries_expired_estimate: structure.expired,
             intervals: structure.intervals,
             runs: structure.runs,
             segments: structure.segments,

@@ -51,6 +51,11 @@ pub struct KeyspaceStats {
     pub structure: &'static str,
     /// Entries, at most: overwritten and deleted ones count until they are consolidated.
     pub entries_estimate: u64,
+    /// Entries that expire, of those that are flushed; overwritten ones count until they are
+    /// consolidated.
+    pub entries_expiring: u64,
+    /// Those of them that have expired and still take room, about.
+    pub entries_expired_estimate: u64,
     /// Intervals of the key space.
     pub intervals: u64,
     /// Runs of entries.

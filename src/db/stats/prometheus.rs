@@ -113,6 +113,9 @@ const FIGURES: &[Figure] = &[
 #[rustfmt::skip]
 const KEYSPACE_FIGURES: &[KeyspaceFigure] = &[
     ("entries_estimate", Gauge, |s| s.entries_estimate as f64, "Entries, at most."),
+    ("entries_expiring", Gauge, |s| s.entries_expiring as f64, "Flushed entries that expire."),
+    ("entries_expired_estimate", Gauge, |s| s.entries_expired_estimate as f64,
+        "Flushed entries that have expired and still take room, about."),
     ("intervals", Gauge, |s| s.intervals as f64, "Intervals of the key space."),
     ("runs", Gauge, |s| s.runs as f64, "Runs of entries."),
     ("segments", Gauge, |s| s.segments as f64, "Segment files."),

@@ -34,13 +34,14 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{Error, KeyRange, Result, SeqNo, Slice};
+use crate::base::{Error, Expiry, KeyRange, Lifetime, Result, SeqNo, Slice};
 use crate::cache::{Charge, Part};
-use crate::db::batch::Write;
 use crate::db::iter::{Cursor, Entry};
 use crate::db::keyspace::Keyspace;
+use crate::db::operation::Write;
 use crate::db::options::{Background, Durability};
 use crate::db::snapshot::Snapshot;
+use crate::db::time::AsOf;
 use crate::db::{Db, Handle};
 use reads::Reads;
 use register::{Ended, Registration};
@@ -56,7 +57,8 @@ const BACKOFF_DOUBLINGS_MAX: u32 = 8;
 ///
 /// It sees the database as of its beginning, and its own writes. When it is committed, and another
 /// commit has changed something that it has read (a key, or anything in a range that it walked,
-/// also by adding to it), it fails with `Conflict`, and nothing has happened. A transaction that
+/// also by adding to it), or something that it has seen has expired meanwhile, it fails with
+/// `Conflict`, and nothing has happened. A transaction that
 /// writes nothing never conflicts. When it is dropped without having been committed, nothing has
 /// happened either.
 ///
@@ -128,11 +130,12 @@ impl Transaction {
         // Before the snapshot: what it will need to be checked against is kept from here on.
         let registration = core.transactions.enter(&core.published);
         let snapshot = Snapshot::new(Arc::clone(handle));
+        let now = snapshot.as_of().judged_now();
         let charge = || core.budget.charge(Part::Transaction, 0);
         let open = Open {
             snapshot,
             reads: Reads::new(charge()),
-            writes: Writes::default(),
+            writes: Writes::new(now),
             charge: charge(),
             savepoints: Vec::new(),
             savepoint_count: 0,
@@ -177,14 +180,48 @@ impl Transaction {
     /// # Errors
     /// As [`Snapshot::get`]; `TransactionEnded`.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        Ok(self.get_with_expiry(keyspace, key.as_ref())?.map(|(value, _)| value))
+    }
+
+    /// The value of `key`, and when it expires.
+    pub(super) fn get_with_expiry(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+    ) -> Result<Option<(Slice, Option<u64>)>> {
         let open = self.open()?;
-        let key = key.as_ref();
         match open.written(keyspace, key)? {
-            Some(Written::Value(value)) => Ok(Some(value)),
+            Some(Written::Value(value, until)) => Ok(Some((value, until))),
             Some(Written::Deleted) => Ok(None),
-            Some(Written::Merged(_)) => open.merged_value(keyspace, key).map(Some),
-            None => open.snapshot.get(keyspace, key),
+            Some(Written::Merged(_)) => Ok(Some((open.merged_value(keyspace, key)?, None))),
+            None => {
+                let state = open.snapshot.keyspace_state(keyspace)?;
+                let found = state.get_with_expiry(key, open.snapshot.as_of())?;
+                open.note_expiry(found.as_ref().and_then(|(_, until)| *until));
+                Ok(found)
+            }
         }
+    }
+
+    /// When `key` expires; `None` if it is not there. What this transaction puts to expire some
+    /// time after its commit, does so as if it were committed when it began.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn expiry(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
+        let (open, key) = (self.open()?, key.as_ref());
+        let until = match open.written(keyspace, key)? {
+            Some(Written::Value(_, until)) => Some(until),
+            Some(Written::Deleted) => None,
+            Some(Written::Merged(_)) => Some(None),
+            None => {
+                let state = open.snapshot.keyspace_state(keyspace)?;
+                let found = state.expiry(key, open.snapshot.as_of())?;
+                open.note_expiry(found.flatten());
+                found
+            }
+        };
+        Ok(until.map(Expiry::from_moment))
     }
 
     /// Key, value and stamp of `key`. An entry that this transaction has written has the stamp
@@ -196,15 +233,22 @@ impl Transaction {
         let open = self.open()?;
         let key = key.as_ref();
         match open.written(keyspace, key)? {
-            Some(Written::Value(value)) => {
-                Ok(Some(Entry { key: Slice::from(key), value, seqno: SeqNo::MAX }))
+            Some(Written::Value(value, until)) => {
+                let (key, expiry) = (Slice::from(key), Expiry::from_moment(until));
+                Ok(Some(Entry { key, value, seqno: SeqNo::MAX, expiry }))
             }
             Some(Written::Deleted) => Ok(None),
             Some(Written::Merged(_)) => {
                 let value = open.merged_value(keyspace, key)?;
-                Ok(Some(Entry { key: Slice::from(key), value, seqno: SeqNo::MAX }))
+                let (key, expiry) = (Slice::from(key), Expiry::Never);
+                Ok(Some(Entry { key, value, seqno: SeqNo::MAX, expiry }))
             }
-            None => open.snapshot.get_entry(keyspace, key),
+            None => {
+                let state = open.snapshot.keyspace_state(keyspace)?;
+                let found = state.get_entry(key, open.snapshot.as_of())?;
+                open.note_expiry(found.as_ref().and_then(|found| moment_of(found.expiry)));
+                Ok(found)
+            }
         }
     }
 
@@ -213,12 +257,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        let open = self.open()?;
-        let key = key.as_ref();
-        match open.written(keyspace, key)? {
-            Some(written) => Ok(written != Written::Deleted),
-            None => open.snapshot.contains(keyspace, key),
-        }
+        Ok(self.expiry(keyspace, key)?.is_some())
     }
 
     /// The values of `keys`, in their order.
@@ -304,7 +343,7 @@ impl Transaction {
         let open = self.open()?;
         let state = open.snapshot.keyspace_state(keyspace)?;
         let own = open.writes.memtable(keyspace.id());
-        let cursor = Cursor::over(Arc::clone(state), open.snapshot.seqno(), range.clone(), own);
+        let cursor = Cursor::over(Arc::clone(state), open.as_of(), range.clone(), own);
         Ok(walk(&open.reads, keyspace.id(), range, cursor))
     }
 
@@ -320,6 +359,46 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.write(keyspace, Write::Put { key: key.as_ref(), value: value.as_ref() })
+    }
+
+    /// Sets `key` to `value` when the transaction is committed, which expires when `ttl` has passed
+    /// since the commit's stamp; see [`Keyspace::put_with_ttl`].
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; `InvalidArgument` when the keyspace has a merge operator.
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.put_for(keyspace, key.as_ref(), value.as_ref(), ttl.into())
+    }
+
+    /// Sets `key` to `value` when the transaction is committed, which expires then, or never; see
+    /// [`Keyspace::put_until`].
+    ///
+    /// # Errors
+    /// As [`Transaction::put_with_ttl`].
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> Result<()> {
+        self.put_for(keyspace, key.as_ref(), value.as_ref(), expiry.into().into())
+    }
+
+    fn put_for(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        lifetime: Lifetime,
+    ) -> Result<()> {
+        self.write(keyspace, Write::PutExpiring { key, value, lifetime })
     }
 
     /// Merges `operand` into the value of `key` when the transaction is committed; see
@@ -466,9 +545,9 @@ impl Transaction {
     /// durable. The transaction is over, whether this succeeds or not.
     ///
     /// # Errors
-    /// `Conflict` when something that it has read was changed since it began (or it is open for so
-    /// long that this is not known any more): nothing has happened; run it again. Else as
-    /// [`Db::write_with`]; `TransactionEnded` when it was rolled back.
+    /// `Conflict` when something that it has read was changed, or has expired, since it began (or
+    /// it is open for so long that this is not known any more): nothing has happened; run it again.
+    /// Else as [`Db::write_with`]; `TransactionEnded` when it was rolled back.
     pub fn commit_with(&mut self, durability: Durability) -> Result<SeqNo> {
         match &self.phase {
             Phase::Committed(seqno) => return Ok(*seqno),
@@ -530,9 +609,30 @@ impl Open {
         state.merged_value(key, self.snapshot.seqno(), own.as_deref())
     }
 
+    /// What its walks are as of. Where only its own writes expire, it is their now.
+    fn as_of(&self) -> AsOf {
+        let AsOf { at, .. } = self.snapshot.as_of();
+        AsOf::of(at, self.snapshot.as_of().judged_now().max(self.writes.now()))
+    }
+
+    /// What was seen is not there from then on (R4).
+    fn note_expiry(&self, until: Option<u64>) {
+        if let Some(until) = until {
+            self.reads.change(|set| set.note_expiry(until));
+        }
+    }
+
     /// Charges what the writes have come to; reads are charged as they are noted.
     fn charge_writes(&mut self) {
         self.charge.resize(self.writes.memory_used());
+    }
+}
+
+/// When that is, as reads have it.
+fn moment_of(expiry: Expiry) -> Option<u64> {
+    match Lifetime::from(expiry) {
+        Lifetime::Until(until) => Some(until),
+        Lifetime::Forever | Lifetime::For(_) => None,
     }
 }
 

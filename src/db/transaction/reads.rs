@@ -5,6 +5,8 @@
 //!   looked for. They may cover more: that costs conflicts, not isolation.
 //! - R2  What a walk may still read counts as read until the walk says what it was.
 //! - R3  The set takes no more than [`BYTES_MAX`], and what one range is longer than that.
+//! - R4  What was seen was there before it expires: a commit from then on conflicts. What was found
+//!   to have expired stays so.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -65,6 +67,8 @@ pub(in crate::db) struct ReadSet {
     walk_count: u64,
     /// The sum over the keyspaces.
     bytes: usize,
+    /// When the first of the entries that were seen expires (R4).
+    first_expiry: Option<u64>,
 }
 
 /// Disjoint ranges from a key (included) to a key (excluded) or the end (R1).
@@ -89,6 +93,16 @@ impl ReadSet {
         if !self.covers(keyspace, key) {
             self.add(keyspace, key.to_vec(), Some(successor(key)));
         }
+    }
+
+    /// An entry was seen that expires then.
+    pub(super) fn note_expiry(&mut self, until: u64) {
+        self.first_expiry = Some(self.first_expiry.map_or(until, |first| first.min(until)));
+    }
+
+    /// The first moment at which something that was seen is not there any more.
+    pub(super) fn first_expiry(&self) -> u64 {
+        self.first_expiry.unwrap_or(u64::MAX)
     }
 
     /// Everything in `range` was looked at.

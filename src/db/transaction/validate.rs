@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::reads::{Ranges, ReadSet};
 use super::register::TransactionRegister;
 use crate::base::{Cursor as _, EntryRef, Result, SeqNo, successor};
-use crate::db::batch::{Operation, Write};
+use crate::db::operation::{Operation, Write};
 use crate::db::state::{Published, Table};
 use crate::memtable::{Memtable, MemtableCursor};
 
@@ -35,14 +35,17 @@ impl Premise<'_> {
         &self,
         mut operations: impl Iterator<Item = Operation<'k>>,
     ) -> Verdict {
-        let touches = |Operation { keyspace, write, .. }| match write {
-            Write::Put { key, .. }
-            | Write::PutPointer { key, .. }
-            | Write::Delete { key }
-            | Write::Merge { key, .. } => self.reads.covers(keyspace, key),
+        let touches = |Operation { keyspace, write, .. }: Operation<'_>| match write {
             Write::DeleteRange { start, end } => self.reads.overlaps(keyspace, start, end),
+            other => other.key().is_some_and(|key| self.reads.covers(keyspace, key)),
         };
         verdict(operations.any(touches))
+    }
+
+    /// Whether it holds at the place of a commit with this stamp, as far as time is concerned: what
+    /// was seen there must not have expired by then.
+    pub(in crate::db) fn holds_at(&self, seqno: SeqNo) -> bool {
+        self.reads.first_expiry() > seqno.millis()
     }
 
     /// Whether it holds against everything in memtables, also those that were flushed since.

@@ -5,6 +5,7 @@
 
 use std::ops::Bound;
 
+use super::moment_of;
 use super::reads::Reads;
 use super::writes::told_stamp;
 use crate::base::{KeyRange, Result, SeqNo, Slice};
@@ -22,6 +23,11 @@ impl<'t> Note<'t> {
     fn begin(reads: &'t Reads, keyspace: u32, range: KeyRange) -> Note<'t> {
         let number = reads.change(|set| set.begin_walk(keyspace, range));
         Note { reads, keyspace, number }
+    }
+
+    /// What was shown is not there from then on.
+    fn add_expiry(&self, until: u64) {
+        self.reads.change(|set| set.note_expiry(until));
     }
 
     fn add(&self, range: &KeyRange) {
@@ -122,7 +128,7 @@ impl<'t> TransactionCursor<'t> {
         }
         self.turn(Way::On);
         let moved = self.cursor.next();
-        self.noting_failure(moved)
+        self.noting_outcome(moved)
     }
 
     /// Moves one entry back; in front of the first it stays.
@@ -135,7 +141,7 @@ impl<'t> TransactionCursor<'t> {
         }
         self.turn(Way::Back);
         let moved = self.cursor.prev();
-        self.noting_failure(moved)
+        self.noting_outcome(moved)
     }
 
     /// Whether it is on an entry.
@@ -187,7 +193,7 @@ impl<'t> TransactionCursor<'t> {
         }
         self.way = way;
         let moved = seek(&mut self.cursor);
-        self.noting_failure(moved)
+        self.noting_outcome(moved)
     }
 
     /// Where a walk turns it is farthest.
@@ -230,8 +236,12 @@ impl<'t> TransactionCursor<'t> {
         }
     }
 
-    /// What a failed move has looked at is not known.
-    fn noting_failure(&mut self, moved: Result<()>) -> Result<()> {
+    /// Notes when what a move has come to expires. What a failed one has looked at is not known.
+    fn noting_outcome(&mut self, moved: Result<()>) -> Result<()> {
+        if moved.is_ok() && self.cursor.valid() {
+            let until = self.cursor.until().filter(|_| self.seqno() != SeqNo::MAX); // Not its own.
+            until.into_iter().for_each(|until| self.note.add_expiry(until));
+        }
         if moved.is_err() {
             self.note.add(&self.range);
             (self.low, self.high) = (None, None);
@@ -279,13 +289,25 @@ impl<'t> TransactionIter<'t> {
     }
 }
 
+impl TransactionIter<'_> {
+    fn note_expiry(&self, entry: &Entry) {
+        let is_own = entry.seqno == SeqNo::MAX;
+        if let Some(until) = moment_of(entry.expiry).filter(|_| !is_own) {
+            self.note.add_expiry(until);
+        }
+    }
+}
+
 impl Iterator for TransactionIter<'_> {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Result<Entry>> {
         let given = self.iter.next().map(|given| given.map(told));
         match &given {
-            Some(Ok(entry)) => self.front = Some(entry.key.clone()),
+            Some(Ok(entry)) => {
+                self.note_expiry(entry);
+                self.front = Some(entry.key.clone());
+            }
             Some(Err(_)) | None => self.has_read_all = true,
         }
         given
@@ -296,7 +318,10 @@ impl DoubleEndedIterator for TransactionIter<'_> {
     fn next_back(&mut self) -> Option<Result<Entry>> {
         let given = self.iter.next_back().map(|given| given.map(told));
         match &given {
-            Some(Ok(entry)) => self.back = Some(entry.key.clone()),
+            Some(Ok(entry)) => {
+                self.note_expiry(entry);
+                self.back = Some(entry.key.clone());
+            }
             Some(Err(_)) | None => self.has_read_all = true,
         }
         given

@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
-use crate::base::{EntryKind, Error, KeyRange, Operands, Result, SeqNo, Slice, ValuePointer};
-use crate::db::batch::{BatchMark, Write, WriteBatch, payload_refusal};
+use crate::base::ValuePointer;
+use crate::base::{EntryKind, Error, Expiring, KeyRange, Lifetime, Operands, Result, SeqNo, Slice};
+use crate::db::batch::{BatchMark, WriteBatch, payload_refusal};
 use crate::db::keyspace::Keyspace;
+use crate::db::operation::Write;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
 
 /// Bytes that the memtable of a transaction is made for: few transactions write more.
@@ -28,12 +30,16 @@ pub(super) struct Writes {
     memtables: Vec<(u32, Arc<Memtable>)>,
     /// How many operations went to memtables, ever.
     stamp_count: u64,
+    /// The now of the transaction: what expires some time after the commit is shown as if that were
+    /// at once. 0 while nothing expires.
+    now: u64,
 }
 
 /// What was written to a key last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    Value(Slice),
+    /// A value, and when it expires.
+    Value(Slice, Option<u64>),
     Deleted,
     /// Operands were merged into it; whether into what it had before the transaction.
     Merged(Onto),
@@ -51,6 +57,16 @@ pub(super) enum Onto {
 pub(super) struct Mark(BatchMark);
 
 impl Writes {
+    /// None so far, of a transaction that judges by this now.
+    pub(super) fn new(now: u64) -> Writes {
+        Writes { now, ..Writes::default() }
+    }
+
+    /// The now that the transaction's own writes are judged by.
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
@@ -83,8 +99,14 @@ impl Writes {
                 .kind
             {
                 EntryKind::Tombstone => Written::Deleted,
-                EntryKind::Value | EntryKind::Pointer => Written::Value(Slice::from(entry.value)),
-                EntryKind::Merge => {
+                EntryKind::Value | EntryKind::Pointer => {
+                    Written::Value(Slice::from(entry.value), None)
+                }
+                EntryKind::Composite => {
+                    if let Some(Expiring { until, value, .. }) = Expiring::decode(entry.value) {
+                        let value = Written::Value(Slice::from(value), Some(until));
+                        return Some(if until <= self.now { Written::Deleted } else { value });
+                    }
                     let bytes = memtable.stacked(entry);
                     let operands = Operands::decode(&bytes).expect("they were just put together");
                     Written::Merged(if operands.is_open() { Onto::Others } else { Onto::Own })
@@ -105,13 +127,31 @@ impl Writes {
             return Err(Error::invalid(refusal));
         }
         match write {
-            Write::Put { key, value } => self.batch.put(keyspace, key, value),
+            Write::Put { key, value } => {
+                let lifetime = keyspace.default_lifetime();
+                if lifetime != Lifetime::Forever {
+                    let write = Write::PutExpiring { key, value, lifetime };
+                    return self.add(keyspace, write, spares);
+                }
+                self.batch.put(keyspace, key, value);
+            }
+            Write::PutExpiring { key, value, lifetime } => {
+                if lifetime != Lifetime::Forever {
+                    keyspace.check_takes_expiry()?;
+                    if self.now == 0 {
+                        self.now = keyspace.time().now();
+                    }
+                }
+                self.batch.put_for(keyspace, key, value, lifetime);
+            }
             Write::Delete { key } => self.batch.delete(keyspace, key),
             Write::Merge { key, operand } => {
                 keyspace.check_merge(key, operand)?;
                 self.batch.merge(keyspace, key, operand);
             }
-            Write::PutPointer { .. } | Write::DeleteRange { .. } => unreachable!("of one key"),
+            Write::PutPointer { .. }
+            | Write::PutPointerExpiring { .. }
+            | Write::DeleteRange { .. } => unreachable!("of one key"),
         }
         self.apply(keyspace.id(), write, spares);
         Ok(())
@@ -161,6 +201,9 @@ impl Writes {
                 Write::PutPointer { key, pointer } => {
                     Write::Put { key, value: staged_value(&batch, pointer) }
                 }
+                Write::PutPointerExpiring { key, pointer, lifetime } => {
+                    Write::PutExpiring { key, value: staged_value(&batch, pointer), lifetime }
+                }
                 other => other,
             };
             self.apply(operation.keyspace, write, spares);
@@ -188,13 +231,25 @@ impl Writes {
             Write::Put { key, value } => {
                 writer.insert_batch(seqno, [(key, EntryKind::Value, value)]);
             }
-            Write::PutPointer { .. } => unreachable!("a transaction knows its values"),
+            Write::PutExpiring { key, value, lifetime } => match lifetime.end_from(self.now) {
+                None => writer.insert_batch(seqno, [(key, EntryKind::Value, value)]),
+                Some(until) => {
+                    let kind = EntryKind::Value;
+                    let bytes = Expiring { until, kind, value }.encode();
+                    self.memtables[index].1.note_expiring();
+                    writer.insert_batch(seqno, [(key, EntryKind::Composite, &*bytes)]);
+                }
+            },
+            Write::PutPointer { .. } | Write::PutPointerExpiring { .. } => {
+                unreachable!("a transaction knows its values")
+            }
             Write::Delete { key } => {
                 writer.insert_batch(seqno, [(key, EntryKind::Tombstone, &[][..])]);
             }
             Write::DeleteRange { start, end } => writer.delete_range(start, end, seqno),
             Write::Merge { key, operand } => {
-                writer.insert_batch(seqno, [(key, EntryKind::Merge, &*Operands::open(operand))]);
+                writer
+                    .insert_batch(seqno, [(key, EntryKind::Composite, &*Operands::open(operand))]);
             }
         }
     }

@@ -11,7 +11,7 @@ fn stamp(number: u64) -> SeqNo {
 }
 
 fn merge(memtable: &Memtable, key: &[u8], seqno: u64, operand: &[u8]) {
-    memtable.writer().insert(key, stamp(seqno), EntryKind::Merge, &Operands::open(operand));
+    memtable.writer().insert(key, stamp(seqno), EntryKind::Composite, &Operands::open(operand));
 }
 
 /// What is merged into what, as of a stamp.
@@ -52,7 +52,7 @@ fn an_entry_that_says_it_all_ends_the_stack() {
     memtable.writer().insert(b"k", stamp(4), EntryKind::Tombstone, b"");
     merge(&memtable, b"k", 5, b"5");
     let closed = Operands::single(MergeBase::Value(b"own"), b"6");
-    memtable.writer().insert(b"k", stamp(6), EntryKind::Merge, &closed);
+    memtable.writer().insert(b"k", stamp(6), EntryKind::Composite, &closed);
     merge(&memtable, b"k", 7, b"7");
     assert_eq!(stacked(&memtable, b"k", 1), (b"below".to_vec(), operands([1])));
     assert_eq!(stacked(&memtable, b"k", 3), (b"value".to_vec(), operands([3])));
@@ -84,7 +84,7 @@ fn a_walk_shows_each_key_with_all_its_operands() {
     let mut cursor = StackedCursor::new(MemtableCursor::new(memtable, SeqNo::MAX));
     let shown = |cursor: &StackedCursor| {
         let entry = cursor.entry().unwrap();
-        let count = Operands::decode(entry.value).filter(|_| entry.kind == EntryKind::Merge);
+        let count = Operands::decode(entry.value).filter(|_| entry.kind == EntryKind::Composite);
         (entry.key.to_vec(), count.map(|operands| operands.iter().count()))
     };
     cursor.seek_first().unwrap();

@@ -141,7 +141,7 @@ impl RunWriter {
         level: u8,
     ) -> Result<RunRecord> {
         let entry_count = u32::try_from(builder.entry_count()).expect("a payload is below 4 GiB");
-        let values = shares_of(builder);
+        let (values, expiring) = (shares_of(builder), builder.expiry_span());
         self.payload.clear();
         builder.finish(&mut self.payload);
         self.make_room(stream)?;
@@ -170,6 +170,7 @@ impl RunWriter {
             entry_count,
             level,
             stamp: None,
+            expiring,
             values,
         })
     }

@@ -4,6 +4,7 @@
 //! sweep has come to, is left, given a delta run, or consolidated (`sweep.rs` decides). Nothing of
 //! the store changes here: the result is an edit record, to be made durable and then applied.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::build::{BaseCutter, Purpose, RunWriter, Stream};
@@ -12,9 +13,9 @@ use super::load::Loader;
 use super::record::ChangeRecord;
 use super::sweep::{Candidate, Choice, DELTA_TO_BASE_MAX, MERGE_BYTES_MAX, Sweep, Swept};
 use super::sweep::{choose, deltas_to_merge};
-use super::tree::{FlexTree, Item};
-use crate::base::ValuePointer;
-use crate::base::{Coverage, Cursor, EntryKind, EntryRef, RangeTombstones, Result, SeqNo, Slice};
+use super::tree::FlexTree;
+use crate::base::{Coverage, Cursor, EntryKind, EntryRef, Expiring, RangeTombstones, Result};
+use crate::base::{SeqNo, Slice, ValuePointer, expiring_in, is_expired, is_operands, pointer_in};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::merge::MergeCursor;
 use crate::value_log::Mover;
@@ -28,6 +29,8 @@ pub(super) struct Source<'a> {
     cursor: &'a mut dyn Cursor,
     /// Ranges that the memtable deletes.
     deleted: &'a RangeTombstones,
+    /// What has expired by then is a tombstone.
+    now: u64,
     /// Key and value bytes that went past.
     pub logical_bytes: u64,
 }
@@ -37,8 +40,9 @@ impl<'a> Source<'a> {
     pub(super) fn new(
         cursor: &'a mut dyn Cursor,
         deleted: &'a RangeTombstones,
+        now: u64,
     ) -> Result<Source<'a>> {
-        let mut source = Source { cursor, deleted, logical_bytes: 0 };
+        let mut source = Source { cursor, deleted, now, logical_bytes: 0 };
         source.skip_deleted()?;
         Ok(source)
     }
@@ -70,7 +74,8 @@ impl<'a> Source<'a> {
     /// The entry at hand, if its key is below `limit`.
     fn below(&self, limit: Option<&[u8]>) -> Option<EntryRef<'_>> {
         let entry = self.cursor.entry()?;
-        limit.is_none_or(|limit| entry.key < limit).then_some(entry)
+        let entry = limit.is_none_or(|limit| entry.key < limit).then_some(entry)?;
+        Some(as_of(entry, self.now))
     }
 
     #[inline]
@@ -83,6 +88,34 @@ impl<'a> Source<'a> {
     }
 }
 
+/// An entry as it is by `now`: one that has expired is a tombstone.
+#[inline]
+fn as_of(entry: EntryRef<'_>, now: u64) -> EntryRef<'_> {
+    match is_expired(entry.kind, entry.value, now) {
+        true => EntryRef { kind: EntryKind::Tombstone, value: &[], ..entry },
+        false => entry,
+    }
+}
+
+/// What an interval is consolidated for although nothing new comes to it.
+#[derive(Debug)]
+pub(super) struct Ripe {
+    /// Intervals, by their places, rising.
+    places: VecDeque<usize>,
+}
+
+impl Ripe {
+    pub(super) fn new(places: impl Into<VecDeque<usize>>) -> Ripe {
+        Ripe { places: places.into() }
+    }
+
+    /// The first of them at `position` or behind.
+    fn next_from(&mut self, position: usize) -> Option<usize> {
+        while self.places.pop_front_if(|place| *place < position).is_some() {}
+        self.places.front().copied()
+    }
+}
+
 /// One slice at work.
 pub(super) struct Slicer<'a> {
     pub tree: &'a FlexTree<Arc<Interval>>,
@@ -92,6 +125,8 @@ pub(super) struct Slicer<'a> {
     pub fan_in: u8,
     pub changes: Vec<ChangeRecord>,
     pub consolidations: u64,
+    /// What has expired by then goes.
+    now: u64,
     /// Moves values on the way, and takes those that operands make.
     mover: &'a mut Mover,
     /// Neighbouring intervals that are consolidated in one stream.
@@ -125,7 +160,7 @@ impl<'a> Slicer<'a> {
         writer: &'a mut RunWriter,
         sweep: &'a mut Sweep,
         mover: &'a mut Mover,
-        fan_in: u8,
+        (fan_in, now): (u8, u64),
     ) -> Slicer<'a> {
         Slicer {
             tree,
@@ -135,23 +170,28 @@ impl<'a> Slicer<'a> {
             fan_in,
             changes: Vec::new(),
             consolidations: 0,
+            now,
             mover,
             range: None,
             delta: BlockBuilder::new(RestartPolicy::Adaptive),
         }
     }
 
-    /// Goes on from interval `position` until nothing is left or `slice_bytes` are written.
+    /// Goes on from interval `position` until nothing is left or `slice_bytes` are written. Of the
+    /// intervals without new entries those are looked at that the sweep comes to, or that are ripe.
     pub(super) fn run(
         &mut self,
         source: &mut Source<'_>,
         position: usize,
+        mut ripe: Ripe,
         slice_bytes: u64,
     ) -> Result<SliceEnd> {
         let tree = self.tree;
         let started = self.bytes_written();
         let mut position = position;
-        while let Some(next) = self.next_interval(source, position) {
+        loop {
+            let next = self.next_interval(source, position).into_iter();
+            let Some(next) = next.chain(ripe.next_from(position)).min() else { break };
             let interval = tree.get(next).expect("the search stays within the tree");
             if self.bytes_written() - started >= slice_bytes {
                 self.finish_range()?;
@@ -178,7 +218,7 @@ impl<'a> Slicer<'a> {
         let mut bytes_read = 0;
         let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
         let none = RangeTombstones::default();
-        let mut source = Source::new(&mut nothing, &none)?;
+        let mut source = Source::new(&mut nothing, &none, self.now)?;
         for (index, interval) in (start..).zip(tree.range(start..tree.len())) {
             if !worthwhile(interval) {
                 self.finish_range()?;
@@ -248,7 +288,8 @@ impl<'a> Slicer<'a> {
             // An empty key with an empty value counts as well.
             new_bytes: gathered.as_ref().map_or(0, |gathered| gathered.bytes.max(1)),
             new_tombstones: gathered.as_ref().map_or(0, |gathered| gathered.tombstones),
-            entry_count: interval.size().entries,
+            entry_count: interval.entry_count(),
+            expired: interval.expired_about(self.now),
             swept,
             before: match &self.range {
                 Some((range, _)) if range.end == index => Choice::Consolidate,
@@ -307,9 +348,9 @@ impl<'a> Slicer<'a> {
                 break;
             }
             tombstones += u64::from(entry.kind == EntryKind::Tombstone);
-            match entry.kind {
-                EntryKind::Merge => self.loader.folder().add_to_delta(&mut self.delta, entry)?,
-                _ => self.delta.add(entry)?,
+            match is_operands(entry.kind, entry.value) {
+                true => self.loader.folder().add_to_delta(&mut self.delta, entry)?,
+                false => self.delta.add(entry)?,
             }
             source.advance()?;
         }
@@ -342,12 +383,12 @@ impl<'a> Slicer<'a> {
         merged.seek_first()?;
         let folder = self.loader.folder();
         while let Some(entry) = merged.entry() {
-            match entry.kind {
-                EntryKind::Merge => {
+            match is_operands(entry.kind, entry.value) {
+                true => {
                     let value = &folder.stacked(entry, merged.shadowed())?;
                     folder.add_to_delta(&mut self.delta, EntryRef { value, ..entry })?;
                 }
-                _ => self.delta.add(entry)?,
+                false => self.delta.add(as_of(entry, self.now))?,
             }
             merged.next()?;
         }
@@ -355,7 +396,8 @@ impl<'a> Slicer<'a> {
     }
 
     /// Streams the interval's old and new entries into base runs; old ones in ranges that the
-    /// memtable deletes are left out. An interval of which nothing stays is not read.
+    /// memtable deletes are left out, and what has expired. An interval of which nothing stays is
+    /// not read.
     fn consolidate(
         &mut self,
         index: usize,
@@ -380,16 +422,17 @@ impl<'a> Slicer<'a> {
         let coverage = deleted.coverage(&interval.anchor, limit);
         let mut old = match interval.run_count() {
             0 => None,
-            _ if coverage == Coverage::Whole => None,
+            _ if coverage == Coverage::Whole || interval.has_expired(self.now) => None,
             _ => Some(BlockCursor::new(self.loader.block_in_passing(interval)?)),
         };
         if let Some(old) = &mut old {
             old.seek_first()?;
         }
         let (mut taken, mut gone) = (0, 0);
-        let mut moved = [0; ValuePointer::SIZE];
+        let mut moved = Vec::new();
         loop {
             let old_entry = old.as_ref().and_then(BlockCursor::entry);
+            let old_entry = old_entry.map(|old| as_of(old, self.now));
             let new_entry = source.below(limit);
             let (entry, from) = match (old_entry, new_entry) {
                 (None, None) => break,
@@ -412,7 +455,11 @@ impl<'a> Slicer<'a> {
                     let entry = with_moved_value(self.mover, entry, &mut moved)?;
                     cutter.add(entry, self.writer)?;
                 }
-                EntryKind::Merge => {
+                EntryKind::Composite if !is_operands(entry.kind, entry.value) => {
+                    let entry = with_moved_value(self.mover, entry, &mut moved)?;
+                    cutter.add(entry, self.writer)?;
+                }
+                EntryKind::Composite => {
                     let older = old_entry.filter(|_| from == From::Both);
                     let bytes = self.loader.folder().stacked(entry, older.into_iter())?;
                     let folded = self.loader.folder().fold_into(self.mover, entry.key, &bytes)?;
@@ -446,19 +493,24 @@ impl<'a> Slicer<'a> {
     }
 }
 
-/// The entry, with the pointer to where its value lies once it was moved, if it is to be.
+/// The entry of a pointer, or of what expires, with the pointer to where its value lies once it was
+/// moved, if it is to be.
 #[cold]
 fn with_moved_value<'e>(
     mover: &mut Mover,
     entry: EntryRef<'e>,
-    pointer: &'e mut [u8; ValuePointer::SIZE],
+    bytes: &'e mut Vec<u8>,
 ) -> Result<EntryRef<'e>> {
-    let Some(old) = ValuePointer::decode(entry.value) else { return Ok(entry) };
+    let pointer = pointer_in(entry.kind, entry.value).and_then(ValuePointer::decode);
+    let Some(old) = pointer else { return Ok(entry) };
     match mover.moved(&old)? {
         None => Ok(entry),
         Some(moved) => {
-            *pointer = moved.encode();
-            Ok(EntryRef { value: pointer, ..entry })
+            *bytes = match expiring_in(entry.kind, entry.value) {
+                Some(expiring) => Expiring { value: &moved.encode(), ..expiring }.encode(),
+                None => moved.encode().to_vec(),
+            };
+            Ok(EntryRef { value: bytes, ..entry })
         }
     }
 }

@@ -41,7 +41,7 @@ impl Folded {
     }
 
     fn operands(value: Vec<u8>) -> Folded {
-        Folded { kind: EntryKind::Merge, value }
+        Folded { kind: EntryKind::Composite, value }
     }
 }
 

@@ -10,8 +10,8 @@ use super::record::{
     BegunFlush, ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
 };
 use super::segment::{HEADER_LEN, Segment, SegmentPlace};
-use super::sweep::is_sparse;
-use super::tree::FlexTree;
+use super::sweep::{is_mostly_expired, is_sparse};
+use super::tree::{FlexTree, Item, KeyGuide, Keyed};
 use crate::base::{Error, Result, Slice};
 use crate::manifest::read_edit_log;
 use crate::manifest::{EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef};
@@ -51,6 +51,8 @@ pub(super) struct Index {
     pub share_count: usize,
     /// Bytes of anchors that do not fit into their intervals.
     pub anchor_bytes: usize,
+    /// The intervals with entries that expire, in the order in which the first of these do (X10).
+    pub by_expiry: FlexTree<FirstExpiry>,
     /// Bytes of records that runs point to, by value file: the sum of what the runs have (X7).
     pub value_bytes: BTreeMap<u64, u64>,
     values: Arc<ValueLog>,
@@ -102,6 +104,7 @@ impl Index {
             begun: Vec::new(),
             share_count: 0,
             anchor_bytes: 0,
+            by_expiry: FlexTree::new(),
             value_bytes: BTreeMap::new(),
             values: Arc::clone(&place.values),
         }
@@ -207,6 +210,31 @@ impl Index {
         sparse.map(|(&number, _)| number).collect()
     }
 
+    /// Intervals from the place `from` on of which most has expired by `now`, rising; of those that
+    /// have to be read, `bytes` at most.
+    pub(super) fn ripe_from(&self, from: usize, now: u64, bytes: u64) -> Vec<usize> {
+        let mut ripe: Vec<(usize, u64)> = Vec::new();
+        for first in self.by_expiry.iter().take_while(|first| first.until() <= now) {
+            let found = self.tree.find_key(first.anchor());
+            let Some((place, interval)) = found.filter(|(place, _)| *place >= from) else {
+                continue;
+            };
+            if interval.has_expired(now) {
+                ripe.push((place, 0));
+            } else if is_mostly_expired(interval.expired_about(now), interval.entry_count()) {
+                ripe.push((place, interval.base_bytes() + interval.delta_bytes()));
+            }
+        }
+        ripe.sort_unstable();
+        let mut left = bytes;
+        ripe.retain(|(_, bytes)| {
+            let is_within = *bytes <= left;
+            left -= if is_within { *bytes } else { 0 };
+            is_within
+        });
+        ripe.into_iter().map(|(place, _)| place).collect()
+    }
+
     /// Applies an edit. Returns what it takes out.
     ///
     /// # Errors
@@ -232,11 +260,28 @@ impl Index {
             done = range.end;
             replaced.push((range, self.changed(change, &mut lost)?));
         }
+        self.note_expiries(&replaced);
         self.tree.rewrite(replaced);
         self.counters = edit.counters;
         self.sweep_from.clone_from(&edit.sweep_from);
         self.begun.clone_from(&edit.begun);
         Ok(Losses { segments: self.remove_dead(keep), runs: lost })
+    }
+
+    /// X10: intervals are about to take the place of others.
+    fn note_expiries(&mut self, replaced: &[(Range<usize>, Vec<Arc<Interval>>)]) {
+        for (range, intervals) in replaced {
+            if !self.by_expiry.is_empty() {
+                for interval in self.tree.range(range.clone()) {
+                    take_out(&mut self.by_expiry, interval);
+                }
+            }
+            for first in intervals.iter().filter_map(|interval| FirstExpiry::of(interval)) {
+                let place = self.by_expiry.find_key(first.key());
+                let place = place.map_or(0, |(before, _)| before + 1);
+                self.by_expiry.insert(place, first);
+            }
+        }
     }
 
     fn note_segment(&mut self, place: &Arc<SegmentPlace>, number: u64, end: u64) {
@@ -389,6 +434,7 @@ impl Index {
             level: record.level,
             stamp: record.stamp,
             value_files: (!files.is_empty()).then(|| files.into()),
+            expiring: record.expiring.map(Arc::new),
             slot: role.slot(),
             memory: Arc::default(),
         })
@@ -405,6 +451,52 @@ impl Index {
             .collect();
         let removed = dead.iter().filter_map(|number| self.segments.remove(number));
         removed.map(|state| state.segment).collect()
+    }
+}
+
+fn take_out(by_expiry: &mut FlexTree<FirstExpiry>, interval: &Interval) {
+    let Some(first) = FirstExpiry::of(interval) else { return };
+    if let Some((place, found)) = by_expiry.find_key(first.key())
+        && found.key() == first.key()
+    {
+        by_expiry.remove(place);
+    }
+}
+
+/// That an interval has entries that expire, and when the first of them does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FirstExpiry {
+    /// That moment (8 bytes, big-endian) and the anchor.
+    key: Slice,
+}
+
+impl FirstExpiry {
+    pub(super) fn of(interval: &Interval) -> Option<FirstExpiry> {
+        let until = interval.first_expiry()?;
+        let key = [&until.to_be_bytes()[..], &interval.anchor].concat();
+        Some(FirstExpiry { key: Slice::from(key) })
+    }
+
+    pub(super) fn until(&self) -> u64 {
+        let (until, _) = self.key.split_first_chunk().expect("it begins with eight bytes");
+        u64::from_be_bytes(*until)
+    }
+
+    pub(super) fn anchor(&self) -> &[u8] {
+        &self.key[size_of::<u64>()..]
+    }
+}
+
+impl Item for FirstExpiry {
+    type Size = ();
+    type Guide = KeyGuide;
+
+    fn size(&self) {}
+}
+
+impl Keyed for FirstExpiry {
+    fn key(&self) -> &[u8] {
+        &self.key
     }
 }
 
@@ -487,6 +579,10 @@ impl<'a> Loading<'a> {
         if self.intervals.is_empty() {
             return Err("the snapshot holds no intervals".to_owned());
         }
+        let mut by_expiry: Vec<FirstExpiry> =
+            self.intervals.iter().filter_map(|interval| FirstExpiry::of(interval)).collect();
+        by_expiry.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        self.index.by_expiry = FlexTree::from_sorted(by_expiry);
         self.index.tree = FlexTree::from_sorted(std::mem::take(&mut self.intervals));
         self.phase = Phase::Edits;
         Ok(())

@@ -297,6 +297,7 @@ impl Fitting<'_> {
             level: record.level,
             stamp: None,
             value_files: None,
+            expiring: None,
             slot: None,
             memory: Arc::default(),
         })

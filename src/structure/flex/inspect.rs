@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::record::{ChangeRecord, Counters, Decoder, EditRecord, IntervalRecord};
+use super::record::{ChangeRecord, Counters, Decoder, EditRecord, IntervalRecord, RunRecord};
 use super::segment::{HEADER_LEN, SegmentIdentity};
-use crate::base::{Codec, Cursor, EntryKind, EntryRef, MergeBase, Operands, Result};
+use crate::base::{Codec, Composite, Cursor, EntryKind, Expiring, ExpirySpan, MergeBase, Result};
 use crate::block::{Block, BlockCursor, FrameKind, FramePlace, frame};
 use crate::manifest::Record;
 use crate::memory::SharedBytes;
@@ -94,8 +94,9 @@ fn explain_block(block: Block, detail: Detail) -> Result<Explained> {
     if detail == Detail::Entries {
         cursor.seek_first()?;
         while let Some(entry) = cursor.entry() {
+            let (kind, value) = shown_entry(entry.kind, entry.value);
             let seqno = Some(entry.seqno);
-            let shown = PieceEntry::new(name_of(entry), entry.key, entry.value);
+            let shown = PieceEntry::new(kind, entry.key, value);
             explained.entries.push(PieceEntry { seqno, ..shown });
             cursor.next()?;
         }
@@ -103,20 +104,26 @@ fn explain_block(block: Block, detail: Detail) -> Result<Explained> {
     Ok(explained)
 }
 
-/// What an entry is; of operands, also what they are merged into.
-fn name_of(entry: EntryRef<'_>) -> &'static str {
-    match entry.kind {
-        EntryKind::Value => "value",
-        EntryKind::Tombstone => "tombstone",
-        EntryKind::Pointer => "pointer",
-        EntryKind::Merge => match Operands::decode(entry.value).map(|operands| operands.base) {
-            Some(MergeBase::Below) => "operands on older entries",
-            Some(MergeBase::Nothing) => "operands on nothing",
-            Some(MergeBase::Value(_)) => "operands on a value",
-            Some(MergeBase::Pointer(_)) => "operands on a pointer",
-            None => "malformed operands",
+/// What an entry is (of operands, also what they are merged into; of what expires, when), and what
+/// it holds.
+fn shown_entry(kind: EntryKind, value: &[u8]) -> (String, &[u8]) {
+    let name = match (kind, Composite::decode(value)) {
+        (EntryKind::Value, _) => "value",
+        (EntryKind::Tombstone, _) => "tombstone",
+        (EntryKind::Pointer, _) => "pointer",
+        (EntryKind::Composite, Some(Composite::Expiring(Expiring { until, kind, value }))) => {
+            let (name, value) = shown_entry(kind, value);
+            return (format!("{name} until {until} ms since 1970"), value);
+        }
+        (EntryKind::Composite, Some(Composite::Operands(operands))) => match operands.base {
+            MergeBase::Below => "operands on older entries",
+            MergeBase::Nothing => "operands on nothing",
+            MergeBase::Value(_) => "operands on a value",
+            MergeBase::Pointer(_) => "operands on a pointer",
         },
-    }
+        (EntryKind::Composite, None) => "composite of an unknown form",
+    };
+    (name.to_owned(), value)
 }
 
 /// What a record of a keyspace's index says.
@@ -170,10 +177,18 @@ fn explain_intervals(intervals: &[IntervalRecord], detail: Detail) -> Explained 
 
 fn interval_entry(interval: &IntervalRecord) -> PieceEntry {
     let runs = interval.base.iter().chain(&interval.deltas);
-    let runs: Vec<String> = runs
-        .map(|run| format!("{} bytes at {} of segment {}", run.len, run.offset, run.segment))
-        .collect();
+    let runs: Vec<String> = runs.map(shown_run).collect();
     PieceEntry::new("interval", &interval.anchor, runs.join(", ").as_bytes())
+}
+
+fn shown_run(run: &RunRecord) -> String {
+    let place = format!("{} bytes at {} of segment {}", run.len, run.offset, run.segment);
+    match run.expiring {
+        None => place,
+        Some(ExpirySpan { count, first, last }) => {
+            format!("{place}, {count} entries expire from {first} to {last} ms since 1970")
+        }
+    }
 }
 
 fn explain_edit(edit: &EditRecord, detail: Detail) -> Explained {
@@ -187,10 +202,7 @@ fn explain_edit(edit: &EditRecord, detail: Detail) -> Explained {
         let place = format!("intervals {} up to {}", range.start, range.end);
         match change {
             ChangeRecord::Delta { replaced, run, .. } => {
-                let text = format!(
-                    "{} bytes at {} of segment {} for {replaced} deltas",
-                    run.len, run.offset, run.segment
-                );
+                let text = format!("{}, for {replaced} deltas", shown_run(run));
                 explained.entries.push(PieceEntry::new("delta", place.as_bytes(), text.as_bytes()));
             }
             ChangeRecord::Replace { intervals, .. } => {

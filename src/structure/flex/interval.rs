@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::segment::{LostBytes, Segment};
 use super::tree::{Item, KeyGuide, Keyed};
-use crate::base::{SeqNo, Slice};
+use crate::base::{ExpirySpan, SeqNo, Slice};
 use crate::block::{Block, Guide};
 use crate::cache::{Charge, Slot};
 use crate::value_log::ValueFile;
@@ -27,6 +27,8 @@ pub(super) struct Run {
     pub stamp: Option<SeqNo>,
     /// Value files that entries point into; `None` for most runs.
     pub value_files: Option<ValueFiles>,
+    /// How many entries expire, and when; `None` for most runs.
+    pub expiring: Option<Arc<ExpirySpan>>,
     /// The whole run as a block, when it is in memory. Not for deltas: they are small, and read
     /// through their guides. Shared, as `memory` is, by all intervals that the run is part of.
     pub slot: Option<Arc<Slot<Block>>>,
@@ -79,7 +81,19 @@ impl Run {
 
     pub(super) fn is_same_run(&self, other: &Run) -> bool {
         let place = |run: &Run| (run.segment.number, run.offset, run.checksum);
-        (place(self), self.stamp) == (place(other), other.stamp)
+        (place(self), self.stamp, &self.expiring) == (place(other), other.stamp, &other.expiring)
+    }
+
+    /// About how many entries have expired by `now`.
+    fn expired_about(&self, now: u64) -> u64 {
+        self.expiring.as_ref().map_or(0, |span| span.expired_about(now))
+    }
+
+    /// Whether every entry has expired by `now`.
+    fn has_expired(&self, now: u64) -> bool {
+        self.expiring
+            .as_ref()
+            .is_some_and(|span| span.count == self.entry_count && span.last <= now)
     }
 }
 
@@ -93,14 +107,18 @@ pub(super) struct Interval {
     /// All runs as one block, when it is in memory. Not used when the base is all there is: that
     /// has a slot, which outlives the interval. Made when it is first wanted.
     merged: OnceLock<Arc<Slot<Block>>>,
-    /// Entries that are neither overwritten nor deleted, once they were counted.
+    /// Entries that are neither overwritten nor deleted, once they were counted; those that expire
+    /// count, whatever the time.
     pub live_count: OnceLock<u32>,
+    /// When those of them expire that do, rising, once that was asked for; boxed, as few intervals
+    /// have what has expired and is still there.
+    pub expiries: OnceLock<Box<(Vec<u64>, Charge)>>,
 }
 
 impl Interval {
     pub(super) fn new(anchor: Slice, base: Option<Run>, deltas: Vec<Run>) -> Arc<Interval> {
-        let (merged, live_count) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Interval { anchor, base, deltas, merged, live_count })
+        let (merged, live_count, expiries) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Arc::new(Interval { anchor, base, deltas, merged, live_count, expiries })
     }
 
     /// The slot of all the interval's entries as one block.
@@ -135,6 +153,33 @@ impl Interval {
         self.runs().rev().skip(1).any(|older| older.value_files.is_some())
     }
 
+    /// How many entries of its runs expire, overwritten ones included.
+    pub(super) fn expiring_count(&self) -> u64 {
+        let spans = self.runs().filter_map(|run| run.expiring.as_ref());
+        spans.map(|span| u64::from(span.count)).sum()
+    }
+
+    /// When the first entry of its runs expires that does.
+    pub(super) fn first_expiry(&self) -> Option<u64> {
+        self.runs().filter_map(|run| Some(run.expiring.as_ref()?.first)).min()
+    }
+
+    /// About how many entries of its runs have expired by `now`.
+    pub(super) fn expired_about(&self, now: u64) -> u64 {
+        self.runs().map(|run| run.expired_about(now)).sum()
+    }
+
+    /// Whether every entry of every run has expired by `now`: nothing has to be read to know that
+    /// nothing is left.
+    pub(super) fn has_expired(&self, now: u64) -> bool {
+        self.run_count() > 0 && self.runs().all(|run| run.has_expired(now))
+    }
+
+    /// Entries of its runs, overwritten ones and deletions included.
+    pub(super) fn entry_count(&self) -> u64 {
+        self.runs().map(|run| u64::from(run.entry_count)).sum()
+    }
+
     pub(super) fn run_count(&self) -> usize {
         usize::from(self.base.is_some()) + self.deltas.len()
     }
@@ -149,7 +194,8 @@ impl Interval {
 }
 
 /// Sums below a node of the tree: bytes of all runs, bytes of base runs, entries (an upper bound:
-/// overwritten ones count), runs, and intervals with deltas, for which that bound is not exact.
+/// overwritten ones count), runs, intervals with deltas, for which that bound is not exact, and
+/// those of the entries that expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct IntervalSize {
     pub bytes: u64,
@@ -157,6 +203,7 @@ pub(super) struct IntervalSize {
     pub entries: u64,
     pub runs: u64,
     pub mixed: u64,
+    pub expiring: u64,
 }
 
 impl super::tree::Size for IntervalSize {
@@ -167,6 +214,7 @@ impl super::tree::Size for IntervalSize {
             entries: self.entries + other.entries,
             runs: self.runs + other.runs,
             mixed: self.mixed + other.mixed,
+            expiring: self.expiring + other.expiring,
         }
     }
 
@@ -177,6 +225,7 @@ impl super::tree::Size for IntervalSize {
             entries: self.entries - other.entries,
             runs: self.runs - other.runs,
             mixed: self.mixed - other.mixed,
+            expiring: self.expiring - other.expiring,
         }
     }
 }
@@ -190,9 +239,10 @@ impl Item for Arc<Interval> {
         IntervalSize {
             bytes: base_bytes + self.delta_bytes(),
             base_bytes,
-            entries: self.runs().map(|run| u64::from(run.entry_count)).sum(),
+            entries: self.entry_count(),
             runs: self.run_count() as u64,
             mixed: u64::from(!self.deltas.is_empty()),
+            expiring: self.expiring_count(),
         }
     }
 }

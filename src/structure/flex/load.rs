@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fold::Folder;
 use super::interval::{Interval, Run};
-use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, Slice, hash_key};
+use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, Slice, hash_key, is_operands};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::block::{FrameReader, Guide, GuideKind};
 use crate::cache::{Admission, Cache, MemoryBudget, Part, Slot};
@@ -95,7 +95,7 @@ impl Loader {
         let mut runs = interval.runs().rev();
         while let Some(run) = runs.next() {
             if let Some(found) = self.find_in_run(run, key, || hash, want)? {
-                if found.kind == EntryKind::Merge {
+                if is_operands(found.kind, &found.value) {
                     return self.stack_over(&found, runs, key, hash).map(Some);
                 }
                 return Ok(Some(found));
@@ -273,11 +273,12 @@ impl Loader {
         while let Some(entry) = merged.entry() {
             match entry.kind {
                 EntryKind::Tombstone => {}
-                EntryKind::Merge => {
+                EntryKind::Composite if is_operands(entry.kind, entry.value) => {
                     let bytes = self.folder.stacked(entry, merged.shadowed())?;
                     builder.add(self.folder.fold_in_memory(entry.key, &bytes)?.entry(entry))?;
                 }
-                EntryKind::Value | EntryKind::Pointer => builder.add(entry)?,
+                // What has expired stays: a snapshot may be of before that.
+                _ => builder.add(entry)?,
             }
             merged.next()?;
         }

@@ -30,10 +30,15 @@
 //!   would be merged twice.
 //! - X9  Operands are on what older runs have. In the lowest run of an interval they are on what
 //!   their entry says, or on nothing.
+//! - X10 A run says how many of its entries expire, and when the first and the last do; the index
+//!   has the intervals with such entries in the order of that. What has expired is as if it were
+//!   deleted: what writes runs leaves it out, or a tombstone in its place.
 
 mod build;
 mod check;
 mod cursor;
+#[cfg(test)]
+mod expiry_tests;
 mod flush;
 mod fold;
 mod holes;

@@ -2,8 +2,10 @@
 //!
 //! The tree's sizes count the entries of base runs exactly. Of an interval with deltas they are an
 //! upper bound: how many of its entries are live is known when its runs were merged once; it is
-//! kept with the interval.
+//! kept with the interval. Entries that expire count among these whatever the time; those that have
+//! expired and are still there are taken off, interval by interval (X10 says which have some).
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::interval::Interval;
@@ -11,20 +13,26 @@ use super::load::Loader;
 use super::store::FlexVersion;
 use crate::base::{Cursor, Result, Slice};
 use crate::block::BlockCursor;
+use crate::cache::Part;
 
 /// So many intervals with deltas are looked at one by one.
 const MIXED_COUNTED_SINGLY_MAX: u64 = 32;
+/// So many intervals with what expires are looked at one by one, whether anything there has expired
+/// or not.
+const EXPIRING_COUNTED_SINGLY_MAX: usize = 32;
 
 impl FlexVersion {
-    /// Number of live entries from `start` to in front of `end`, or to the last. O(log n), and
-    /// the blocks of the two intervals at the ends. Intervals with deltas in between are read the
-    /// first time that they are counted; a version that has many is gone through once.
-    pub(super) fn live_between(&self, start: &[u8], end: Option<&[u8]>) -> Result<u64> {
+    /// Number of live entries from `start` to in front of `end`, or to the last, that have not
+    /// expired by `now`. O(log n), and the blocks of the two intervals at the ends. Intervals with
+    /// deltas in between, and those with what has expired, are read the first time that they are
+    /// counted; a version that has many with deltas is gone through once. Each interval with what
+    /// has expired costs a search.
+    pub(super) fn live_between(&self, start: &[u8], end: Option<&[u8]>, now: u64) -> Result<u64> {
         let Some((first, interval)) = self.tree.find_key(start) else { return Ok(0) };
-        let below_start = live_in_interval_below(&self.loader, interval, start)?;
+        let below_start = live_in_interval_below(&self.loader, interval, start, now)?;
         let (last, below_end) = match end.and_then(|end| Some((end, self.tree.find_key(end)?))) {
             Some((end, (last, interval))) => {
-                (last, live_in_interval_below(&self.loader, interval, end)?)
+                (last, live_in_interval_below(&self.loader, interval, end, now)?)
             }
             None => (self.tree.len(), 0),
         };
@@ -32,7 +40,50 @@ impl FlexVersion {
             return Ok(0);
         }
         let live = self.live_in_intervals(first..last)?;
-        Ok((live + below_end).saturating_sub(below_start))
+        let expired = self.expired_in_intervals(first..last, now)?;
+        Ok((live + below_end).saturating_sub(below_start + expired))
+    }
+
+    /// Number of live entries in intervals that have expired by `now`.
+    fn expired_in_intervals(&self, range: Range<usize>, now: u64) -> Result<u64> {
+        let first = self.by_expiry.get(0);
+        if first.is_none_or(|first| first.until() > now) {
+            return Ok(0);
+        }
+        let places: BTreeSet<usize> = match self.expiring_places(&range) {
+            Some(places) => places,
+            None => {
+                let expired = self.by_expiry.iter().take_while(|first| first.until() <= now);
+                let places = expired.filter_map(|first| self.tree.find_key(first.anchor()));
+                places.map(|(place, _)| place).filter(|place| range.contains(place)).collect()
+            }
+        };
+        let intervals = places.into_iter().filter_map(|place| self.tree.get(place));
+        let with_expired = intervals.filter(|of| of.first_expiry().is_some_and(|at| at <= now));
+        with_expired.map(|interval| expired_count(&self.loader, interval, now)).sum()
+    }
+
+    /// The intervals of a range with entries that expire, if they are few.
+    fn expiring_places(&self, range: &Range<usize>) -> Option<BTreeSet<usize>> {
+        let mut offset = self.tree.prefix_size(range.start).expiring;
+        let end = self.tree.prefix_size(range.end).expiring;
+        let mut places = BTreeSet::new();
+        while offset < end {
+            if places.len() == EXPIRING_COUNTED_SINGLY_MAX {
+                return None;
+            }
+            let (place, within, interval) = self.tree.find_by(|size| size.expiring, offset)?;
+            places.insert(place);
+            offset += interval.expiring_count() - within;
+        }
+        Some(places)
+    }
+
+    /// About how many entries have expired by `now` and are still there.
+    pub(super) fn expired_about(&self, now: u64) -> u64 {
+        let expired = self.by_expiry.iter().take_while(|first| first.until() <= now);
+        let intervals = expired.filter_map(|first| self.tree.get_key(first.anchor()));
+        intervals.map(|interval| interval.expired_about(now)).sum()
     }
 
     /// Number of live entries in intervals.
@@ -90,6 +141,28 @@ fn dead_count(loader: &Loader, interval: &Interval) -> Result<u64> {
     Ok(entries - live_count(loader, interval)?)
 }
 
+/// Live entries of an interval that have expired by `now`.
+fn expired_count(loader: &Loader, interval: &Interval, now: u64) -> Result<u64> {
+    if interval.has_expired(now) && interval.only_base().is_some() {
+        return Ok(interval.entry_count());
+    }
+    if interval.expiries.get().is_none() {
+        let mut expiries = Vec::new();
+        let mut cursor = BlockCursor::new(loader.block_in_passing(interval)?);
+        cursor.seek_first()?;
+        while cursor.is_valid() {
+            expiries.extend(cursor.expiring().map(|expiring| expiring.until));
+            cursor.next()?;
+        }
+        expiries.sort_unstable();
+        let bytes = expiries.len() * size_of::<u64>();
+        let charge = loader.budget().charge(Part::Index, bytes);
+        interval.expiries.get_or_init(|| Box::new((expiries, charge)));
+    }
+    let (expiries, _) = &**interval.expiries.get().expect("they were noted above");
+    Ok(expiries.partition_point(|until| *until <= now) as u64)
+}
+
 fn live_count(loader: &Loader, interval: &Interval) -> Result<u64> {
     if let Some(base) = interval.only_base() {
         return Ok(u64::from(base.entry_count));
@@ -100,25 +173,36 @@ fn live_count(loader: &Loader, interval: &Interval) -> Result<u64> {
     if let Some(count) = interval.live_count.get() {
         return Ok(u64::from(*count));
     }
-    let count = count_while(loader, interval, |_| true)?;
+    let count = count_while(loader, interval, 0, |_| true)?;
     Ok(u64::from(*interval.live_count.get_or_init(|| count as u32)))
 }
 
-fn live_in_interval_below(loader: &Loader, interval: &Interval, key: &[u8]) -> Result<u64> {
+fn live_in_interval_below(
+    loader: &Loader,
+    interval: &Interval,
+    key: &[u8],
+    now: u64,
+) -> Result<u64> {
     if interval.run_count() == 0 {
         return Ok(0);
     }
-    if interval.only_base().is_some() {
+    if key <= &*interval.anchor || interval.has_expired(now) {
+        return Ok(0);
+    }
+    let has_expired = interval.first_expiry().is_some_and(|first| first <= now);
+    if interval.only_base().is_some() && !has_expired {
         let block = loader.block(interval, crate::cache::Admission::Normal)?;
         return Ok(block.count_below(key) as u64);
     }
-    count_while(loader, interval, |other| other < key)
+    count_while(loader, interval, now, |other| other < key)
 }
 
-/// Number of live entries of an interval, from the first on, whose keys pass.
+/// Number of live entries of an interval, from the first on, whose keys pass, and that have not
+/// expired by `now`.
 fn count_while(
     loader: &Loader,
     interval: &Interval,
+    now: u64,
     mut passes: impl FnMut(&[u8]) -> bool,
 ) -> Result<u64> {
     let mut cursor = BlockCursor::new(loader.block_in_passing(interval)?);
@@ -128,7 +212,8 @@ fn count_while(
         if !passes(key) {
             break;
         }
-        count += u64::from(!cursor.is_tombstone());
+        let is_gone = cursor.expiring().is_some_and(|expiring| expiring.until <= now);
+        count += u64::from(!cursor.is_tombstone() && !is_gone);
         cursor.next()?;
     }
     Ok(count)

@@ -16,9 +16,10 @@
 //! | counters | flushes, log end, last stamp, next segment, logical bytes, segment bytes |
 //! | begun flushes | count; for each: key (length, bytes), last stamp |
 //! | run | segment - that of the run before, offset - end of the run before, length, checksum |
-//! | | (4 bytes, little-endian), entries, level (1 byte; bit 7: has stamp), stamp - that of the |
-//! | | run before that has one, value file count; for each: number - that of the one before, |
-//! | | bytes of the records that the run points to |
+//! | | (4 bytes, little-endian), entries, level (1 byte; bit 7: has stamp, bit 6: has expiring |
+//! | | entries), stamp - that of the run before that has one, expiring entries, when the first |
+//! | | expires (milliseconds since 1970), when the last does - that, value file count; for |
+//! | | each: number - that of the one before, bytes of the records that the run points to |
 //! | change: delta | 0, intervals skipped, newest deltas replaced, run |
 //! | change: replace | 1, intervals skipped, intervals removed, intervals added; for each: |
 //! | | anchor (length, bytes), has base, run |
@@ -28,7 +29,7 @@
 use std::ops::Range;
 
 use super::interval::Run;
-use crate::base::{SeqNo, Slice, varint};
+use crate::base::{ExpirySpan, MOMENT_MAX, SeqNo, Slice, varint};
 
 /// Counters that the index carries, each since the keyspace was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub(super) struct RunRecord {
     pub level: u8,
     /// The stamp of every entry, of a run that was written before that was known.
     pub stamp: Option<SeqNo>,
+    /// How many entries expire, and when.
+    pub expiring: Option<ExpirySpan>,
     pub values: Vec<ValueShare>,
 }
 
@@ -86,6 +89,7 @@ impl From<&Run> for RunRecord {
             entry_count: run.entry_count,
             level: run.level,
             stamp: run.stamp,
+            expiring: run.expiring.as_deref().copied(),
             values: run.values().map(|(file, bytes)| ValueShare { file, bytes }).collect(),
         }
     }
@@ -152,6 +156,9 @@ const CHANGE_REPLACE: u64 = 1;
 const CHANGE_INSERT: u64 = 2;
 /// Bit of a run's level that says that a stamp follows.
 const HAS_STAMP: u8 = 1 << 7;
+/// Bit of a run's level that says that it has entries that expire.
+const HAS_EXPIRING: u8 = 1 << 6;
+const FLAGS: u8 = HAS_STAMP | HAS_EXPIRING;
 
 /// Encodes records; the runs in one record are relative to each other.
 #[derive(Debug, Default)]
@@ -186,11 +193,18 @@ impl Encoder {
         self.number(u64::from(run.len));
         self.out.extend_from_slice(&run.checksum.to_le_bytes());
         self.number(u64::from(run.entry_count));
-        debug_assert!(run.level & HAS_STAMP == 0);
-        self.out.push(run.level | if run.stamp.is_some() { HAS_STAMP } else { 0 });
+        debug_assert!(run.level & FLAGS == 0);
+        let has_stamp = if run.stamp.is_some() { HAS_STAMP } else { 0 };
+        let has_expiring = if run.expiring.is_some() { HAS_EXPIRING } else { 0 };
+        self.out.push(run.level | has_stamp | has_expiring);
         if let Some(stamp) = run.stamp {
             self.number(zigzag(stamp.as_u64().wrapping_sub(self.stamp) as i64));
             self.stamp = stamp.as_u64();
+        }
+        if let Some(span) = run.expiring {
+            self.number(u64::from(span.count));
+            self.number(span.first);
+            self.number(span.last - span.first);
         }
         self.number(run.values.len() as u64);
         let mut before = 0;
@@ -337,8 +351,28 @@ impl<'a> Decoder<'a> {
         self.segment = segment;
         self.end = offset.checked_add(u64::from(len))?;
         let stamp = if level & HAS_STAMP == 0 { None } else { Some(self.stamp()?) };
-        let (level, values) = (level & !HAS_STAMP, self.shares()?);
-        Some(RunRecord { segment, offset, len, checksum, entry_count, level, stamp, values })
+        let expiring = if level & HAS_EXPIRING == 0 { None } else { Some(self.span(entry_count)?) };
+        let (level, values) = (level & !FLAGS, self.shares()?);
+        Some(RunRecord {
+            segment,
+            offset,
+            len,
+            checksum,
+            entry_count,
+            level,
+            stamp,
+            expiring,
+            values,
+        })
+    }
+
+    /// Of a run with so many entries.
+    fn span(&mut self, entry_count: u32) -> Option<ExpirySpan> {
+        let count = u32::try_from(self.number()?).ok()?;
+        let first = self.number()?;
+        let last = first.checked_add(self.number()?)?;
+        let is_one = (1..=entry_count).contains(&count) && last <= MOMENT_MAX;
+        is_one.then_some(ExpirySpan { count, first, last })
     }
 
     fn stamp(&mut self) -> Option<SeqNo> {
@@ -467,7 +501,13 @@ mod tests {
         let values = (0..u64::from(level)).map(|number| share(7 + number * 200)).collect();
         let checksum = 0xDEAD_BEEF;
         let stamp = (level == 2).then(|| SeqNo::from_parts(1_700_000_000_000 + segment, 3));
-        RunRecord { segment, offset, len: 16_400, checksum, entry_count, level, stamp, values }
+        let expiring = (level == 1).then(|| ExpirySpan {
+            count: 7,
+            first: 1_700_000_000_000,
+            last: 1_700_000_000_000 + segment,
+        });
+        let len = 16_400;
+        RunRecord { segment, offset, len, checksum, entry_count, level, stamp, expiring, values }
     }
 
     fn sample() -> EditRecord {

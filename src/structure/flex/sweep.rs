@@ -84,6 +84,8 @@ pub(super) struct Candidate {
     pub new_tombstones: u64,
     /// Entries in the runs that there are.
     pub entry_count: u64,
+    /// Those of them that have expired, about.
+    pub expired: u64,
     /// Whether the sweep has come to it and has credit.
     pub swept: Swept,
     /// What was done with the interval in front of it.
@@ -144,10 +146,11 @@ pub(super) fn choose(candidate: Candidate) -> Choice {
         return Choice::Consolidate;
     }
     // Deleting most of an interval gives its room back at once, and costs little: little is left.
-    if candidate.new_tombstones * 2 > candidate.entry_count {
+    if is_mostly_expired(candidate.new_tombstones + candidate.expired, candidate.entry_count) {
         return Choice::Consolidate;
     }
-    let is_worthwhile = is_worthwhile(candidate.base_bytes, deltas, candidate.delta_count);
+    let is_worthwhile = is_worthwhile(candidate.base_bytes, deltas, candidate.delta_count)
+        || has_much_expired(candidate.expired, candidate.entry_count);
     match (candidate.swept, is_pending) {
         (Swept::Yes, _) if is_worthwhile => Choice::Consolidate,
         (_, true) => Choice::Append,
@@ -160,6 +163,19 @@ pub(super) fn choose(candidate: Candidate) -> Choice {
 pub(super) fn is_worthwhile(base_bytes: u64, deltas: u64, delta_count: usize) -> bool {
     deltas > 0
         && (deltas >= base_bytes / WORTHWHILE_FRACTION || delta_count >= WORTHWHILE_DELTA_COUNT)
+}
+
+/// Whether most of an interval's entries have expired, or are deleted.
+pub(super) fn is_mostly_expired(expired: u64, entry_count: u64) -> bool {
+    expired * 2 > entry_count
+}
+
+/// An interval of which so much has expired is worth rewriting for that alone.
+const EXPIRED_FRACTION: u64 = 4;
+
+/// Whether so many of an interval's entries have expired that it is worth rewriting.
+pub(super) fn has_much_expired(expired: u64, entry_count: u64) -> bool {
+    expired > 0 && expired * EXPIRED_FRACTION >= entry_count
 }
 
 /// Segments with less of them live than this are emptied when there is nothing else to do.
@@ -187,8 +203,8 @@ pub(super) fn fan_in_for(fan_in: u8, index_bytes: usize, limit: usize) -> u8 {
     fan_in.min(most)
 }
 
-/// The highest level; no merging comes near it.
-const LEVEL_MAX: u8 = 127;
+/// The highest level that a record of a run can say; no merging comes near it.
+const LEVEL_MAX: u8 = 63;
 
 /// How many of an interval's newest deltas a new one is merged with: levels that have reached
 /// `fan_in` runs, the new one counted, cascade. `levels` are those of the deltas, oldest first.
@@ -225,6 +241,7 @@ mod tests {
             new_bytes: new,
             new_tombstones: 0,
             entry_count: 10,
+            expired: 0,
             swept,
             before: Choice::Leave,
         }
@@ -254,6 +271,12 @@ mod tests {
         assert_eq!(choose(large), Choice::Consolidate);
         let deleted = Candidate { new_tombstones: 6, ..candidate(1000, 0, 60, Swept::No) };
         assert_eq!(choose(deleted), Choice::Consolidate);
+        let expired = Candidate { expired: 6, ..candidate(1000, 0, 0, Swept::No) };
+        assert_eq!(choose(expired), Choice::Consolidate, "most of it");
+        let expired = Candidate { expired: 3, ..candidate(1000, 0, 0, Swept::No) };
+        assert_eq!(choose(expired), Choice::Leave);
+        let swept = Candidate { swept: Swept::Yes, ..expired };
+        assert_eq!(choose(swept), Choice::Consolidate, "a quarter of it, and the sweep is there");
     }
 
     #[test]

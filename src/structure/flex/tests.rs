@@ -21,8 +21,11 @@ use crate::value_log::{ValueLog, ValueLogOptions, Verify};
 /// A memtable for tests: the newest entry of each key.
 pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
+/// What a test's memtable has of a key.
+pub(super) type NewEntry = (Vec<u8>, EntryKind, Vec<u8>);
+
 struct ChangeCursor {
-    entries: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    entries: Vec<NewEntry>,
     place: usize,
     seqno: SeqNo,
 }
@@ -50,10 +53,8 @@ impl Cursor for ChangeCursor {
         unreachable!("a flush only goes forward")
     }
     fn entry(&self) -> Option<EntryRef<'_>> {
-        let (key, value) = self.entries.get(self.place)?;
-        let kind = if value.is_some() { EntryKind::Value } else { EntryKind::Tombstone };
-        let value = value.as_deref().unwrap_or_default();
-        Some(EntryRef { key, seqno: self.seqno, kind, value })
+        let (key, kind, value) = self.entries.get(self.place)?;
+        Some(EntryRef { key, seqno: self.seqno, kind: *kind, value })
     }
 }
 
@@ -69,6 +70,8 @@ pub(super) struct Bench {
     pub store: FlexStore,
     model: BTreeMap<Vec<u8>, Vec<u8>>,
     flush_count: u64,
+    /// By when flushes judge what has expired.
+    pub now: u64,
 }
 
 pub(super) fn small_options() -> KeyspaceOptions {
@@ -100,27 +103,34 @@ impl Bench {
         };
         FlexStore::create(&place).unwrap();
         let store = FlexStore::open(&place, None).unwrap();
-        Bench { place, store, model: BTreeMap::new(), flush_count: 0 }
+        Bench { place, store, model: BTreeMap::new(), flush_count: 0, now: 0 }
     }
 
     pub fn flush(&mut self, changes: Changes) {
-        self.flush_count += 1;
-        let bytes = changes
-            .iter()
-            .map(|(key, value)| (key.len() + value.as_ref().map_or(0, Vec::len)) as u64)
-            .sum();
         for (key, value) in &changes {
             match value {
                 Some(value) => self.model.insert(key.clone(), value.clone()),
                 None => self.model.remove(key),
             };
         }
+        let entries = changes.into_iter().map(|(key, value)| match value {
+            Some(value) => (key, EntryKind::Value, value),
+            None => (key, EntryKind::Tombstone, Vec::new()),
+        });
+        self.flush_entries(entries.collect());
+    }
+
+    /// Flushes entries in the order of their keys, which the model does not learn of.
+    pub fn flush_entries(&mut self, entries: Vec<NewEntry>) {
+        self.flush_count += 1;
+        let bytes = entries.iter().map(|(key, _, value)| (key.len() + value.len()) as u64).sum();
         let seqno = SeqNo::from_u64(self.flush_count);
-        let mut cursor = ChangeCursor { entries: changes.into_iter().collect(), place: 0, seqno };
+        let mut cursor = ChangeCursor { entries, place: 0, seqno };
         let order = FlushOrder {
             memtable_bytes: bytes,
             log_end: self.flush_count * 100,
             last_seqno: seqno,
+            now: self.now,
             slice_bytes: 6000,
         };
         let none = RangeTombstones::default();
@@ -209,7 +219,7 @@ fn random_flushes_equal_a_map_also_after_reopening() {
                 bench.assert_equals_model();
             }
         }
-        assert!(bench.store.stats().consolidations > 0);
+        assert!(bench.store.stats(0).consolidations > 0);
         bench.reopen();
         bench.assert_equals_model();
     }
@@ -223,7 +233,7 @@ fn deleting_everything_gives_everything_back() {
         bench.flush(random_changes(&random, 300, 3000));
     }
     bench.assert_equals_model();
-    let live_before = bench.store.stats().bytes_live;
+    let live_before = bench.store.stats(0).bytes_live;
     let all: Changes = bench.model.keys().map(|key| (key.clone(), None)).collect();
     bench.flush(all);
     // The sweep comes round.
@@ -231,7 +241,7 @@ fn deleting_everything_gives_everything_back() {
         bench.flush(Changes::from([(b"a".to_vec(), None)]));
     }
     bench.assert_equals_model();
-    let stats = bench.store.stats();
+    let stats = bench.store.stats(0);
     // What is left are large overwritten values, where the sweep has not come yet.
     assert!(stats.bytes_live < live_before / 5, "{live_before} before: {stats:?}");
     assert!(stats.entry_count_max < 50, "{stats:?}");
@@ -248,7 +258,7 @@ fn ascending_loads_write_each_entry_once() {
         bench.flush((0..1000).map(|index| (key(index), Some(vec![7; 100]))).collect());
     }
     bench.assert_equals_model();
-    let stats = bench.store.stats();
+    let stats = bench.store.stats(0);
     let amplification = stats.segment_bytes_written as f64 / stats.logical_bytes as f64;
     assert!(amplification < 1.15, "{amplification}");
 }
@@ -274,10 +284,10 @@ fn old_versions_stay_as_they_are_and_hold_their_files() {
         cursor.next().unwrap();
     }
     assert!(seen == old_model);
-    let pinned = bench.store.stats().bytes_dead;
+    let pinned = bench.store.stats(0).bytes_dead;
     drop((cursor, old_version));
     bench.store.remove_unreferenced();
-    assert!(bench.store.stats().bytes_dead < pinned);
+    assert!(bench.store.stats(0).bytes_dead < pinned);
     bench.assert_equals_model();
 }
 
@@ -295,7 +305,7 @@ fn overwriting_leaves_holes_that_nothing_reads_and_that_count_as_room() {
     for round in 0..120 {
         bench.flush(random_changes(&random, 300, 12_000));
         bench.store.remove_unreferenced();
-        let hole_bytes = bench.store.stats().bytes_in_holes;
+        let hole_bytes = bench.store.stats(0).bytes_in_holes;
         hole_bytes_max = hole_bytes_max.max(hole_bytes);
         let sizes = storage.files().into_iter().map(|(_, size)| size.next_multiple_of(4096));
         assert_eq!(sizes.sum::<u64>() - storage.allocated_bytes(), hole_bytes);
@@ -319,21 +329,21 @@ fn a_version_keeps_what_it_holds_out_of_holes() {
     }
     let (old_version, old_model) = (bench.store.version(), bench.model.clone());
     bench.store.remove_unreferenced();
-    let before = bench.store.stats().bytes_in_holes;
+    let before = bench.store.stats(0).bytes_in_holes;
     // Runs that die are of the version that is held, or younger than it.
     for _ in 0..40 {
         bench.flush(random_changes(&random, 300, 12_000));
         bench.store.remove_unreferenced();
     }
-    let with_old = bench.store.stats().bytes_in_holes;
+    let with_old = bench.store.stats(0).bytes_in_holes;
     for (key, value) in &old_model {
         let found = old_version.find(key, Want::Value).unwrap().expect("in the model");
         assert_eq!(&*found.value, value.as_slice());
     }
     drop(old_version);
-    assert_eq!(bench.store.stats().bytes_in_holes, with_old, "no calls while dropping");
+    assert_eq!(bench.store.stats(0).bytes_in_holes, with_old, "no calls while dropping");
     bench.store.remove_unreferenced();
-    let without = bench.store.stats().bytes_in_holes;
+    let without = bench.store.stats(0).bytes_in_holes;
     assert!(without > with_old, "{before} before, {with_old} beside it, {without} after it");
     bench.assert_equals_model();
 }
@@ -351,7 +361,7 @@ fn holes_that_fail_are_done_without_and_refused_ones_not_asked_for_again() {
             bench.store.remove_unreferenced();
         }
         bench.assert_equals_model();
-        assert_eq!(bench.store.stats().bytes_in_holes, 0);
+        assert_eq!(bench.store.stats(0).bytes_in_holes, 0);
         assert_eq!(storage.count_of(Operation::PunchHole) > 1, asked_again);
     }
 }

@@ -17,6 +17,7 @@ Examples:
   lithe --db my.lithe get greeting
   lithe --db my.lithe get --key-format hex 00ff > value.bin
   lithe --db my.lithe get greeting --format json --stamps
+  lithe --db my.lithe get session --expiry
 
 `raw` writes the bytes of the value and nothing else; it is the default into a file or a pipe.
 On a terminal the default is `escaped`. The exit code is 1 when the key is not there.";
@@ -40,6 +41,10 @@ pub struct GetArgs {
     /// Print key, value and the stamp of the commit that wrote it
     #[arg(long)]
     pub stamps: bool,
+
+    /// Print key, value and when it expires, in UTC; `-` if it does not
+    #[arg(long)]
+    pub expiry: bool,
 }
 
 /// Prints the value.
@@ -54,11 +59,11 @@ pub fn run(globals: &Globals, args: &GetArgs) -> Outcome {
 }
 
 fn write_entry(out: &mut impl Write, entry: &Entry, args: &GetArgs, surface: Surface) -> Outcome {
-    let format = args.format.unwrap_or(match (surface, args.stamps) {
-        (Surface::Stream, false) => RowFormat::Raw,
+    let is_value_alone = !args.stamps && !args.expiry;
+    let format = args.format.unwrap_or(match (surface, is_value_alone) {
+        (Surface::Stream, true) => RowFormat::Raw,
         _ => RowFormat::Escaped,
     });
-    let is_value_alone = !args.stamps;
     match format {
         RowFormat::Raw if is_value_alone => out.write_all(&entry.value)?,
         RowFormat::Escaped if is_value_alone => {
@@ -70,10 +75,11 @@ fn write_entry(out: &mut impl Write, entry: &Entry, args: &GetArgs, surface: Sur
             out.write_all(b"\n")?;
         }
         _ => {
-            let columns = Columns { values: true, stamps: args.stamps };
+            let columns = Columns { values: true, stamps: args.stamps, expiry: args.expiry };
             let mut rows = RowWriter::new(&mut *out, format, columns, surface);
             let stamp = args.stamps.then_some(entry.seqno);
-            rows.write(Row { key: &entry.key, value: Some(&entry.value), stamp })?;
+            let expiry = args.expiry.then_some(entry.expiry);
+            rows.write(Row { key: &entry.key, value: Some(&entry.value), stamp, expiry })?;
             rows.finish()?;
         }
     }
@@ -83,16 +89,17 @@ fn write_entry(out: &mut impl Write, entry: &Entry, args: &GetArgs, surface: Sur
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lithedb::{SeqNo, Slice};
+    use lithedb::{Expiry, SeqNo, Slice};
 
     fn written(format: Option<RowFormat>, stamps: bool, surface: Surface) -> String {
         let entry = Entry {
             key: Slice::from(&b"k"[..]),
             value: Slice::from(&b"a\nb\\"[..]),
             seqno: SeqNo::from_parts(9, 0),
+            expiry: Expiry::Never,
         };
         let key_format = Notation::Text;
-        let args = GetArgs { key: "k".into(), key_format, format, stamps };
+        let args = GetArgs { key: "k".into(), key_format, format, stamps, expiry: false };
         let mut out = Vec::new();
         write_entry(&mut out, &entry, &args, surface).unwrap();
         String::from_utf8(out).unwrap()

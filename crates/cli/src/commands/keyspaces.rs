@@ -1,6 +1,7 @@
 //! `lithe keyspaces`: lists, creates, drops and renames keyspaces.
 
 use std::io::Write;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use lithedb::{Db, KeyspaceInfo, KeyspaceOptions};
@@ -9,7 +10,8 @@ use serde_json::{Value, json};
 use crate::args::Globals;
 use crate::database::{close, open_existing, open_or_create};
 use crate::failure::{Failure, Outcome};
-use crate::notation::{bytes_text, parse_size, parse_small_size};
+use crate::notation::parse_small_size;
+use crate::notation::{bytes_text, exact_duration_text, parse_duration, parse_size};
 use crate::output::{
     Columns, ListFormat, Notices, Row, RowFormat, RowWriter, Surface, Table, stdout,
 };
@@ -108,6 +110,11 @@ pub struct CreateArgs {
     /// name of an operator of another program [default: nothing can be merged]
     #[arg(long, value_name = "OPERATOR")]
     pub merge: Option<String>,
+
+    /// How long what is put is there unless that is said, as in 90s, 10m, 36h, 7d
+    /// [default: until it is deleted]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "merge")]
+    pub ttl: Option<Duration>,
 }
 
 /// From what size on values are separated.
@@ -131,6 +138,7 @@ Examples:
   lithe --db my.lithe keyspaces create users
   lithe --db my.lithe keyspaces create events --codec lz4 --interval-size 64KiB --pace 1.2
   lithe --db my.lithe keyspaces create visits --merge counter
+  lithe --db my.lithe keyspaces create sessions --ttl 36h
 
 The options stay with the keyspace; `lithe keyspaces` shows them.";
 
@@ -227,6 +235,9 @@ fn options_of(create: &CreateArgs) -> KeyspaceOptions {
     if let Some(operator) = &create.merge {
         options = options.merge_operator(operator);
     }
+    if let Some(ttl) = create.ttl {
+        options = options.ttl(ttl);
+    }
     options
 }
 
@@ -260,7 +271,8 @@ fn write_list(
             let names = Columns::default();
             let mut rows = RowWriter::new(&mut *out, RowFormat::Raw, names, surface);
             for info in keyspaces {
-                rows.write(Row { key: info.name.as_bytes(), value: None, stamp: None })?;
+                let key = info.name.as_bytes();
+                rows.write(Row { key, value: None, stamp: None, expiry: None })?;
             }
             rows.finish()?;
         }
@@ -281,6 +293,7 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
         ">memtable",
         ">separated from",
         "merge",
+        ">ttl",
     ]);
     for info in keyspaces {
         let options = &info.options;
@@ -296,6 +309,7 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
             options.memtable_size.map_or_else(|| "by budget".to_owned(), bytes_text),
             separation_text(options.value_separation),
             options.merge_operator.as_deref().unwrap_or("-").escape_debug().to_string(),
+            options.ttl.map_or_else(|| "-".to_owned(), exact_duration_text),
         ]);
     }
     table
@@ -306,7 +320,8 @@ fn separation_text(from: Option<u32>) -> String {
 }
 
 /// Sizes are in bytes; of a separation of null, no value is separated; a memtable size of null is
-/// decided by the memory budget; with a merge operator of null, nothing can be merged.
+/// decided by the memory budget; with a merge operator of null, nothing can be merged; with a ttl
+/// of null, what is put does not expire.
 fn info_json(info: &KeyspaceInfo) -> Value {
     let options = &info.options;
     json!({
@@ -322,11 +337,12 @@ fn info_json(info: &KeyspaceInfo) -> Value {
         "memtable_size": options.memtable_size,
         "value_separation": options.value_separation,
         "merge_operator": options.merge_operator,
+        "ttl_millis": options.ttl.map(|ttl| ttl.as_millis() as u64),
     })
 }
 
 fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
-    const TITLES: [&str; 11] = [
+    const TITLES: [&str; 12] = [
         "name",
         "id",
         "structure",
@@ -338,6 +354,7 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
         "memtable_size",
         "value_separation",
         "merge_operator",
+        "ttl_millis",
     ];
     let failed = |error: csv::Error| Failure::Output(error.into());
     let mut csv = csv::Writer::from_writer(out);
@@ -356,6 +373,7 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
             &options.memtable_size.map(|bytes| bytes.to_string()).unwrap_or_default(),
             &options.value_separation.map(|bytes| bytes.to_string()).unwrap_or_default(),
             options.merge_operator.as_deref().unwrap_or_default(),
+            &options.ttl.map(|ttl| ttl.as_millis().to_string()).unwrap_or_default(),
         ];
         csv.write_record(record).map_err(failed)?;
     }

@@ -8,6 +8,7 @@ pub mod count;
 pub mod delete;
 pub mod diff;
 pub mod dump;
+pub mod expire;
 pub mod get;
 pub mod inspect;
 pub mod keyspaces;

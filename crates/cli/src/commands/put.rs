@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use lithedb::VALUE_LEN_MAX;
@@ -10,13 +11,14 @@ use lithedb::VALUE_LEN_MAX;
 use crate::args::Globals;
 use crate::database::{close, open_or_create_keyspace};
 use crate::failure::{Failure, Outcome};
-use crate::notation::Notation;
+use crate::notation::{Notation, parse_duration, parse_time};
 
 const EXAMPLES: &str = "\
 Examples:
   lithe --db my.lithe put greeting 'hello, world'
   lithe --db my.lithe put --key-format escaped 'row\\x00\\x01' '{\"a\": 1}'
   lithe --db my.lithe put photo - < photo.jpg
+  lithe --db my.lithe put session token --ttl 10m
 
 The database and the keyspace are created when they do not exist. When the command returns, the
 value is durable.";
@@ -40,6 +42,14 @@ pub struct PutArgs {
     /// How VALUE is read
     #[arg(long, value_name = "NOTATION", default_value = "text")]
     pub value_format: Notation,
+
+    /// It expires after so long, as in 90s, 10m, 36h, 7d
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "expires")]
+    pub ttl: Option<Duration>,
+
+    /// It expires then, as in 2026-11-22T18:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub expires: Option<SystemTime>,
 }
 
 /// Stores the value.
@@ -47,7 +57,11 @@ pub fn run(globals: &Globals, args: &PutArgs) -> Outcome {
     let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
     let value = read_value(&args.value, args.value_format)?;
     let (db, keyspace) = open_or_create_keyspace(globals)?;
-    keyspace.put(key, value)?;
+    match (args.ttl, args.expires) {
+        (Some(ttl), _) => keyspace.put_with_ttl(key, value, ttl)?,
+        (None, Some(time)) => keyspace.put_until(key, value, time)?,
+        (None, None) => keyspace.put(key, value)?,
+    };
     close(&db)
 }
 

@@ -77,12 +77,13 @@ pub fn run_select(globals: &Globals, args: &SelectArgs) -> Outcome {
         let what = format!("there is no entry number {}: the first one is 0", args.rank);
         return Err(Failure::NotFound { what });
     };
-    let columns = Columns { values: !args.keys_only, stamps: args.stamps };
+    let columns = Columns { values: !args.keys_only, stamps: args.stamps, expiry: false };
     let mut rows = RowWriter::new(stdout(), args.format, columns, Surface::of_stdout());
     rows.write(Row {
         key: &entry.key,
         value: columns.values.then_some(&*entry.value),
         stamp: columns.stamps.then_some(entry.seqno),
+        expiry: None,
     })?;
     rows.finish()?;
     Ok(())

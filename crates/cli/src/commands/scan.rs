@@ -18,7 +18,7 @@ Examples:
   lithe --db my.lithe scan --reverse --limit 1 --stamps
   lithe --db my.lithe scan --keys-only --format raw | LC_ALL=C sort -c
 
-Rows are key, value and stamp, as far as shown; between tabs in hex, escaped and raw.";
+Rows are key, value, stamp and expiry, as far as shown; between tabs in hex, escaped and raw.";
 
 /// Options of `lithe scan`.
 #[derive(Args, Debug)]
@@ -44,6 +44,10 @@ pub struct ScanArgs {
     #[arg(long)]
     pub stamps: bool,
 
+    /// Print when each row expires, in UTC; `-` if it does not
+    #[arg(long)]
+    pub expiry: bool,
+
     /// How rows are written
     #[arg(long, value_name = "FORMAT", default_value = "escaped")]
     pub format: RowFormat,
@@ -60,7 +64,7 @@ enum Direction {
 pub fn run(globals: &Globals, args: &ScanArgs) -> Outcome {
     let range = args.range.key_range()?;
     let (_db, keyspace) = open_keyspace(globals)?;
-    let columns = Columns { values: !args.keys_only, stamps: args.stamps };
+    let columns = Columns { values: !args.keys_only, stamps: args.stamps, expiry: args.expiry };
     let mut rows = RowWriter::new(stdout(), args.format, columns, Surface::of_stdout());
     if let Some(range) = range {
         let direction = if args.reverse { Direction::Backward } else { Direction::Forward };
@@ -95,6 +99,7 @@ fn write_rows<W: Write>(
             key: cursor.key(),
             value,
             stamp: columns.stamps.then(|| cursor.seqno()),
+            expiry: columns.expiry.then(|| cursor.expires_at().into()),
         })?;
         left -= 1;
         step(cursor)?;

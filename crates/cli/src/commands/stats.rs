@@ -177,6 +177,7 @@ fn keyspace_table(keyspaces: &[KeyspaceStats]) -> Table {
         "keyspace",
         "structure",
         ">entries <=",
+        ">expiring",
         ">on disk",
         ">live",
         ">dead",
@@ -192,6 +193,7 @@ fn keyspace_table(keyspaces: &[KeyspaceStats]) -> Table {
             keyspace.name.escape_debug().to_string(),
             keyspace.structure.to_owned(),
             count_text(keyspace.entries_estimate),
+            expiring_text(keyspace),
             bytes_text(keyspace.bytes_on_disk),
             bytes_text(keyspace.bytes_live),
             bytes_text(keyspace.bytes_dead),
@@ -204,6 +206,15 @@ fn keyspace_table(keyspaces: &[KeyspaceStats]) -> Table {
         ]);
     }
     table
+}
+
+/// How many entries expire, and about how many have and still take room: `1,000, 20 gone`.
+fn expiring_text(keyspace: &KeyspaceStats) -> String {
+    let expiring = count_text(keyspace.entries_expiring);
+    match keyspace.entries_expired_estimate {
+        0 => expiring,
+        expired => format!("{expiring}, {} gone", count_text(expired)),
+    }
 }
 
 /// `98.5%`, or `-` when nothing was asked for.
@@ -292,6 +303,8 @@ fn keyspace_json(keyspace: &KeyspaceStats) -> Value {
         "id": keyspace.id,
         "structure": keyspace.structure,
         "entries_estimate": keyspace.entries_estimate,
+        "expiring_entries": keyspace.entries_expiring,
+        "expired_entries_estimate": keyspace.entries_expired_estimate,
         "intervals": keyspace.intervals,
         "runs": keyspace.runs,
         "segments": keyspace.segments,

@@ -2,15 +2,16 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use lithedb::{Db, Error, Keyspace, Transaction};
+use lithedb::{Db, Error, Expiry, Keyspace, Transaction};
 
 use crate::args::Globals;
 use crate::database::{close, open_or_create_keyspace};
 use crate::failure::{Failure, Outcome};
 use crate::input::open_source;
-use crate::notation::parse_escaped;
+use crate::notation::{parse_duration, parse_escaped, parse_time};
 use crate::output::{ReportFormat, stdout};
 
 const EXAMPLES: &str = "\
@@ -21,6 +22,9 @@ Examples:
 
 One operation a line, its fields parted by blanks:
   put KEY VALUE             set a key
+  put-ttl KEY VALUE TTL     set a key, which expires after so long, as in 10m
+  put-until KEY VALUE TIME  set a key, which expires then, as in 2026-11-22T18:00:00Z
+  expire KEY TTL|TIME|never has a key expire, with the value that it has
   merge KEY OPERAND         merge an operand into the value of a key, unread
   delete KEY                delete a key
   delete-range FROM TO      delete the keys from FROM on and before TO
@@ -50,6 +54,8 @@ pub struct TxArgs {
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Put(Vec<u8>, Vec<u8>),
+    PutFor(Vec<u8>, Vec<u8>, Lifetime),
+    Expire(Vec<u8>, Lifetime),
     Merge(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
@@ -57,6 +63,13 @@ enum Step {
     Expect(Vec<u8>, Option<Vec<u8>>),
     Payload(Vec<u8>),
     Keyspace(String),
+}
+
+/// How long something is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifetime {
+    For(Duration),
+    Until(Expiry),
 }
 
 /// Runs the script.
@@ -99,12 +112,18 @@ fn parse_line(line: &[u8]) -> Result<Option<Step>, String> {
     }
     let verb = String::from_utf8_lossy(fields.remove(0)).into_owned();
     let fields: Result<Vec<Vec<u8>>, String> = fields.into_iter().map(parse_field).collect();
-    let step = match (verb.as_str(), <[Vec<u8>; 2]>::try_from(fields?)) {
+    let fields = match <[Vec<u8>; 3]>::try_from(fields?) {
+        Ok(three) => return parse_three(&verb, three).map(Some),
+        Err(fields) => fields,
+    };
+    let step = match (verb.as_str(), <[Vec<u8>; 2]>::try_from(fields)) {
         ("put", Ok([key, value])) => Step::Put(key, value),
+        ("expire", Ok([key, when])) => Step::Expire(key, parse_when(&when)?),
+        ("put-ttl" | "put-until", _) => return Err(format!("{verb} takes 3 fields")),
         ("merge", Ok([key, operand])) => Step::Merge(key, operand),
         ("expect", Ok([key, value])) => Step::Expect(key, Some(value)),
         ("delete-range", Ok([from, to])) => Step::DeleteRange(from, to),
-        ("put" | "merge" | "expect" | "delete-range", Err(_)) => {
+        ("put" | "expire" | "merge" | "expect" | "delete-range", Err(_)) => {
             return Err(format!("{verb} takes 2 fields"));
         }
         (_, Ok(_)) if ONE_FIELD.contains(&verb.as_str()) => {
@@ -130,6 +149,35 @@ fn parse_line(line: &[u8]) -> Result<Option<Step>, String> {
 }
 
 const ONE_FIELD: [&str; 5] = ["delete", "delete-prefix", "expect-absent", "payload", "keyspace"];
+
+fn parse_three(verb: &str, [key, value, when]: [Vec<u8>; 3]) -> Result<Step, String> {
+    let text = text_of(&when);
+    let lifetime = match verb {
+        "put-ttl" => Lifetime::For(parse_duration(&text)?),
+        "put-until" => Lifetime::Until(parse_time(&text)?.into()),
+        "put" | "expire" | "merge" | "expect" | "delete-range" => {
+            return Err(format!("{verb} takes 2 fields"));
+        }
+        one if ONE_FIELD.contains(&one) => return Err(format!("{verb} takes 1 field")),
+        _ => return Err(format!("there is no operation {verb:?}")),
+    };
+    Ok(Step::PutFor(key, value, lifetime))
+}
+
+fn parse_when(field: &[u8]) -> Result<Lifetime, String> {
+    let text = text_of(field);
+    if text == "never" {
+        return Ok(Lifetime::Until(Expiry::Never));
+    }
+    match parse_time(&text) {
+        Ok(time) => Ok(Lifetime::Until(time.into())),
+        Err(_) => parse_duration(&text).map(Lifetime::For),
+    }
+}
+
+fn text_of(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).into_owned()
+}
 
 fn parse_field(field: &[u8]) -> Result<Vec<u8>, String> {
     if field == b"\"\"" { Ok(Vec::new()) } else { parse_escaped(field) }
@@ -169,6 +217,16 @@ fn apply(
         let keyspace = &keyspaces[at];
         match step {
             Step::Put(key, value) => transaction.put(keyspace, key, value)?,
+            Step::PutFor(key, value, lifetime) => {
+                put_for(transaction, keyspace, (key, value), *lifetime)?;
+            }
+            Step::Expire(key, lifetime) => {
+                let Some(value) = transaction.get(keyspace, key)? else {
+                    let what = format!("line {line}: the key is not there; nothing was done");
+                    return Err(Failure::NotFound { what });
+                };
+                put_for(transaction, keyspace, (key, &value), *lifetime)?;
+            }
             Step::Merge(key, operand) => transaction.merge(keyspace, key, operand)?,
             Step::Delete(key) => transaction.delete(keyspace, key)?,
             Step::DeleteRange(from, to) => {
@@ -197,9 +255,22 @@ fn apply(
     Ok(count)
 }
 
+fn put_for(
+    transaction: &mut Transaction,
+    keyspace: &Keyspace,
+    (key, value): (&[u8], &[u8]),
+    lifetime: Lifetime,
+) -> Result<(), Error> {
+    match lifetime {
+        Lifetime::For(ttl) => transaction.put_with_ttl(keyspace, key, value, ttl),
+        Lifetime::Until(expiry) => transaction.put_until(keyspace, key, value, expiry),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::SystemTime;
 
     fn parse(line: &str) -> Result<Option<Step>, String> {
         parse_line(line.as_bytes())
@@ -214,6 +285,15 @@ mod tests {
         assert_eq!(parse("put k \"\""), Ok(Some(Step::Put(b"k".to_vec(), Vec::new()))));
         let merge = Step::Merge(b"k".to_vec(), b"v".to_vec());
         assert_eq!(parse("merge k v"), Ok(Some(merge)));
+        let ttl = Lifetime::For(Duration::from_secs(600));
+        let put = Step::PutFor(b"k".to_vec(), b"v".to_vec(), ttl);
+        assert_eq!(parse("put-ttl k v 10m"), Ok(Some(put)));
+        assert_eq!(parse("expire k 10m"), Ok(Some(Step::Expire(b"k".to_vec(), ttl))));
+        let never = Step::Expire(b"k".to_vec(), Lifetime::Until(Expiry::Never));
+        assert_eq!(parse("expire k never"), Ok(Some(never)));
+        let at = Lifetime::Until(SystemTime::UNIX_EPOCH.into());
+        let put = Step::PutFor(b"k".to_vec(), b"v".to_vec(), at);
+        assert_eq!(parse("put-until k v 1970-01-01T00:00:00Z"), Ok(Some(put)));
         assert_eq!(parse("expect-absent k"), Ok(Some(Step::Expect(b"k".to_vec(), None))));
         assert_eq!(parse("keyspace users"), Ok(Some(Step::Keyspace("users".into()))));
         assert_eq!(parse("delete-prefix p"), Ok(Some(Step::DeletePrefix(b"p".to_vec()))));
@@ -221,6 +301,12 @@ mod tests {
             ("put k", "put takes 2 fields"),
             ("merge k", "merge takes 2 fields"),
             ("put k v w", "put takes 2 fields"),
+            ("put-ttl k v", "put-ttl takes 3 fields"),
+            ("put-ttl k", "put-ttl takes 3 fields"),
+            ("put-ttl k v soon", "a duration is a number"),
+            ("put-until k v 10m", "no time"),
+            ("delete a b c", "delete takes 1 field"),
+            ("expire k", "expire takes 2 fields"),
             ("delete", "delete takes 1 field"),
             ("delete a b", "delete takes 1 field"),
             ("frobnicate a", "no operation"),

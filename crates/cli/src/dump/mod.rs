@@ -14,12 +14,14 @@
 //! | `key KEY` | a pair without its value (`keys`) |
 //! | `hash KEY LEN HASH` | a pair with the length of its value and the first 16 bytes of its |
 //! | | BLAKE3 hash, as hexadecimal digits (`hashes`) |
+//! | `until MILLIS` | the pair on the next line expires then: milliseconds since 1970 |
 //! | `end COUNT` | the last: how many pairs there are |
 //!
 //! With `stamps`, lines with a `KEY` have the stamp of its commit as one more field.
 //!
 //! Invariants
-//! - F1  Reading what was written gives the same keyspaces, keys and values, to the byte.
+//! - F1  Reading what was written gives the same keyspaces, keys and values, to the byte, and the
+//!   same expiry, to the millisecond.
 //! - F2  A line holds at most [`PIECE_SIZE`] bytes of a value: neither side needs memory for more.
 //! - F3  What is cut short or otherwise not as above is refused, with the number of the line.
 

@@ -2,7 +2,7 @@
 
 use lithedb::{Codec, KeyspaceOptions, Structure};
 
-use crate::notation::{parse_escaped, write_escaped};
+use crate::notation::{exact_duration_text, parse_duration, parse_escaped, write_escaped};
 
 const BY_BUDGET: &str = "budget";
 const OFF: &str = "off";
@@ -24,6 +24,7 @@ pub fn fields(options: &KeyspaceOptions) -> Vec<String> {
     fields.extend(
         options.merge_operator.iter().map(|name| format!("merge_operator={}", escaped(name))),
     );
+    fields.extend(options.ttl.map(|ttl| format!("ttl={}", exact_duration_text(ttl))));
     fields
 }
 
@@ -60,6 +61,7 @@ fn set(options: &mut KeyspaceOptions, name: &str, value: &str) -> Result<(), Str
         "value_separation" if value == OFF => assign(&mut options.value_separation, Some(None)),
         "value_separation" => assign(&mut options.value_separation, value.parse().ok().map(Some)),
         "merge_operator" => assign(&mut options.merge_operator, unescaped(value).map(Some)),
+        "ttl" => assign(&mut options.ttl, parse_duration(value).ok().map(Some)),
         _ => return Err(format!("there is no option {name:?}")),
     };
     if is_known { Ok(()) } else { Err(format!("the option {name:?} cannot be {value:?}")) }

@@ -1,8 +1,9 @@
 //! Reading a dump.
 
 use std::str;
+use std::time::{Duration, SystemTime};
 
-use lithedb::{KeyspaceOptions, VALUE_LEN_MAX};
+use lithedb::{Expiry, KeyspaceOptions, VALUE_LEN_MAX};
 
 use super::{Content, MAGIC, STAMPS, Stamps, VERSION, options};
 use crate::failure::Failure;
@@ -14,10 +15,10 @@ use crate::notation::parse_escaped;
 pub enum Item {
     /// What follows belongs to this keyspace.
     Keyspace(String, KeyspaceOptions),
-    /// A key and its value.
-    Pair(Vec<u8>, Vec<u8>),
-    /// A key and the length of its value, which follows in pieces.
-    Begin(Vec<u8>, u64),
+    /// A key and its value, and when it expires.
+    Pair(Vec<u8>, Vec<u8>, Expiry),
+    /// A key and the length of its value, which follows in pieces, and when it expires.
+    Begin(Vec<u8>, u64, Expiry),
     /// A piece of the value that was begun.
     Piece(Vec<u8>),
 }
@@ -31,6 +32,8 @@ pub struct DumpReader {
     /// Bytes that are missing of the value that was begun.
     missing: u64,
     has_keyspace: bool,
+    /// When the next pair expires.
+    until: Option<u64>,
     is_at_end: bool,
 }
 
@@ -44,7 +47,8 @@ impl DumpReader {
         let first = lines.next()?.unwrap_or_default();
         let stamps = first_line(first).map_err(|what| on_line(1, &what))?;
         let (count, missing, has_keyspace, is_at_end) = (0, 0, false, false);
-        Ok(DumpReader { lines, stamps, count, missing, has_keyspace, is_at_end })
+        let until = None;
+        Ok(DumpReader { lines, stamps, count, missing, has_keyspace, until, is_at_end })
     }
 
     /// The next thing; `None` at the end, which must say that it is the end.
@@ -62,20 +66,33 @@ impl DumpReader {
             count: self.count,
             missing: self.missing,
             has_keyspace: self.has_keyspace,
+            until: self.until,
         };
         if self.is_at_end {
             return Err(on_line(number, "there is something behind the line `end`"));
         }
-        let item = state.parse(&fields).map_err(|what| on_line(number, &what))?;
+        let said = state.parse(&fields).map_err(|what| on_line(number, &what))?;
+        let item = match said {
+            Said::Until(millis) => {
+                self.until = Some(millis);
+                return self.next();
+            }
+            Said::Item(item) => Some(item),
+            Said::End => None,
+        };
         match &item {
             None => {
                 self.is_at_end = true;
                 return self.next();
             }
             Some(Item::Keyspace(..)) => self.has_keyspace = true,
-            Some(Item::Pair(..)) => self.count += 1,
-            Some(Item::Begin(_, len)) => {
+            Some(Item::Pair(..)) => {
                 self.count += 1;
+                self.until = None;
+            }
+            Some(Item::Begin(_, len, _)) => {
+                self.count += 1;
+                self.until = None;
                 self.missing = *len;
             }
             Some(Item::Piece(bytes)) => self.missing -= bytes.len() as u64,
@@ -121,22 +138,35 @@ fn first_line(line: &[u8]) -> Result<Stamps, Wrong> {
     }
 }
 
+/// What a line says.
+enum Said {
+    Item(Item),
+    /// The next pair expires then.
+    Until(u64),
+    End,
+}
+
 /// What must be known to understand a line.
 struct State {
     stamps: Stamps,
     count: u64,
     missing: u64,
     has_keyspace: bool,
+    until: Option<u64>,
 }
 
 impl State {
-    /// What a line says; `None` of the last.
-    fn parse(&self, fields: &[&[u8]]) -> Result<Option<Item>, Wrong> {
+    /// What a line says.
+    fn parse(&self, fields: &[&[u8]]) -> Result<Said, Wrong> {
         let verb = str::from_utf8(fields[0]).unwrap_or("?");
         if self.missing > 0 && verb != "more" {
             return Err(format!("{} bytes of the value are missing", self.missing));
         }
-        let needs_keyspace = matches!(verb, "put" | "begin");
+        let is_pair = matches!(verb, "put" | "begin");
+        if self.until.is_some() && !is_pair {
+            return Err("no pair behind the line `until`".to_owned());
+        }
+        let needs_keyspace = is_pair || verb == "until";
         if needs_keyspace && !self.has_keyspace {
             return Err("a pair in front of the first keyspace".to_owned());
         }
@@ -147,11 +177,12 @@ impl State {
                 let text: Result<Vec<&str>, _> =
                     options.iter().map(|field| str::from_utf8(field)).collect();
                 let text = text.map_err(|_| "an option that is no UTF-8".to_owned())?;
-                Ok(Some(Item::Keyspace(name, options::parse(text.into_iter())?)))
+                Ok(Said::Item(Item::Keyspace(name, options::parse(text.into_iter())?)))
             }
             ("put", rest) => {
                 let [key, value] = self.fields(verb, rest)?;
-                Ok(Some(Item::Pair(parse_escaped(key)?, parse_escaped(value)?)))
+                let (key, value) = (parse_escaped(key)?, parse_escaped(value)?);
+                Ok(Said::Item(Item::Pair(key, value, self.expiry())))
             }
             ("begin", rest) => {
                 let [key, len] = self.fields(verb, rest)?;
@@ -159,16 +190,25 @@ impl State {
                 if len > VALUE_LEN_MAX as u64 {
                     return Err(format!("a value of {len} bytes: {VALUE_LEN_MAX} are the most"));
                 }
-                Ok(Some(Item::Begin(parse_escaped(key)?, len)))
+                Ok(Said::Item(Item::Begin(parse_escaped(key)?, len, self.expiry())))
             }
-            ("more", [bytes]) => self.piece(parse_escaped(bytes)?).map(Some),
+            ("more", [bytes]) => self.piece(parse_escaped(bytes)?).map(Said::Item),
+            ("until", [millis]) => number(millis).map(Said::Until),
             ("end", [count]) => match number(count)? {
-                count if count == self.count => Ok(None),
+                count if count == self.count => Ok(Said::End),
                 count => Err(format!("the end of {count} pairs, and there were {}", self.count)),
             },
-            ("keyspace" | "more" | "end", _) => Err(format!("wrong number of fields for {verb}")),
+            ("keyspace" | "more" | "until" | "end", _) => {
+                Err(format!("wrong number of fields for {verb}"))
+            }
             _ => Err("no line of a dump".to_owned()),
         }
+    }
+
+    /// When the pair at hand expires.
+    fn expiry(&self) -> Expiry {
+        let at = |millis| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis));
+        self.until.and_then(at).into()
     }
 
     fn piece(&self, bytes: Vec<u8>) -> Result<Item, Wrong> {

@@ -1,9 +1,10 @@
 //! What is written is read back, and nothing else is read.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use lithedb::storage::MemoryStorage;
-use lithedb::{Codec, Db, KeyRange, Keyspace, KeyspaceOptions};
+use lithedb::{Codec, Db, Expiry, KeyRange, Keyspace, KeyspaceOptions};
 
 use super::*;
 use crate::failure::Failure;
@@ -81,13 +82,39 @@ fn what_was_written_is_read_to_the_byte() {
         let mut read: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for item in &items[1..] {
             match item {
-                Item::Pair(key, value) => read.push((key.clone(), value.clone())),
-                Item::Begin(key, _) => read.push((key.clone(), Vec::new())),
+                Item::Pair(key, value, _) => read.push((key.clone(), value.clone())),
+                Item::Begin(key, ..) => read.push((key.clone(), Vec::new())),
                 Item::Piece(bytes) => read.last_mut().unwrap().1.extend_from_slice(bytes),
                 Item::Keyspace(..) => panic!("another keyspace"),
             }
         }
         assert_eq!(read, pairs());
+    }
+}
+
+#[test]
+fn expiry_is_read_to_the_millisecond_and_options_with_it() {
+    let db = database();
+    let options = KeyspaceOptions::flex().ttl(Duration::from_secs(90));
+    let keyspace = db.create_keyspace("k", options.clone()).unwrap();
+    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(4_107_542_399_999);
+    keyspace.put_until("a", "1", at).unwrap();
+    keyspace.put_until("b", vec![b'x'; PIECE_SIZE + 1], at).unwrap();
+    keyspace.put_until("c", "3", Expiry::Never).unwrap();
+    let dump = written(&keyspace, Content::Values, Stamps::Shown);
+    let items = read(&dump).unwrap();
+    let expiries: Vec<Expiry> = items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Pair(_, _, expiry) | Item::Begin(_, _, expiry) => Some(*expiry),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(expiries, [Expiry::At(at), Expiry::At(at), Expiry::Never]);
+    for options in [options, KeyspaceOptions::flex().merge_operator("a\tb")] {
+        let fields = super::options::fields(&options);
+        let parsed = super::options::parse(fields.iter().map(String::as_str));
+        assert_eq!(parsed, Ok(options));
     }
 }
 
@@ -134,6 +161,9 @@ fn what_is_wrong_is_said_with_its_line() {
         ("begin\ta\t3\nmore\t\n", "line 4: an empty piece"),
         ("more\ta\n", "line 3: 1 bytes of a value, of which 0 are missing"),
         ("key\ta\n", "line 3: no line of a dump"),
+        ("until\t5\nend\t0\n", "line 4: no pair behind the line `until`"),
+        ("until\tx\n", "line 3: no number"),
+        ("keyspace\tl\tttl=soon\n", "line 3: the option \"ttl\" cannot be \"soon\""),
         ("\nend\t0\n", "line 3: no line of a dump"),
         ("end\t0\nput\ta\tb\n", "line 4: there is something behind"),
         ("put\ta\tb\n", "line 4: there is no line, and no `end`"),

@@ -1,6 +1,7 @@
 //! Writing a dump.
 
 use std::io::{self, Read, Write};
+use std::time::SystemTime;
 
 use lithedb::{Cursor, Error, KeyspaceOptions};
 
@@ -46,6 +47,10 @@ impl<W: Write> DumpWriter<W> {
     /// Writes the pair that the cursor is on.
     pub fn pair(&mut self, cursor: &Cursor) -> Result<(), Failure> {
         self.count += 1;
+        if let Some(time) = cursor.expires_at() {
+            let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            writeln!(self.out, "until\t{}", since.as_millis())?;
+        }
         match self.content {
             Content::Keys => {
                 self.key("key", cursor)?;

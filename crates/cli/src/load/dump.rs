@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use lithedb::{Keyspace, KeyspaceOptions};
+use lithedb::{Expiry, Keyspace, KeyspaceOptions};
 
 use super::{Load, check_key};
 use crate::args::{Globals, Origin};
@@ -36,20 +36,20 @@ pub fn load(
                 let name = into.unwrap_or(&name);
                 keyspace = Some(keyspace_for(load, name, options, notices)?);
             }
-            Item::Pair(key, value) => {
+            Item::Pair(key, value, expiry) => {
                 rows += 1;
                 check_key(rows, &key)?;
-                load.batch.put(known(current), key, value);
+                load.batch.put_until(known(current), key, value, expiry);
             }
-            Item::Begin(key, len) => {
+            Item::Begin(key, len, expiry) => {
                 rows += 1;
                 check_key(rows, &key)?;
                 if len <= GATHERED_MAX {
                     let value = gathered(&mut dump, len)?;
-                    load.batch.put(known(current), key, value);
+                    load.batch.put_until(known(current), key, value, expiry);
                 } else {
                     load.commit(Done { rows: rows - 1, bytes: dump.bytes_read() })?;
-                    stream(load, known(current), &key, len, &mut dump)?;
+                    stream(load, known(current), (&key, len, expiry), &mut dump)?;
                     load.committed(Done { rows, bytes: dump.bytes_read() })?;
                     load.go_on()?;
                 }
@@ -97,11 +97,11 @@ fn gathered(dump: &mut DumpReader, len: u64) -> Result<Vec<u8>, Failure> {
 fn stream(
     load: &Load<'_>,
     keyspace: &Keyspace,
-    key: &[u8],
-    len: u64,
+    (key, len, expiry): (&[u8], u64, Expiry),
     dump: &mut DumpReader,
 ) -> Outcome {
     let mut writer = keyspace.put_writer(key)?;
+    writer.set_expiry(expiry);
     while writer.len() < len {
         writer.write_all(&next_piece(dump)?).map_err(Failure::of_value)?;
     }

@@ -10,8 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 
 pub use escape::{is_shown_as_is, parse_escaped, write_escaped};
 pub use hex::{parse_hex, write_hex};
-pub use time::stamp_time_text;
-pub use units::{bytes_text, count_text, duration_text, parse_size, parse_small_size, rate_text};
+pub use time::{parse_time, stamp_time_text, time_text};
+pub use units::{bytes_text, count_text, duration_text, exact_duration_text, parse_duration};
+pub use units::{parse_size, parse_small_size, rate_text};
 
 /// How a key or a value on the command line is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

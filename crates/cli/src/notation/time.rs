@@ -1,8 +1,12 @@
 //! Moments for people.
 
+use std::time::{Duration, SystemTime};
+
 use lithedb::SeqNo;
 
 const MILLIS_PER_DAY: u64 = 86_400_000;
+/// From 0000-03-01.
+const DAYS_TO_1970: u64 = 719_468;
 
 /// `2026-11-22 04:56:03.123 +7`: the time of a stamp, in UTC, and its number in the millisecond.
 pub fn stamp_time_text(stamp: SeqNo) -> String {
@@ -14,11 +18,93 @@ pub fn stamp_time_text(stamp: SeqNo) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{milli:03} +{counter}")
 }
 
+/// `2026-11-22T04:56:03.123Z`: RFC 3339, in UTC.
+pub fn time_text(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let millis = since.as_millis() as u64;
+    let (days, millis) = (millis / MILLIS_PER_DAY, millis % MILLIS_PER_DAY);
+    let (year, month, day) = date(days);
+    let (hour, minute) = (millis / 3_600_000, millis / 60_000 % 60);
+    let (second, milli) = (millis / 1000 % 60, millis % 1000);
+    format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+}
+
+/// The moment that an RFC 3339 time means: `2026-11-22T04:56:03Z`, `2026-11-22T06:56:03.5+02:00`.
+pub fn parse_time(text: &str) -> Result<SystemTime, String> {
+    parsed_time(text).ok_or_else(|| {
+        format!("no time: {text:?}; one is as in 2026-11-22T04:56:03Z, from 1970 on")
+    })
+}
+
+fn parsed_time(text: &str) -> Option<SystemTime> {
+    let (date, time) = text.split_once(['T', 't', ' '])?;
+    let mut fields = date.split('-');
+    let (year, month, day) = (fields.next()?, fields.next()?, fields.next()?);
+    let is_date = fields.next().is_none() && year.len() >= 4 && month.len() == 2 && day.len() == 2;
+    let zone_at = time.find(['Z', 'z', '+', '-'])?;
+    let (clock, zone) = time.split_at(zone_at);
+    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
+    let mut fields = clock.split(':');
+    let (hour, minute) = (fields.next()?, fields.next()?);
+    let second = fields.next()?;
+    let is_time = fields.next().is_none()
+        && [hour, minute, second].iter().all(|field| field.len() == 2)
+        && (1..=9).contains(&fraction.len());
+    if !is_date || !is_time {
+        return None;
+    }
+    let (month, day) = (number(month)?, number(day)?);
+    let (hour, minute, second) = (number(hour)?, number(minute)?, number(second)?);
+    let days = days_to(number(year)?, month, day)?;
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let nanos = number(fraction)? * 10u64.pow(9 - fraction.len() as u32);
+    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
+    let seconds = seconds.checked_add_signed(-offset_of(zone)?)?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos as u32))
+}
+
+fn number(digits: &str) -> Option<u64> {
+    let is_number = digits.len() <= 9 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
+}
+
+/// How many seconds a zone is ahead of UTC.
+fn offset_of(zone: &str) -> Option<i64> {
+    if zone.eq_ignore_ascii_case("z") {
+        return Some(0);
+    }
+    let (sign, rest) = zone.split_at_checked(1)?;
+    let (hours, minutes) = rest.split_once(':')?;
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let is_one = rest.len() == 5 && hours < 24 && minutes < 60;
+    let seconds = (hours * 3600 + minutes * 60) as i64;
+    is_one.then_some(if sign == "-" { -seconds } else { seconds })
+}
+
+/// How many days after 1970-01-01 that is, if there is such a day: the inverse of [`date`].
+fn days_to(year: u64, month: u64, day: u64) -> Option<u64> {
+    if !(1..=12).contains(&month) || !(1970..=99_999).contains(&year) {
+        return None;
+    }
+    // As `date` counts: years from March on, days from 0000-03-01.
+    let (year_from_march, month_from_march) = match month {
+        3.. => (year, month - 3),
+        _ => (year - 1, month + 9),
+    };
+    let leap_days = year_from_march / 4 - year_from_march / 100 + year_from_march / 400;
+    let days_before_month = (153 * month_from_march + 2) / 5;
+    let days = year_from_march * 365 + leap_days + days_before_month + day.checked_sub(1)?;
+    let days = days.checked_sub(DAYS_TO_1970)?;
+    // A day that the month does not have is another one.
+    (date(days) == (year, month, day)).then_some(days)
+}
+
 /// Year, month and day, so many days after 1970-01-01. Years are taken to begin in March, so that
 /// the day that may be missing is the last one; 400 of them have 146,097 days (H. Hinnant,
 /// "chrono-Compatible Low-Level Date Algorithms").
 fn date(days: u64) -> (u64, u64, u64) {
-    const DAYS_TO_1970: u64 = 719_468; // From 0000-03-01.
     const DAYS_PER_ERA: u64 = 146_097;
     let days = days + DAYS_TO_1970;
     let (era, day_of_era) = (days / DAYS_PER_ERA, days % DAYS_PER_ERA);
@@ -44,5 +130,35 @@ mod tests {
         assert_eq!(text(1_795_250_864_285), "2026-11-21 08:47:44.285 +3");
         assert_eq!(text(4_107_542_399_999), "2100-02-28 23:59:59.999 +3");
         assert_eq!(text(4_107_542_400_000), "2100-03-01 00:00:00.000 +3");
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for millis in
+            [0, 951_782_400_000, 1_795_250_864_285, 4_107_542_399_999, 281_474_976_710_655]
+        {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+            assert_eq!(parse_time(&time_text(time)), Ok(time));
+        }
+        let same = ["2026-11-21T08:47:44.285Z", "2026-11-21t10:47:44.285+02:00"];
+        let same = same.map(|text| parse_time(text).unwrap());
+        assert_eq!(same[0], same[1]);
+        assert_eq!(parse_time("1970-01-01 00:00:00-00:00"), Ok(SystemTime::UNIX_EPOCH));
+        for text in [
+            "2026-11-21",
+            "2026-11-21T08:47:44",
+            "2026-02-29T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-11-00T00:00:00Z",
+            "2026-11-21T24:00:00Z",
+            "2026-11-21T08:47Z",
+            "2026-11-21T08:47:44.Z",
+            "2026-11-21T08:47:44+2:00",
+            "1969-12-31T23:59:59Z",
+            "1970-01-01T00:00:00+01:00",
+            "+026-11-21T08:47:44Z",
+        ] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
     }
 }

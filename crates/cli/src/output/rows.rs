@@ -4,10 +4,10 @@
 
 use std::io::{self, Write};
 
-use lithedb::SeqNo;
+use lithedb::{Expiry, SeqNo};
 
 use super::{RowFormat, Surface, Table, write_json_bytes};
-use crate::notation::{write_escaped, write_hex};
+use crate::notation::{time_text, write_escaped, write_hex};
 
 /// Rows that are laid out together in a table.
 const TABLE_PAGE_ROWS: usize = 1000;
@@ -19,6 +19,8 @@ pub struct Columns {
     pub values: bool,
     /// Show stamps.
     pub stamps: bool,
+    /// Show when rows expire.
+    pub expiry: bool,
 }
 
 /// One row; what the columns do not show is left away.
@@ -30,6 +32,8 @@ pub struct Row<'a> {
     pub value: Option<&'a [u8]>,
     /// The stamp of the commit, if shown.
     pub stamp: Option<SeqNo>,
+    /// When it expires, if shown.
+    pub expiry: Option<Expiry>,
 }
 
 /// Writes rows. Call [`RowWriter::finish`] at the end.
@@ -97,6 +101,7 @@ impl<W: Write> RowWriter<W> {
             cells.push(escaped(value)?);
         }
         cells.extend(row.stamp.map(|stamp| stamp.to_string()));
+        cells.extend(row.expiry.map(expiry_text));
         self.page.push(cells);
         if self.page.len() == TABLE_PAGE_ROWS { self.write_table_page() } else { Ok(()) }
     }
@@ -114,8 +119,13 @@ impl<W: Write> RowWriter<W> {
     }
 
     fn titles(&self) -> Vec<&'static str> {
-        let Columns { values, stamps } = self.columns;
-        let shown = [Some("key"), values.then_some("value"), stamps.then_some("stamp")];
+        let Columns { values, stamps, expiry } = self.columns;
+        let shown = [
+            Some("key"),
+            values.then_some("value"),
+            stamps.then_some("stamp"),
+            expiry.then_some("expires"),
+        ];
         shown.into_iter().flatten().collect()
     }
 
@@ -131,6 +141,9 @@ impl<W: Write> RowWriter<W> {
         }
         if let Some(stamp) = row.stamp {
             write!(self.out, ",{stamp}")?;
+        }
+        if let Some(expiry) = row.expiry {
+            write!(self.out, ",{}", expiry_text(expiry))?;
         }
         self.out.write_all(b"\n")
     }
@@ -159,6 +172,11 @@ impl<W: Write> RowWriter<W> {
     }
 }
 
+/// When that is, in RFC 3339; `-` for never.
+fn expiry_text(expiry: Expiry) -> String {
+    expiry.time().map_or_else(|| "-".to_owned(), time_text)
+}
+
 fn escaped(bytes: &[u8]) -> io::Result<String> {
     let mut text = Vec::new();
     write_escaped(&mut text, bytes)?;
@@ -174,6 +192,11 @@ fn write_json_row(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
     }
     if let Some(stamp) = row.stamp {
         write!(out, ",\"stamp\":\"{stamp}\"")?;
+    }
+    match row.expiry {
+        None => {}
+        Some(Expiry::Never) => out.write_all(b",\"expires\":null")?,
+        Some(expiry) => write!(out, ",\"expires\":\"{}\"", expiry_text(expiry))?,
     }
     out.write_all(b"}")
 }
@@ -191,6 +214,9 @@ fn write_tabbed<W: Write>(
     if let Some(stamp) = row.stamp {
         write!(out, "\t{stamp}")?;
     }
+    if let Some(expiry) = row.expiry {
+        write!(out, "\t{}", expiry_text(expiry))?;
+    }
     out.write_all(b"\n")
 }
 
@@ -198,7 +224,7 @@ fn write_tabbed<W: Write>(
 mod tests {
     use super::*;
 
-    const BOTH: Columns = Columns { values: true, stamps: false };
+    const BOTH: Columns = Columns { values: true, stamps: false, expiry: false };
     const ROWS: [(&[u8], &[u8]); 4] = [
         (b"", b""),
         (b"a,b", b"say \"x\"\n"),
@@ -210,7 +236,7 @@ mod tests {
         let mut out = Vec::new();
         let mut rows = RowWriter::new(&mut out, format, BOTH, surface);
         for (key, value) in ROWS {
-            rows.write(Row { key, value: Some(value), stamp: None }).unwrap();
+            rows.write(Row { key, value: Some(value), stamp: None, expiry: None }).unwrap();
         }
         assert_eq!(rows.finish().unwrap(), 4);
         out
@@ -287,13 +313,24 @@ mod tests {
     }
 
     #[test]
-    fn stamps_come_last() {
-        let mut out = Vec::new();
-        let columns = Columns { values: false, stamps: true };
-        let mut rows = RowWriter::new(&mut out, RowFormat::Escaped, columns, Surface::Stream);
-        let stamp = Some(SeqNo::from_parts(5, 1));
-        rows.write(Row { key: b"k", value: None, stamp }).unwrap();
-        rows.finish().unwrap();
-        assert_eq!(out, b"k\t5.1\n");
+    fn stamps_and_expiry_come_last() {
+        let at = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1500);
+        let written = |format, expiry| {
+            let mut out = Vec::new();
+            let columns = Columns { values: false, stamps: true, expiry: true };
+            let mut rows = RowWriter::new(&mut out, format, columns, Surface::Stream);
+            let (stamp, expiry) = (Some(SeqNo::from_parts(5, 1)), Some(expiry));
+            rows.write(Row { key: b"k", value: None, stamp, expiry }).unwrap();
+            rows.finish().unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (escaped, never) = (RowFormat::Escaped, Expiry::Never);
+        assert_eq!(written(escaped, never), "k\t5.1\t-\n");
+        assert_eq!(written(escaped, at.into()), "k\t5.1\t1970-01-01T00:00:01.500Z\n");
+        assert_eq!(written(RowFormat::Csv, never), "key,stamp,expires\nk,5.1,-\n");
+        let jsonl = written(RowFormat::Jsonl, never);
+        assert_eq!(jsonl, "{\"key\":\"k\",\"stamp\":\"5.1\",\"expires\":null}\n");
+        let jsonl = written(RowFormat::Jsonl, at.into());
+        assert!(jsonl.contains(",\"expires\":\"1970-01-01T00:00:01.500Z\"}"), "{jsonl}");
     }
 }

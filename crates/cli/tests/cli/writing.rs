@@ -71,6 +71,50 @@ fn operands_are_merged_by_what_the_keyspace_was_created_with() {
 }
 
 #[test]
+fn keys_expire_when_it_was_said() {
+    let shell = Shell::new();
+    shell.db(&["put", "gone", "v", "--expires", "2001-02-03T04:05:06Z"]).ok();
+    shell.db(&["get", "gone"]).fails(1);
+    shell.db(&["put", "late", "v", "--expires", "2999-12-31T23:59:59.5+01:00"]).ok();
+    let row = shell.db(&["get", "late", "--expiry"]).ok_text();
+    assert_eq!(row, "late\tv\t2999-12-31T22:59:59.500Z\n");
+    shell.db(&["put", "soon", "v", "--ttl", "10h"]).ok();
+    assert!(shell.db(&["get", "soon", "--expiry"]).ok_text().ends_with("Z\n"));
+    shell.db(&["expire", "soon", "--never"]).ok();
+    assert_eq!(shell.db(&["get", "soon", "--expiry"]).ok_text(), "soon\tv\t-\n");
+    shell.db(&["expire", "soon", "--at", "2999-01-01T00:00:00Z"]).ok();
+    let rows = shell.db(&["scan", "--expiry", "--format", "jsonl", "--keys-only"]).ok_text();
+    assert!(rows.contains("{\"key\":\"soon\",\"expires\":\"2999-01-01T00:00:00.000Z\"}"), "{rows}");
+    shell.db(&["expire", "soon", "--ttl", "0s"]).ok();
+    assert_eq!(shell.db(&["count"]).ok(), b"1\n");
+    assert!(shell.db(&["expire", "soon", "--never"]).fails(1).contains("\"soon\""));
+    shell.db(&["expire", "late"]).fails(2);
+    shell.db(&["put", "x", "v", "--ttl", "soon"]).fails(2);
+    shell.db(&["put", "x", "v", "--ttl", "1s", "--expires", "2999-01-01T00:00:00Z"]).fails(2);
+    let script = b"put-ttl a 1 10h\nput-until b 2 2001-01-01T00:00:00Z\nexpire late never\n";
+    shell.db_with_input(&["tx"], script).ok();
+    let rows = shell.db(&["scan", "--expiry"]).ok_text();
+    assert_eq!(rows.lines().count(), 2, "{rows}");
+    assert!(rows.ends_with("late\tv\t-\n"), "{rows}");
+    shell.db_with_input(&["tx"], b"expire nothing 1h\n").fails(1);
+
+    shell.db(&["keyspaces", "create", "sessions", "--ttl", "36h"]).ok();
+    shell.db(&["--keyspace", "sessions", "put", "k", "v"]).ok();
+    assert!(shell.db(&["keyspaces"]).ok_text().contains("36h"));
+    assert!(shell.db(&["keyspaces", "--format", "jsonl"]).ok_text().contains("129600000"));
+    shell.db(&["keyspaces", "create", "x", "--ttl", "1h", "--merge", "min"]).fails(2);
+    shell.db(&["compact"]).ok();
+    let stats = shell.db(&["stats", "--format", "json"]).ok_text();
+    assert!(stats.contains("\"expiring_entries\":1"), "{stats}");
+    // A dump has the moment, and loads it.
+    let dump = shell.db(&["dump", "--all", "-q"]).ok_text();
+    assert!(dump.contains("\tttl=36h") && dump.contains("\nuntil\t"), "{dump}");
+    shell.write("all.dump", dump.as_bytes());
+    shell.run(&["--db", "copy", "load", "all.dump"]).ok();
+    assert_eq!(shell.run(&["--db", "copy", "dump", "--all", "-q"]).ok_text(), dump);
+}
+
+#[test]
 fn a_script_happens_as_a_whole_or_not_at_all() {
     let shell = Shell::new();
     let script = b"# accounts\nput ada 10\nput a\\x20b 1\n\nkeyspace log\nput 1 opened\n";
@@ -186,12 +230,12 @@ fn a_keyspace_keeps_the_options_it_was_created_with() {
     let tuned = "{\"name\":\"tuned\",\"id\":1,\"structure\":\"flex\",\"codec\":\"lz4\",\
         \"interval_size\":4096,\"segment_size\":65536,\"consolidation_pace\":0.35,\
         \"delta_fan_in\":0,\"memtable_size\":1048576,\"value_separation\":null,\
-        \"merge_operator\":\"append\"}";
+        \"merge_operator\":\"append\",\"ttl_millis\":null}";
     assert!(list.lines().any(|line| line == tuned), "{list}");
     let table = shell.db(&["keyspaces"]).ok_text();
     assert!(table.contains("0.35") && table.contains("by budget"), "{table}");
     let csv = shell.db(&["keyspaces", "--format", "csv"]).ok_text();
-    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576,,append\n"), "{csv}");
+    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576,,append,\n"), "{csv}");
 
     // What it does: lines that repeat themselves take a fraction of their size.
     let rows: String =

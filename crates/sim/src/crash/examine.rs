@@ -23,7 +23,7 @@ use crate::random::Random;
 use crate::readback::{Detail, expect_check_ok, read_all};
 use crate::sample::ValueSizes;
 use crate::session::{Session, SharedTimeline, Trouble, look};
-use crate::setup::{START_MILLIS, Setup};
+use crate::setup::{Setup, start_of};
 use crate::timeline::{Found, Survival, Timeline};
 use crate::watched::{Mutation, WatchedStorage};
 
@@ -77,9 +77,17 @@ impl Examiner {
     }
 
     fn open(&self, storage: Arc<dyn Storage>, depth: u32) -> Verdict<(Db, Arc<SimClock>)> {
-        // Identities that are drawn now must differ from those drawn before the crash.
-        let nth = 1 + u64::from(super::DEPTH - depth);
-        let clock = Arc::new(SimClock::at_millis(START_MILLIS + nth * 1000));
+        self.open_at(storage, depth, start_of(nth_of(depth)))
+    }
+
+    fn open_at(
+        &self,
+        storage: Arc<dyn Storage>,
+        depth: u32,
+        millis: u64,
+    ) -> Verdict<(Db, Arc<SimClock>)> {
+        let nth = nth_of(depth);
+        let clock = Arc::new(SimClock::at_millis(millis));
         let opened = self.setup.builder(storage, Arc::clone(&clock), nth).open(&self.setup.path);
         opened.map(|db| (db, clock)).map_err(|error| failed_open("open", &error))
     }
@@ -122,7 +130,8 @@ impl Examiner {
 
     /// E3
     fn expect_same_after(&self, found: &Found, storage: &SimStorage, event: &str) -> Verdict {
-        let (db, _) = self.open(Arc::new(storage.clone()), 0)?;
+        // At the same time: no more has expired.
+        let (db, _) = self.open_at(Arc::new(storage.clone()), 0, found.now)?;
         let again = read_all(&db, Detail::Digests).map_err(|error| failed_open("read", &error))?;
         abandon(storage, db);
         if again.catalog == found.catalog && again.digests == found.digests {
@@ -164,6 +173,12 @@ impl Examiner {
         abandon(storage, db);
         Ok(())
     }
+}
+
+/// Which opening it is: identities that are drawn now must differ from those drawn before the
+/// crash.
+fn nth_of(depth: u32) -> u64 {
+    1 + u64::from(super::DEPTH - depth)
 }
 
 /// A recovery that is watched (E4).

@@ -9,9 +9,9 @@ use lithedb::{Db, Error};
 
 use crate::damage::{Ending, Fixture, Injury};
 use crate::finding::{Fault, Finding, Verdict};
-use crate::readback::{Detail, read_all};
+use crate::readback::{Detail, now_of, read_all};
 use crate::sample::{Key, shown};
-use crate::timeline::{Rows, Survival};
+use crate::timeline::{Rows, Survival, rows_at};
 
 /// Longer than this is a hang: a case takes about a millisecond.
 const SECONDS_MAX: u64 = 20;
@@ -166,8 +166,8 @@ fn expect_rest_right(fixture: &Fixture, injury: &Injury, db: &Db) -> Verdict {
         let Ok(keyspace) = db.keyspace(name) else {
             return silent(format!("the keyspace {name:?} is gone"));
         };
-        let rows = fixture.timeline.rows(id);
-        for (key, row) in rows.iter() {
+        let rows = rows_at(&fixture.timeline.rows(id), now_of(db));
+        for (key, row) in &rows {
             match keyspace.get(key) {
                 Ok(Some(value)) if *value == *row.value => {}
                 Ok(Some(value)) => {

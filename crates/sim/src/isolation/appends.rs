@@ -131,7 +131,8 @@ impl AppendRun {
             let name = keyspace_name(number);
             let keyspace = match db.keyspace(&name) {
                 Err(Error::KeyspaceNotFound { .. }) => {
-                    let options = setup.keyspace_options(usize::from(number));
+                    let mut options = setup.keyspace_options(usize::from(number));
+                    options.ttl = None; // What merges does not expire.
                     db.create_keyspace(&name, options.merge_operator("append"))
                 }
                 other => other,

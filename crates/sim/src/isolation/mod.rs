@@ -126,7 +126,7 @@ impl IsolationRun {
             let name = keyspace_name(number);
             match db.keyspace(&name) {
                 Err(Error::KeyspaceNotFound { .. }) => {
-                    db.create_keyspace(&name, setup.keyspace_options(usize::from(number)))
+                    db.create_keyspace(&name, setup.lasting_options(usize::from(number)))
                 }
                 other => other,
             }

@@ -7,6 +7,7 @@ use lithedb::{Cursor, Entry, Error, Iter, KeyRange, Keyspace, Slice, Snapshot, V
 
 use crate::finding::{Fault, Finding, Verdict};
 use crate::ops::{Extent, Move, Reading, prefix_of};
+use crate::readback::millis_of;
 use crate::sample::shown;
 use crate::timeline::{Row, Rows};
 
@@ -340,7 +341,9 @@ fn expect_position(cursor: &Cursor, rows: &[(&Vec<u8>, &Row)], position: Positio
         return wrong(format!("the cursor is on nothing, not on {}", shown(key)));
     }
     let value = cursor.value().map_err(refused)?;
-    if *cursor.key() != **key || value != &*row.value || cursor.seqno() != row.seqno {
+    let until = cursor.expires_at().map(millis_of);
+    let is_same = *cursor.key() == **key && value == &*row.value;
+    if !is_same || cursor.seqno() != row.seqno || until != row.until {
         return wrong(format!(
             "the cursor is on {} = {} at {}, not on {} = {} at {}",
             shown(cursor.key()),
@@ -362,7 +365,9 @@ fn expect_entry<K: AsRef<[u8]>>(
     let same = match (entry, &expected) {
         (None, None) => true,
         (Some(entry), Some((key, row))) => {
-            *entry.key == *key.as_ref() && *entry.value == *row.value && entry.seqno == row.seqno
+            *entry.key == *key.as_ref()
+                && *entry.value == *row.value
+                && (entry.seqno, entry.expires_at().map(millis_of)) == (row.seqno, row.until)
         }
         _ => false,
     };

@@ -20,11 +20,11 @@ use crate::ledger::{HOLES, Ledger};
 use crate::ops::{Farewell, Mix, Op, Purpose, Reading, draw_run};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
-use crate::readback::expect_check_ok;
+use crate::readback::{expect_check_ok, millis_of, now_of};
 use crate::sample::ValueSizes;
 use crate::session::{Session, SharedTimeline, Trouble};
 use crate::setup::Setup;
-use crate::timeline::{Catalog, Rows};
+use crate::timeline::{Catalog, Rows, rows_at};
 
 use compare::{View, compare};
 
@@ -164,6 +164,7 @@ impl Run {
     fn read(&self, reading: &Reading) -> Verdict {
         let Some(keyspace) = self.session.keyspace(slot_of(reading)) else { return Ok(()) };
         let rows = self.session.timeline().rows(keyspace.id());
+        let rows = rows_at(&rows, now_of(&self.session.db));
         compare(&View::Now(&keyspace), &rows, reading)
     }
 
@@ -174,8 +175,9 @@ impl Run {
         let snapshot = self.session.db.snapshot();
         let timeline = self.session.timeline();
         let keyspaces = self.session.keyspaces.iter();
-        let keyspaces =
-            keyspaces.map(|(_, keyspace)| (keyspace.clone(), timeline.rows(keyspace.id())));
+        let now = millis_of(snapshot.time());
+        let rows_of = |keyspace: &Keyspace| Arc::new(rows_at(&timeline.rows(keyspace.id()), now));
+        let keyspaces = keyspaces.map(|(_, keyspace)| (keyspace.clone(), rows_of(keyspace)));
         let keyspaces = keyspaces.collect();
         drop(timeline);
         self.held.push(Held { snapshot, keyspaces });
@@ -192,7 +194,7 @@ impl Run {
 
     /// Leaves and opens again: everything must be as it was.
     fn reopen(&mut self, farewell: Farewell) -> Verdict {
-        let before = self.contents();
+        let (catalog, before) = self.contents();
         if farewell == Farewell::Close {
             let closed = self.session.close();
             closed.map_err(|error| Finding::new(Fault::Refused, format!("close: {error}")))?;
@@ -209,8 +211,10 @@ impl Run {
         self.session = open(&Setup::tiny(1), &nowhere, 0)?;
         self.session = open(&self.setup, &self.storage, self.opened_count)?;
         self.opened_count += 1;
-        let after = self.contents();
-        if before == after {
+        let now = now_of(&self.session.db);
+        let there = |(id, rows): (u32, Arc<Rows>)| (id, Arc::new(rows_at(&rows, now)));
+        let before = before.into_iter().map(there).collect();
+        if (catalog, before) == self.contents() {
             return Ok(());
         }
         let what = format!("reopened after {farewell:?}: other keyspaces or rows than before");
@@ -246,6 +250,7 @@ impl Run {
     fn compare_everything(&self) -> Verdict {
         for (_, keyspace) in &self.session.keyspaces {
             let rows = self.session.timeline().rows(keyspace.id());
+            let rows = rows_at(&rows, now_of(&self.session.db));
             compare::compare_all(&View::Now(keyspace), &rows)?;
         }
         Ok(())

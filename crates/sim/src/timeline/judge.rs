@@ -26,6 +26,8 @@ pub enum Survival {
 pub struct Found {
     /// Names and ids of the keyspaces.
     pub catalog: BTreeMap<String, u32>,
+    /// By when it was judged what has expired.
+    pub now: u64,
     /// Digest of each keyspace, by id.
     pub digests: BTreeMap<u32, Digest>,
     /// The rows themselves, if they were kept.
@@ -88,14 +90,17 @@ impl Timeline {
 
     fn latest_match(&self, found: &Found, moments: RangeInclusive<u64>) -> Option<u64> {
         moments.rev().find(|commit| {
-            found.digests.iter().all(|(id, digest)| self.lane_matches(*id, *digest, *commit))
+            found
+                .digests
+                .iter()
+                .all(|(id, digest)| self.lane_matches((*id, *digest), *commit, found.now))
         })
     }
 
-    fn lane_matches(&self, id: u32, digest: Digest, commit: u64) -> bool {
+    fn lane_matches(&self, (id, digest): (u32, Digest), commit: u64, now: u64) -> bool {
         match self.lanes.get(&id).and_then(|lane| lane.at(commit)) {
-            Some(moment) if moment.is_stamped => moment.digest == digest,
-            Some(moment) => moment.digest.plain == digest.plain,
+            Some(moment) if moment.is_stamped => moment.digest_at(now) == digest,
+            Some(moment) => moment.digest_at(now).plain == digest.plain,
             // Before the keyspace was there, or while it is being made.
             None => digest == Digest::default(),
         }
@@ -106,14 +111,14 @@ impl Timeline {
         let mut what = format!("no moment; {bounds}");
         for (id, digest) in &found.digests {
             let moments: Vec<u64> = (0..=self.issued)
-                .filter(|commit| self.lane_matches(*id, *digest, *commit))
+                .filter(|commit| self.lane_matches((*id, *digest), *commit, found.now))
                 .collect();
             let seen = match (moments.first(), moments.last()) {
                 (Some(first), Some(last)) => format!("as after {first}..={last} commits"),
                 _ => {
                     fault = Fault::Wrong;
                     let lane = self.lanes.get(id);
-                    differences(lane, found.rows.get(id))
+                    differences(lane, found.rows.get(id), found.now)
                 }
             };
             let _infallible = write!(what, "; keyspace {id} is {seen}");
@@ -123,10 +128,10 @@ impl Timeline {
 }
 
 /// How the rows found differ from those that were acknowledged.
-fn differences(lane: Option<&Lane>, found: Option<&Rows>) -> String {
+fn differences(lane: Option<&Lane>, found: Option<&Rows>, now: u64) -> String {
     let (Some(lane), Some(found)) = (lane, found) else { return "as never before".to_string() };
     let mut all = Vec::new();
-    for (key, row) in lane.rows.iter() {
+    for (key, row) in lane.rows.iter().filter(|(_, row)| row.is_there(now)) {
         match found.get(key) {
             None => all.push(format!("{} is missing", shown(key))),
             Some(other) if other.value != row.value => all.push(format!(
@@ -141,10 +146,17 @@ fn differences(lane: Option<&Lane>, found: Option<&Rows>) -> String {
                 other.seqno,
                 row.seqno
             )),
+            Some(other) if other.until != row.until => all.push(format!(
+                "{} expires at {:?} instead of {:?}",
+                shown(key),
+                other.until,
+                row.until
+            )),
             Some(_) => {}
         }
     }
-    let extra = found.keys().filter(|key| !lane.rows.contains_key(*key));
+    let is_there = |key| lane.rows.get(key).is_some_and(|row| row.is_there(now));
+    let extra = found.keys().filter(|key| !is_there(key.as_slice()));
     all.extend(extra.map(|key| format!("{} is there", shown(key))));
     let count = all.len();
     all.truncate(DIFFERENCES_SHOWN_MAX);

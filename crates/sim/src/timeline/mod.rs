@@ -7,6 +7,9 @@
 //! first `n` commits. A keyspace is a *lane*: its rows now, and its digest at each moment that
 //! changed it. Creating, dropping and renaming keyspaces makes *catalogs*, numbered likewise.
 //!
+//! Rows that expire are not in digests, but kept one by one: which of them are there depends on
+//! when it is looked.
+//!
 //! Invariants
 //! - L1  Between `issue` and what ends it there is no other commit: commits come one at a time.
 //! - L2  Only the last commit may have no stamp: it is under way, or its fate is unknown.
@@ -32,6 +35,50 @@ pub struct Row {
     pub value: Arc<[u8]>,
     /// The stamp.
     pub seqno: SeqNo,
+    /// When it expires, in milliseconds since 1970.
+    pub until: Option<u64>,
+}
+
+impl Row {
+    /// Whether it is there at this moment.
+    #[must_use]
+    pub fn is_there(&self, now: u64) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
+/// The rows that are there at this moment.
+#[must_use]
+pub fn rows_at(rows: &Rows, now: u64) -> Rows {
+    let there = rows.iter().filter(|(_, row)| row.is_there(now));
+    there.map(|(key, row)| (key.clone(), row.clone())).collect()
+}
+
+/// What a commit makes of a key: its value, or none; and until when.
+type Written = (Option<Vec<u8>>, Until);
+
+/// When something that is put expires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Until {
+    /// Never.
+    #[default]
+    Never,
+    /// At this moment, in milliseconds since 1970.
+    At(u64),
+    /// So many milliseconds after its stamp.
+    After(u64),
+}
+
+impl Until {
+    /// When, of what a commit with this stamp puts.
+    #[must_use]
+    pub fn of(self, stamp_millis: u64) -> Option<u64> {
+        match self {
+            Until::Never => None,
+            Until::At(millis) => Some(millis.max(1)),
+            Until::After(millis) => Some((stamp_millis + millis).max(1)),
+        }
+    }
 }
 
 /// The rows of a keyspace.
@@ -48,6 +95,8 @@ pub struct Change {
     pub key: Vec<u8>,
     /// The new value; `None` deletes.
     pub value: Option<Vec<u8>>,
+    /// When that expires.
+    pub until: Until,
 }
 
 /// The history of one opening of a database.
@@ -68,15 +117,19 @@ pub struct Timeline {
 #[derive(Clone, Debug, Default)]
 struct Lane {
     rows: Arc<Rows>,
+    /// Of the rows that do not expire.
     digest: Digest,
+    /// The others.
+    expiring: Arc<Rows>,
     /// Its digest from each of these moments on; the first is moment 0 or its creation.
     moments: Vec<LaneMoment>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct LaneMoment {
     commit: u64,
     digest: Digest,
+    expiring: Arc<Rows>,
     /// Whether `digest.stamped` is known (L2).
     is_stamped: bool,
 }
@@ -84,7 +137,7 @@ struct LaneMoment {
 /// The commit that is under way, each key once.
 #[derive(Clone, Debug)]
 struct Pending {
-    changes: BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>>,
+    changes: BTreeMap<(u32, Vec<u8>), Written>,
 }
 
 impl Timeline {
@@ -114,7 +167,8 @@ impl Timeline {
         }
     }
 
-    /// The rows of a keyspace after the last acknowledged commit.
+    /// The rows of a keyspace after the last acknowledged commit, also those that have expired
+    /// since.
     #[must_use]
     pub fn rows(&self, keyspace: u32) -> Arc<Rows> {
         self.lanes.get(&keyspace).map(|lane| Arc::clone(&lane.rows)).unwrap_or_default()
@@ -144,23 +198,31 @@ impl Timeline {
         self.durable
     }
 
-    /// A commit is about to be made.
+    /// A commit is about to be made, at a moment that is about this: of what expires some time
+    /// after the stamp, which is not known yet, it decides.
     ///
     /// # Panics
     /// When called out of turn (L1).
-    pub fn issue(&mut self, changes: impl IntoIterator<Item = Change>) {
+    pub fn issue(&mut self, now: u64, changes: impl IntoIterator<Item = Change>) {
         assert!(self.pending.is_none(), "L1: a commit is under way already");
         let mut last_of_each = BTreeMap::new();
         for change in changes {
-            last_of_each.insert((change.keyspace, change.key), change.value);
+            last_of_each.insert((change.keyspace, change.key), (change.value, change.until));
         }
         self.issued += 1;
         let commit = self.issued;
-        for ((keyspace, key), value) in &last_of_each {
+        for ((keyspace, key), (value, until)) in &last_of_each {
             let lane = self.lanes.entry(*keyspace).or_default();
-            let mut digest = lane.moment_of(commit).map_or(lane.digest, |moment| moment.digest);
-            lane.change_digest(&mut digest, key, value.as_deref(), SeqNo::ZERO);
-            lane.set_moment(LaneMoment { commit, digest, is_stamped: false });
+            let before = lane.moment_of(commit);
+            let mut digest = before.map_or(lane.digest, |moment| moment.digest);
+            let mut expiring = Arc::clone(before.map_or(&lane.expiring, |moment| &moment.expiring));
+            let row = value.as_deref().map(|value| Row {
+                value: value.into(),
+                seqno: SeqNo::ZERO,
+                until: until.of(now),
+            });
+            lane.change((&mut digest, &mut expiring), key, row.as_ref());
+            lane.set_moment(LaneMoment { commit, digest, expiring, is_stamped: false });
         }
         self.pending = Some(Pending { changes: last_of_each });
     }
@@ -172,17 +234,19 @@ impl Timeline {
     pub fn acknowledge(&mut self, seqno: SeqNo, durability: Durability) {
         let Pending { changes } = self.pending.take().expect("L1: a commit was issued");
         let commit = self.issued;
-        for ((keyspace, key), value) in changes {
+        for ((keyspace, key), (value, until)) in changes {
             let lane = self.lanes.get_mut(&keyspace).expect("`issue` made a lane");
-            let mut digest = lane.digest;
-            lane.change_digest(&mut digest, &key, value.as_deref(), seqno);
-            lane.digest = digest;
+            let until = until.of(seqno.millis());
+            let row = value.map(|value| Row { value: value.into(), seqno, until });
+            let (mut digest, mut expiring) = (lane.digest, Arc::clone(&lane.expiring));
+            lane.change((&mut digest, &mut expiring), &key, row.as_ref());
+            (lane.digest, lane.expiring) = (digest, Arc::clone(&expiring));
             let rows = Arc::make_mut(&mut lane.rows);
-            match value {
-                Some(value) => rows.insert(key, Row { value: value.into(), seqno }),
+            match row {
+                Some(row) => rows.insert(key, row),
                 None => rows.remove(&key),
             };
-            lane.set_moment(LaneMoment { commit, digest, is_stamped: true });
+            lane.set_moment(LaneMoment { commit, digest, expiring, is_stamped: true });
         }
         self.acknowledged = commit;
         self.last_seqno = self.last_seqno.max(seqno);
@@ -249,23 +313,51 @@ impl Default for Timeline {
     }
 }
 
+impl LaneMoment {
+    /// The digest of what is there at this moment of time.
+    fn digest_at(&self, now: u64) -> Digest {
+        let mut digest = self.digest;
+        for (key, row) in self.expiring.iter().filter(|(_, row)| row.is_there(now)) {
+            digest.add(key, &row.value, (row.seqno, row.until));
+        }
+        digest
+    }
+}
+
 impl Lane {
     fn starting_with(rows: Rows, commit: u64) -> Lane {
-        let mut digest = Digest::default();
+        let (mut digest, mut expiring) = (Digest::default(), Rows::new());
         for (key, row) in &rows {
-            digest.add(key, &row.value, row.seqno);
+            match row.until {
+                Some(_) => drop(expiring.insert(key.clone(), row.clone())),
+                None => digest.add(key, &row.value, (row.seqno, None)),
+            }
         }
-        let start = LaneMoment { commit, digest, is_stamped: true };
-        Lane { rows: Arc::new(rows), digest, moments: vec![start] }
+        let expiring = Arc::new(expiring);
+        let start =
+            LaneMoment { commit, digest, expiring: Arc::clone(&expiring), is_stamped: true };
+        Lane { rows: Arc::new(rows), digest, expiring, moments: vec![start] }
     }
 
-    /// Changes `digest` as setting `key` changes the rows.
-    fn change_digest(&self, digest: &mut Digest, key: &[u8], value: Option<&[u8]>, seqno: SeqNo) {
-        if let Some(old) = self.rows.get(key) {
-            digest.remove(key, &old.value, old.seqno);
+    /// Changes digest and expiring rows as setting `key` changes the rows.
+    fn change(
+        &self,
+        (digest, expiring): (&mut Digest, &mut Arc<Rows>),
+        key: &[u8],
+        row: Option<&Row>,
+    ) {
+        if let Some(old) = self.rows.get(key).filter(|old| old.until.is_none()) {
+            digest.remove(key, &old.value, (old.seqno, None));
         }
-        if let Some(value) = value {
-            digest.add(key, value, seqno);
+        if expiring.contains_key(key) {
+            Arc::make_mut(expiring).remove(key);
+        }
+        match row {
+            Some(row) if row.until.is_some() => {
+                Arc::make_mut(expiring).insert(key.to_vec(), row.clone());
+            }
+            Some(row) => digest.add(key, &row.value, (row.seqno, None)),
+            None => {}
         }
     }
 

@@ -7,11 +7,12 @@ const DURABLE: Survival = Survival::Durable;
 const ACKNOWLEDGED: Survival = Survival::Acknowledged;
 
 fn put(keyspace: u32, key: &str, value: &str) -> Change {
-    Change { keyspace, key: key.into(), value: Some(value.into()) }
+    let (key, value, until) = (key.into(), Some(value.into()), Until::Never);
+    Change { keyspace, key, value, until }
 }
 
 fn delete(keyspace: u32, key: &str) -> Change {
-    Change { keyspace, key: key.into(), value: None }
+    Change { keyspace, key: key.into(), value: None, until: Until::Never }
 }
 
 /// Keyspaces 1 and 2; commit 1 to both, durable; 2 to the first; 3 to the second.
@@ -29,7 +30,7 @@ fn history() -> Timeline {
         (vec![delete(2, "x"), put(2, "z", "3")], Durability::Buffered),
     ];
     for (number, (changes, durability)) in commits.into_iter().enumerate() {
-        timeline.issue(changes);
+        timeline.issue(0, changes);
         timeline.acknowledge(SeqNo::from_u64(number as u64 + 1), durability);
     }
     timeline
@@ -44,7 +45,7 @@ fn found(rows: &[(u32, &[TestRow<'_>])]) -> Found {
     for (id, rows) in rows {
         let mut digest = Digest::default();
         for (key, value, seqno) in *rows {
-            digest.add(key.as_bytes(), value.as_bytes(), SeqNo::from_u64(*seqno));
+            digest.add(key.as_bytes(), value.as_bytes(), (SeqNo::from_u64(*seqno), None));
         }
         found.digests.insert(*id, digest);
     }
@@ -88,7 +89,7 @@ fn loss_holes_and_inventions_are_told_apart() {
 fn a_commit_under_way_is_there_whole_or_not_at_all() {
     let mut timeline = history();
     timeline.mark_durable();
-    timeline.issue([put(1, "n", "4"), put(2, "n", "4")]);
+    timeline.issue(0, [put(1, "n", "4"), put(2, "n", "4")]);
     let without = found(&[(1, &[("x", "1", 1), ("y", "2", 2)]), (2, &[("z", "3", 3)])]);
     let with = found(&[
         (1, &[("x", "1", 1), ("y", "2", 2), ("n", "4", 77)]),

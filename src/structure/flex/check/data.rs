@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::base::{Cursor, EntryKind, EntryRef, Operands, Result, SeqNo, ValuePointer};
-use crate::base::{hash_key, pointer_in};
+use crate::base::{Composite, Cursor, EntryKind, EntryRef, Expiring, ExpirySpan, Result, SeqNo};
+use crate::base::{ValuePointer, expiring_in, hash_key, pointer_in};
 use crate::block::{Block, BlockCursor};
 use crate::merge::MergeCursor;
 use crate::structure::flex::index::Index;
@@ -110,10 +110,14 @@ impl Checker<'_> {
         let mut cursor = BlockCursor::new(Arc::clone(block));
         cursor.seek_first()?;
         let mut value_bytes: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut expiring: Option<ExpirySpan> = None;
         while let Some(entry) = cursor.entry() {
             findings.entries += 1;
-            if entry.kind == EntryKind::Merge {
-                self.check_operands(site, entry, findings);
+            if entry.kind == EntryKind::Composite {
+                self.check_composite(site, entry, findings);
+            }
+            if let Some(Expiring { until, .. }) = expiring_in(entry.kind, entry.value) {
+                expiring = Some(ExpirySpan::with(expiring, until));
             }
             if let Some(pointer) = pointer_in(entry.kind, entry.value) {
                 match ValuePointer::decode(pointer) {
@@ -148,6 +152,10 @@ impl Checker<'_> {
             }
             cursor.next()?;
         }
+        if run.expiring.as_deref().copied() != expiring {
+            let (expected, found) = (format!("{expiring:?}"), format!("{:?}", run.expiring));
+            findings.note_at(site, "entries of the run that expire", expected, found);
+        }
         if !run.values().eq(value_bytes.iter().map(|(file, bytes)| (*file, *bytes))) {
             let known: BTreeMap<u64, u64> = run.values().collect();
             let expected = format!("{value_bytes:?}");
@@ -168,18 +176,7 @@ impl Checker<'_> {
         if blocks.len() > 1 {
             self.check_stamps(interval, blocks, findings)?;
         }
-        if let Some(count) = interval.live_count.get() {
-            let mut live = live_entries(blocks);
-            live.seek_first()?;
-            let mut found = 0;
-            while let Some(entry) = live.entry() {
-                found += u32::from(entry.kind != EntryKind::Tombstone);
-                live.next()?;
-            }
-            if found != *count {
-                findings.note_at(site, "live entries as counted in memory", found, count);
-            }
-        }
+        self.check_counts(interval, site, blocks, findings)?;
         // The slot of a base that is all there is, is that of the base.
         let base = interval.base.as_ref().zip(blocks.first());
         if let Some((base, block)) = base
@@ -194,6 +191,38 @@ impl Checker<'_> {
         {
             let merged = Arc::new(self.loader.merged(blocks)?);
             self.compare(site, &cached, &merged, findings)?;
+        }
+        Ok(())
+    }
+
+    /// What was counted, and noted of what expires, against the entries that were read.
+    fn check_counts(
+        &self,
+        interval: &Interval,
+        site: Site<'_>,
+        blocks: &[Arc<Block>],
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let (counted, noted) = (interval.live_count.get(), interval.expiries.get());
+        if counted.is_none() && noted.is_none() {
+            return Ok(());
+        }
+        let mut live = live_entries(blocks);
+        live.seek_first()?;
+        let (mut found, mut expiries) = (0, Vec::new());
+        while let Some(entry) = live.entry() {
+            found += u32::from(entry.kind != EntryKind::Tombstone);
+            let expiring = expiring_in(entry.kind, entry.value);
+            expiries.extend(expiring.map(|expiring| expiring.until));
+            live.next()?;
+        }
+        expiries.sort_unstable();
+        if let Some(count) = counted.filter(|count| **count != found) {
+            findings.note_at(site, "live entries as counted in memory", found, count);
+        }
+        if let Some((noted, _)) = noted.map(|noted| &**noted).filter(|noted| noted.0 != expiries) {
+            let (expected, found) = (format!("{expiries:?}"), format!("{noted:?}"));
+            findings.note_at(site, "what expires as noted in memory", expected, found);
         }
         Ok(())
     }
@@ -247,14 +276,24 @@ impl Checker<'_> {
         }
     }
 
-    fn check_operands(&self, site: Site<'_>, entry: EntryRef<'_>, findings: &mut Findings) {
+    /// Whether an entry is of a known form, and of one that its keyspace may have.
+    fn check_composite(&self, site: Site<'_>, entry: EntryRef<'_>, findings: &mut Findings) {
         let key = entry.key.escape_ascii();
-        if Operands::decode(entry.value).is_none() {
-            let found = format!("{} other bytes at {key}", entry.value.len());
-            findings.note_at(site, "an entry of operands", "operands", found);
-        } else if !self.loader.folder().merging().has_operator() {
-            let expected = "none: the keyspace has no merge operator";
-            findings.note_at(site, "an entry of operands", expected, key);
+        let has_operator = self.loader.folder().merging().has_operator();
+        match (Composite::decode(entry.value), has_operator) {
+            (Some(Composite::Operands(_)), true) | (Some(Composite::Expiring(_)), false) => {}
+            (Some(Composite::Operands(_)), false) => {
+                let expected = "none: the keyspace has no merge operator";
+                findings.note_at(site, "an entry of operands", expected, key);
+            }
+            (Some(Composite::Expiring(_)), true) => {
+                let expected = "none: the keyspace has a merge operator";
+                findings.note_at(site, "an entry that expires", expected, key);
+            }
+            (None, _) => {
+                let found = format!("{} other bytes at {key}", entry.value.len());
+                findings.note_at(site, "a composite entry", "operands, or what expires", found);
+            }
         }
     }
 

@@ -6,12 +6,14 @@
 //! | sums in the nodes of the tree, order of anchors, the empty first one | X1, the tree |
 //! | live bytes of each segment, runs that share bytes, runs in unlisted segments | the index |
 //! | sums by value file | X7 |
+//! | intervals with what expires, and the order of that | X10 |
 //! | header and size of each segment file; numbers below the next one | files |
 //! | counters, begun flushes, segments, intervals and runs as on disk | the index log, X8 |
 //! | checksum, order and number of entries of each run; no key twice | data |
 //! | keys within their interval; no tombstone in a base; operands that are some | X1, X3 |
 //! | stamps not above the newest; rising from older to newer runs | X2 |
 //! | values against hash and length; bytes by value file | value log |
+//! | how many entries of a run expire, and when | X10 |
 //! | guides, counted entries and cached blocks against what was read | memory |
 
 mod data;
@@ -22,9 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::index::Index;
+use super::index::{FirstExpiry, Index};
 use super::interval::{Interval, Run};
 use super::segment::{HEADER_LEN, SegmentPlace};
+use super::tree::Keyed;
 use crate::base::Error;
 use crate::manifest::EditLog;
 use crate::structure::{Findings, Site};
@@ -60,6 +63,7 @@ pub(super) fn check_index(
     check_anchors(index, site, findings);
     check_segments(index, site, findings);
     check_value_bytes(index, site, findings);
+    check_expiries(index, site, findings);
     check_durable_form(index, log, site, place, findings);
 }
 
@@ -159,6 +163,26 @@ fn check_value_bytes(index: &Index, site: Site<'_>, findings: &mut Findings) {
     if bytes != index.value_bytes {
         let counted = format!("{:?}", index.value_bytes);
         findings.note_at(site, "bytes by value file", format!("{bytes:?}"), counted);
+    }
+}
+
+/// X10: the intervals with entries that expire.
+fn check_expiries(index: &Index, site: Site<'_>, findings: &mut Findings) {
+    if let Err(what) = index.by_expiry.check() {
+        findings.note_at(site, "the tree of what expires", "sound order", what);
+    }
+    let of = |interval: &Arc<Interval>| FirstExpiry::of(interval);
+    let mut expected: Vec<FirstExpiry> = index.tree.iter().filter_map(of).collect();
+    expected.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+    if !index.by_expiry.iter().eq(&expected) {
+        let shown = |first: Option<&FirstExpiry>| match first {
+            Some(first) => format!("{} at {}", first.anchor().escape_ascii(), first.until()),
+            None => "the end".to_owned(),
+        };
+        let first = expected.iter().zip(&index.by_expiry).position(|(a, b)| a != b);
+        let place = first.unwrap_or(expected.len().min(index.by_expiry.len()));
+        let (expected, found) = (shown(expected.get(place)), shown(index.by_expiry.get(place)));
+        findings.note_at(site, "intervals by expiry", expected, found);
     }
 }
 

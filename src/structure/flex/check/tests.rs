@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{IndexLog, check_data, check_index, find_orphans};
-use crate::base::{EntryKind, EntryRef, Operands, RangeTombstones, SeededEntropy, SeqNo, Slice};
+use crate::base::{EntryKind, EntryRef, Expiring, ExpirySpan, Operands, RangeTombstones};
+use crate::base::{SeededEntropy, SeqNo, Slice};
 use crate::block::{Block, BlockBuilder, BlockCursor, Guide, GuideKind, RestartPolicy};
 use crate::cache::{Admission, Part};
 use crate::storage::OpenMode;
@@ -31,6 +32,21 @@ impl Planted {
         }
         let index = bench.store.lock_writer().index.clone();
         let planted = Planted { bench, index };
+        assert_eq!(planted.findings().problems, Vec::<String>::new(), "sound so far");
+        planted
+    }
+
+    /// The same, where every third key expires.
+    fn expiring() -> Planted {
+        let mut planted = Planted::new();
+        let expiring = (0..700u64).map(|number| {
+            let until = 1000 + number * 7 % 900;
+            let held = Expiring { until, kind: EntryKind::Value, value: b"soon" };
+            (format!("key{:05}", number * 3).into_bytes(), EntryKind::Composite, held.encode())
+        });
+        planted.bench.flush_entries(expiring.collect());
+        planted.bench.store.consolidate(1 << 30, 0).unwrap();
+        planted.index = planted.bench.store.lock_writer().index.clone();
         assert_eq!(planted.findings().problems, Vec::<String>::new(), "sound so far");
         planted
     }
@@ -110,7 +126,7 @@ fn operands_in_a_keyspace_without_an_operator_are_named() {
     let mut planted = Planted::new();
     let seqno = SeqNo::from_u64(100);
     let mut builder = BlockBuilder::new(RestartPolicy::Whole);
-    let (kind, value) = (EntryKind::Merge, &*Operands::open(b"operand"));
+    let (kind, value) = (EntryKind::Composite, &*Operands::open(b"operand"));
     builder.add(EntryRef { key: b"key-000001", seqno, kind, value }).unwrap();
     let block = builder.finish_block(planted.loader().heap());
     let mut entries = BlockCursor::new(Arc::new(block));
@@ -119,6 +135,7 @@ fn operands_in_a_keyspace_without_an_operator_are_named() {
         log_end: 10_000,
         last_seqno: seqno,
         slice_bytes: 1 << 20,
+        now: 0,
     };
     let store = &planted.bench.store;
     store.flush(&mut entries, &RangeTombstones::default(), order).unwrap();
@@ -208,6 +225,46 @@ fn a_count_that_was_kept_and_is_wrong_is_named() {
 }
 
 #[test]
+fn what_is_noted_of_expiries_and_is_wrong_is_named() {
+    let planted = Planted::expiring();
+    let (_, interval) = planted.interval(0);
+    let charge = planted.loader().budget().charge(Part::Index, 1);
+    assert!(interval.expiries.set(Box::new((vec![7], charge))).is_ok());
+    planted.is_named("what expires as noted in memory: expected ");
+}
+
+#[test]
+fn a_run_that_says_too_little_about_what_expires_is_named() {
+    let wrong: [fn(&mut ExpirySpan); 3] =
+        [|span| span.count += 1, |span| span.first += 1, |span| span.last -= 1];
+    for change in wrong {
+        let mut planted = Planted::expiring();
+        let fits = |interval: &Arc<Interval>| {
+            let span = interval.base.as_ref().and_then(|base| base.expiring.as_deref());
+            span.is_some_and(|span| span.count > 1 && span.first < span.last)
+        };
+        let place = planted.index.tree.iter().position(fits).unwrap();
+        let interval = Arc::clone(planted.index.tree.get(place).unwrap());
+        let mut base = interval.base.clone().unwrap();
+        let mut span = *base.expiring.unwrap();
+        change(&mut span);
+        base.expiring = Some(Arc::new(span));
+        let deltas = interval.deltas.clone();
+        let other = Interval::new(interval.anchor.clone(), Some(base), deltas);
+        planted.replace(place, vec![other]);
+        planted.is_named("entries of the run that expire: expected Some(ExpirySpan");
+        planted.is_named("an interval on disk");
+    }
+}
+
+#[test]
+fn intervals_that_are_not_known_to_expire_are_named() {
+    let mut planted = Planted::expiring();
+    planted.index.by_expiry.remove(0);
+    planted.is_named("intervals by expiry: expected ");
+}
+
+#[test]
 fn bytes_by_value_file_that_do_not_add_up_are_named() {
     let mut planted = Planted::new();
     planted.index.value_bytes = BTreeMap::from([(9, 100)]);
@@ -231,7 +288,7 @@ fn files_that_nothing_refers_to_are_orphans_and_no_problems() {
     let version = planted.bench.store.version();
     let Planted { mut bench, .. } = planted;
     bench.flush(random_changes(&SeededEntropy::new(9), 2000, 2000));
-    bench.store.consolidate(1 << 30).unwrap();
+    bench.store.consolidate(1 << 30, 0).unwrap();
     let index = bench.store.lock_writer().index.clone();
     let planted = Planted { bench, index };
     assert_eq!(planted.findings().orphans.len(), 2);

@@ -9,7 +9,7 @@ use crate::base::{Result, Slice};
 use crate::structure::Version;
 use crate::structure::flex::flush::{SliceEnd, Slicer};
 use crate::structure::flex::interval::Interval;
-use crate::structure::flex::sweep::is_worthwhile;
+use crate::structure::flex::sweep::{has_much_expired, is_worthwhile};
 use crate::value_log::Mover;
 
 /// A round of consolidation over the key space.
@@ -19,6 +19,27 @@ pub(super) struct Round {
     from: Slice,
     /// Segments to be emptied, as of when the round began; not known yet at its start.
     sparse: Option<BTreeSet<u64>>,
+    /// What an interval is consolidated for on account of what has expired.
+    expired: Expired,
+}
+
+/// How much of an interval has to have expired for it to be consolidated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Expired {
+    /// So much that it is worth it.
+    #[default]
+    Much,
+    /// Anything: somebody wants all room back.
+    Any,
+}
+
+impl Expired {
+    fn is_reason_for(self, interval: &Interval, now: u64) -> bool {
+        match self {
+            Expired::Much => has_much_expired(interval.expired_about(now), interval.entry_count()),
+            Expired::Any => interval.first_expiry().is_some_and(|first| first <= now),
+        }
+    }
 }
 
 /// What a slice of consolidation came to.
@@ -69,32 +90,37 @@ pub enum RoundProgress {
 impl Writer {
     /// The first interval, from where the round is, that is worth consolidating. Looks for segments
     /// to be emptied when the round begins.
-    fn next_worthwhile(&mut self) -> Option<usize> {
+    fn next_worthwhile(&mut self, now: u64) -> Option<usize> {
         let open = self.runs.open_segments();
         let (index, round) = (&self.index, &mut self.round);
+        let expired = round.expired;
+        let is_worth_it = |interval: &Interval, sparse: &BTreeSet<u64>| {
+            is_worthwhile_among(interval, sparse) || expired.is_reason_for(interval, now)
+        };
         let sparse = round.sparse.get_or_insert_with(|| {
-            index.sparse_segments(&open, |interval| is_worthwhile_among(interval, &BTreeSet::new()))
+            index.sparse_segments(&open, |interval| is_worth_it(interval, &BTreeSet::new()))
         });
         let from = index.tree.find_key(&round.from).map_or(0, |(index, _)| index);
         let mut rest = index.tree.range(from..index.tree.len());
-        rest.position(|interval| is_worthwhile_among(interval, sparse)).map(|at| from + at)
+        rest.position(|interval| is_worth_it(interval, sparse)).map(|at| from + at)
     }
 }
 
 impl FlexStore {
-    /// Consolidates intervals that have deltas, or runs in segments of which little is live, in key
-    /// order from where the last call ended, until about `slice_bytes` are written or four times as
-    /// many read. Durable on return. At the end it goes on from the start; a *round* is over then.
+    /// Consolidates intervals that have deltas, or runs in segments of which little is live, or of
+    /// which enough has expired by `now`, in key order from where the last call ended, until about
+    /// `slice_bytes` are written or four times as many read. Durable on return. At the end it goes
+    /// on from the start; a *round* is over then.
     ///
     /// # Errors
     /// As [`Self::flush`].
-    pub fn consolidate(&self, slice_bytes: u64) -> Result<Consolidation> {
+    pub fn consolidate(&self, slice_bytes: u64, now: u64) -> Result<Consolidation> {
         let mut guard = self.lock_writer();
         let writer = &mut *guard;
         if writer.resume.is_some() {
             return Ok(Consolidation::FlushUnderWay);
         }
-        let result = self.consolidate_slice(writer, slice_bytes);
+        let result = self.consolidate_slice(writer, slice_bytes, now);
         if result.is_err() {
             self.give_up_runs(writer);
             writer.round = Round::default();
@@ -109,17 +135,23 @@ impl FlexStore {
 
     /// Moves values out of the mover's files, of intervals from the key `from` on, until about
     /// `slice_bytes` are written: consolidates these intervals, with pointers to where the values
-    /// lie then. No stamp changes, and no version that exists. Durable on return.
+    /// lie then; what has expired by `now` is left out. No stamp changes, and no version that
+    /// exists. Durable on return.
     ///
     /// # Errors
     /// As [`Self::flush`].
-    pub fn move_values(&self, mover: &mut Mover, from: &[u8], slice_bytes: u64) -> Result<Moving> {
+    pub fn move_values(
+        &self,
+        mover: &mut Mover,
+        from: &[u8],
+        (slice_bytes, now): (u64, u64),
+    ) -> Result<Moving> {
         let mut guard = self.lock_writer();
         let writer = &mut *guard;
         if writer.resume.is_some() {
             return Ok(Moving::FlushUnderWay);
         }
-        let result = self.move_slice(writer, mover, from, slice_bytes);
+        let result = self.move_slice(writer, mover, from, (slice_bytes, now));
         if result.is_err() {
             self.give_up_runs(writer);
             writer.round = Round::default();
@@ -138,7 +170,7 @@ impl FlexStore {
         writer: &mut Writer,
         mover: &mut Mover,
         from: &[u8],
-        slice_bytes: u64,
+        (slice_bytes, now): (u64, u64),
     ) -> Result<Option<(SliceEnd, u64)>> {
         let tree = &writer.index.tree;
         let first = tree.find_key(from).map_or(0, |(index, _)| index);
@@ -156,7 +188,7 @@ impl FlexStore {
             &mut writer.runs,
             &mut sweep,
             mover,
-            self.options.delta_fan_in,
+            (self.options.delta_fan_in, now),
         );
         let end = slicer.consolidate_from(start, slice_bytes, is_affected)?;
         let done = SliceDone {
@@ -171,9 +203,19 @@ impl FlexStore {
         Ok(Some((end, of_runs + mover.bytes() - moved_before)))
     }
 
-    /// Has the next [`Self::consolidate`] begin a round.
+    /// Has the next [`Self::consolidate`] begin a round, in which everything goes that has expired.
     pub fn begin_round(&self) {
-        self.lock_writer().round = Round::default();
+        self.lock_writer().round = Round { expired: Expired::Any, ..Round::default() };
+    }
+
+    /// Whether so much of an interval has expired by `now` that it is worth consolidating.
+    #[must_use]
+    pub fn has_much_expired(&self, now: u64) -> bool {
+        let version = self.current.load();
+        let first = version.by_expiry.iter().take_while(|first| first.until() <= now);
+        first
+            .filter_map(|first| version.tree.get_key(first.anchor()))
+            .any(|interval| has_much_expired(interval.expired_about(now), interval.entry_count()))
     }
 
     /// How far the round is and what was written; `None` if there was nothing to do.
@@ -181,16 +223,18 @@ impl FlexStore {
         &self,
         writer: &mut Writer,
         slice_bytes: u64,
+        now: u64,
     ) -> Result<Option<(RoundProgress, u64)>> {
-        let (start, passed_end) = match writer.next_worthwhile() {
+        let (start, passed_end) = match writer.next_worthwhile(now) {
             Some(start) => (start, RoundProgress::GoesOn),
             None => {
                 // What is known about segments may be of before: another look at all of it.
                 writer.round = Round::default();
-                let Some(start) = writer.next_worthwhile() else { return Ok(None) };
+                let Some(start) = writer.next_worthwhile(now) else { return Ok(None) };
                 (start, RoundProgress::Over)
             }
         };
+        let expired = writer.round.expired;
         let bytes_before = writer.runs.bytes_written();
         let mut sweep = writer.sweep.clone();
         let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
@@ -200,11 +244,11 @@ impl FlexStore {
             &mut writer.runs,
             &mut sweep,
             &mut mover,
-            self.options.delta_fan_in,
+            (self.options.delta_fan_in, now),
         );
         let sparse = writer.round.sparse.take().unwrap_or_default();
         let end = slicer.consolidate_from(start, slice_bytes, |interval| {
-            is_worthwhile_among(interval, &sparse)
+            is_worthwhile_among(interval, &sparse) || expired.is_reason_for(interval, now)
         })?;
         let done = SliceDone {
             changes: slicer.changes,
@@ -219,7 +263,8 @@ impl FlexStore {
                 RoundProgress::Over
             }
             SliceEnd::At(key) => {
-                writer.round = Round { from: key, sparse: Some(sparse) };
+                let expired = writer.round.expired;
+                writer.round = Round { from: key, sparse: Some(sparse), expired };
                 passed_end
             }
         };

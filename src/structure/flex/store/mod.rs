@@ -11,17 +11,17 @@ use arc_swap::ArcSwap;
 use super::build::{Purpose, RunOptions, RunWriter, WrittenFor};
 use super::check::IndexLog;
 use super::cursor::FlexCursor;
-use super::flush::{SliceEnd, Slicer, Source};
+use super::flush::{Ripe, SliceEnd, Slicer, Source};
 use super::fold::Folder;
 use super::holes::HoleRule;
-use super::index::Index;
+use super::index::{FirstExpiry, Index};
 use super::interval::{Interval, Run, RunMemory};
 use super::load::Loader;
 use super::record::{BegunFlush, ChangeRecord, Counters, Decoder, EditRecord, Encoder};
 use super::segment::{OpenSegments, SegmentPlace, SharedFiles, missing};
 use super::sweep::{Sweep, fan_in_for};
 use super::tree::FlexTree;
-use crate::base::{Cursor, Error, RangeTombstones, Result, SeqNo, Slice};
+use crate::base::{Cursor, Error, ExpirySpan, RangeTombstones, Result, SeqNo, Slice};
 use crate::block::Block;
 use crate::cache::{Cache, Charge, MemoryBudget, Part};
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
@@ -114,6 +114,8 @@ struct SliceDone {
 pub(super) struct FlexVersion {
     pub(super) tree: FlexTree<Arc<Interval>>,
     pub(super) loader: Arc<Loader>,
+    /// Of the index (X10).
+    pub(super) by_expiry: FlexTree<FirstExpiry>,
     summary: Summary,
     /// Of the index.
     value_bytes: Arc<BTreeMap<u64, u64>>,
@@ -319,7 +321,8 @@ impl FlexStore {
         let bytes_before = writer.runs.bytes_written();
         let budget = self.loader.budget();
         let index_bytes = budget.usage(Part::Index);
-        let mut source = Source::new(memtable, deleted)?;
+        let ripe = Ripe::new(writer.index.ripe_from(position, order.now, order.slice_bytes));
+        let mut source = Source::new(memtable, deleted, order.now)?;
         let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
         let mut slicer = Slicer::new(
             &writer.index.tree,
@@ -327,9 +330,9 @@ impl FlexStore {
             &mut writer.runs,
             &mut sweep,
             &mut mover,
-            fan_in_for(self.options.delta_fan_in, index_bytes, budget.limit()),
+            (fan_in_for(self.options.delta_fan_in, index_bytes, budget.limit()), order.now),
         );
-        let end = slicer.run(&mut source, position, order.slice_bytes)?;
+        let end = slicer.run(&mut source, position, ripe, order.slice_bytes)?;
         let done = SliceDone {
             changes: slicer.changes,
             consolidations: slicer.consolidations,
@@ -488,9 +491,9 @@ impl FlexStore {
         IndexCheck { index, keyspace, loader: Arc::clone(&self.loader), values }
     }
 
-    /// Figures.
+    /// Figures, as of `now` where they are about what has expired.
     #[must_use]
-    pub fn stats(&self) -> StructureStats {
+    pub fn stats(&self, now: u64) -> StructureStats {
         let version = self.current.load();
         let (size, summary) = (version.tree.size(), version.summary);
         // A retired segment may count in both until the next version is handed out, and its holes
@@ -501,6 +504,8 @@ impl FlexStore {
         let (blocks_read, block_bytes_read) = self.loader.reads();
         StructureStats {
             entry_count_max: size.entries,
+            expiring: size.expiring,
+            expired: version.expired_about(now),
             intervals: version.tree.len() as u64,
             runs: size.runs,
             segments: summary.segment_count as u64,
@@ -547,8 +552,9 @@ fn note_begun(begun: &mut Vec<BegunFlush>, end: &SliceEnd, last_seqno: SeqNo) {
 fn version_of(writer: &Writer, loader: &Arc<Loader>) -> FlexVersion {
     let (tree, loader) = (writer.index.tree.clone(), Arc::clone(loader));
     let value_bytes = Arc::new(writer.index.value_bytes.clone());
-    let dead_in_front = OnceLock::new();
-    FlexVersion { tree, loader, summary: writer.summary(), value_bytes, dead_in_front }
+    let by_expiry = writer.index.by_expiry.clone();
+    let (summary, dead_in_front) = (writer.summary(), OnceLock::new());
+    FlexVersion { tree, loader, by_expiry, summary, value_bytes, dead_in_front }
 }
 
 /// An index that was checked; its data is still to be.
@@ -604,9 +610,11 @@ fn index_memory(index: &Index) -> usize {
     const INTERVAL_BYTES: usize = 380;
     const SHARE_BYTES: usize = size_of::<(Arc<()>, u64)>();
     const RUN_BYTES: usize = size_of::<Run>() + size_of::<RunMemory>() + 2 * size_of::<usize>();
+    const EXPIRY_BYTES: usize = 2 * size_of::<FirstExpiry>() + size_of::<ExpirySpan>();
     let runs = index.tree.size().runs as usize;
+    let expiries = index.by_expiry.len() * EXPIRY_BYTES;
     let intervals = index.tree.len() * INTERVAL_BYTES + index.anchor_bytes;
-    intervals + runs * RUN_BYTES + index.share_count * SHARE_BYTES
+    intervals + runs * RUN_BYTES + index.share_count * SHARE_BYTES + expiries
 }
 
 impl Version for FlexVersion {
@@ -619,8 +627,12 @@ impl Version for FlexVersion {
         Box::new(FlexCursor::new(Arc::clone(&self.loader), self.tree.clone()))
     }
 
-    fn count(&self, start: &[u8], end: Option<&[u8]>) -> Result<u64> {
-        self.live_between(start, end)
+    fn count(&self, start: &[u8], end: Option<&[u8]>, now: u64) -> Result<u64> {
+        self.live_between(start, end, now)
+    }
+
+    fn expiring_count(&self) -> u64 {
+        self.tree.size().expiring
     }
 
     fn entries_at_most(&self) -> u64 {
