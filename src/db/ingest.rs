@@ -389,7 +389,7 @@ impl Core {
             self.flush_keyspace(runtime)?;
         }
         let _turn = lock(&runtime.flushing);
-        self.check_open()?; // Under the turn, which closing waits for (J4).
+        self.check_writable()?; // Under the turn, which closing waits for (J4).
         let mut fitted = runtime.store.fit(staged)?;
         self.sync_values()?;
         let hold = self.hold_commits()?; // J2

@@ -63,7 +63,7 @@ impl Core {
     /// Flushes a slice of a keyspace's oldest sealed memtable. The caller has the keyspace's turn
     /// to flush. Whether there was one.
     pub(super) fn flush_oldest(&self, id: u32) -> Result<bool> {
-        self.check_open()?; // Under the turn, which closing waits for.
+        self.check_writable()?; // Under the turn, which closing waits for.
         let state = self.published.state();
         let Some(keyspace) = state.find(id) else { return Ok(false) };
         let Some(table) = keyspace.sealed.last() else { return Ok(false) };
@@ -151,7 +151,7 @@ impl Core {
 
     /// Consolidates a slice of a keyspace. The caller has its turn to flush.
     fn consolidate_slice(&self, runtime: &Arc<Runtime>) -> Result<Consolidation> {
-        self.check_open()?; // Under the turn, which closing waits for.
+        self.check_writable()?; // Under the turn, which closing waits for.
         let now = self.time.now_if_used();
         let consolidated = runtime.store.consolidate(CONSOLIDATION_SLICE_BYTES, now)?;
         let Consolidation::Slice { version, .. } = &consolidated else { return Ok(consolidated) };

@@ -573,11 +573,13 @@ impl Session {
 
     /// An error that promises that nothing has changed must not leave doubt.
     fn expect_honest(&self, error: &Error) -> Verdict {
-        if matches!(error, Error::DiskFull { .. }) && self.is_read_only() {
-            let what = format!("{error}, and the database is read-only");
-            return Err(Finding::new(Fault::BadError, what));
+        match self.db.stats().read_only {
+            Some(why) if matches!(error, Error::DiskFull { .. }) => {
+                let what = format!("{error}, and the database is read-only: {why}");
+                Err(Finding::new(Fault::BadError, what))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
