@@ -247,9 +247,22 @@ impl Core {
         if self.background == Background::Threads && self.meter.spares.prepare() {
             return Ok(true);
         }
-        if self.flush_slice_of_any()? || self.sync_ahead()? {
-            return Ok(true);
+        match self.flush_slice_of_any() {
+            Ok(true) => Ok(true),
+            Ok(false) if self.sync_ahead()? => Ok(true),
+            Ok(false) => self.give_back_rest(),
+            // It waits for room, which may be found here.
+            Err(full @ Error::DiskFull { .. }) => match self.give_back_rest()? {
+                true => Ok(true),
+                false => Err(full),
+            },
+            Err(error) => Err(error),
         }
+    }
+
+    /// Removes files that nothing refers to any more, and those of a keyspace that was dropped.
+    /// Whether there was one.
+    fn give_back_rest(&self) -> Result<bool> {
         for keyspace in &self.published.state().keyspaces {
             keyspace.runtime.store.remove_unreferenced();
         }

@@ -213,8 +213,7 @@ impl Core {
             return Ok(None);
         }
         let Some(mut round) = self.take_round() else { return Ok(None) };
-        // What fails ends the round; the mover goes after the failure was noted, for what it has
-        // written may be referred to.
+        // What fails ends the round.
         let cleaned = self.clean_slice(&mut round)?;
         if cleaned != Cleaned::Everything {
             *lock(&self.cleaning.round) = Some(round);

@@ -70,6 +70,11 @@ impl OwnFile {
     pub(super) fn number(&self) -> u64 {
         self.writable.file.number()
     }
+
+    /// The same, to go back to: see [`ValueLog::cut_back`].
+    pub(super) fn as_it_is(&self) -> OwnFile {
+        OwnFile { writable: self.writable.clone(), end: self.end }
+    }
 }
 
 /// What is written and not known to be durable.
@@ -258,6 +263,16 @@ impl ValueLog {
         let mut idle = lock(&self.idle);
         if own.end < self.file_size && idle.len() < IDLE_COUNT_MAX {
             idle.push(own);
+        }
+    }
+
+    /// Has a file be as it was when its writer had it like this: nobody refers to what was written
+    /// behind that, whose room is given back. It is kept for the next writer.
+    pub(super) fn cut_back(&self, before: OwnFile) {
+        // Where that fails, the garbage stays for as long as the file does.
+        if before.writable.handle.set_len(before.end).is_ok() {
+            before.writable.file.note_cut(before.end);
+            self.give_back_own_file(before);
         }
     }
 

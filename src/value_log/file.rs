@@ -148,6 +148,11 @@ impl ValueFile {
         self.size.fetch_max(size, Ordering::AcqRel);
     }
 
+    /// Says that nothing is behind this any more. To be called by its only writer.
+    pub(super) fn note_cut(&self, size: u64) {
+        self.size.store(size, Ordering::Release);
+    }
+
     /// Has nobody refer to its values again who does not yet.
     pub fn shun(&self) {
         self.is_shunned.store(true, Ordering::Relaxed);

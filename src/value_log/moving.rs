@@ -1,13 +1,15 @@
 //! Moving values out of files that are to be emptied. Whoever refers to a value has it moved and
 //! takes the new pointer; the file goes when nobody refers to it any more. What comes to be on the
 //! way is written beside them.
+//!
+//! Who has a mover write says what became of the pointers: durable runs hold the files, or nobody
+//! has them and their room is given back. As long as neither is said, the files stay (V3).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ValueLog;
 use super::append::OwnFile;
-use super::file::ValueFile;
 use super::format::{record_len, seal_record};
 use super::read::{Verify, WHOLE_LEN_MAX, read_record};
 use super::reader::ValueReader;
@@ -20,8 +22,10 @@ pub struct Mover {
     log: Arc<ValueLog>,
     victims: BTreeSet<u64>,
     out: Option<OwnFile>,
-    /// Files that were written to and that nobody else may hold yet.
-    written: Vec<Arc<ValueFile>>,
+    /// Files that were written to and that nobody else may hold yet, as they were before.
+    written: Vec<OwnFile>,
+    /// Whether something may have been written of which it was not said what became of it.
+    is_in_doubt: bool,
     values: u64,
     moved_bytes: u64,
     placed_bytes: u64,
@@ -39,6 +43,7 @@ impl Mover {
             victims,
             out: None,
             written,
+            is_in_doubt: false,
             values: 0,
             moved_bytes: 0,
             placed_bytes: 0,
@@ -100,7 +105,7 @@ impl Mover {
         self.make_room()?;
         let out = self.out.take().expect("room was made");
         let mut stream = ValueStream::into_file(&self.log, out, keyspace);
-        stream.push(value)?; // The file goes: nobody knows what is in it.
+        stream.push(value)?; // The file goes back, by `written`.
         let (placed, out) = stream.finish_in_file()?;
         self.out = Some(out);
         self.placed_bytes += record_len(u64::from(placed.len));
@@ -135,7 +140,7 @@ impl Mover {
         loop {
             match reader.next_piece() {
                 Ok([]) => break,
-                Ok(piece) => stream.push(piece)?, // The file goes: nobody knows what is in it.
+                Ok(piece) => stream.push(piece)?, // The file goes back, by `written`.
                 Err(error) => {
                     self.out = Some(stream.give_up());
                     return Err(error);
@@ -166,17 +171,27 @@ impl Mover {
     /// Says that durable runs hold the files now.
     pub fn note_held(&mut self) {
         self.written.clear();
-        self.written.extend(self.out.as_ref().map(|out| Arc::clone(&out.writable.file)));
+        self.written.extend(self.out.as_ref().map(OwnFile::as_it_is));
+        self.is_in_doubt = false;
+    }
+
+    /// Says that nobody has a pointer to anything written since [`Self::note_held`], nor will:
+    /// gives its room back.
+    pub fn take_back(&mut self) {
+        self.out = None;
+        self.written.drain(..).for_each(|before| self.log.cut_back(before));
+        self.is_in_doubt = false;
     }
 
     fn make_room(&mut self) -> Result<&OwnFile> {
+        self.is_in_doubt = true;
         let is_full = self.out.as_ref().is_some_and(|out| out.end >= self.log.file_size);
         if is_full {
             self.out = None; // `written` holds it.
         }
         if self.out.is_none() {
             let out = self.log.take_own_file()?;
-            self.written.push(Arc::clone(&out.writable.file));
+            self.written.push(out.as_it_is());
             self.out = Some(out);
         }
         Ok(self.out.as_ref().expect("it was made above"))
@@ -185,12 +200,12 @@ impl Mover {
 
 impl Drop for Mover {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            // An edit that names them may be durable, and the database is not read-only yet: the
-            // files must stay.
-            std::mem::forget(std::mem::take(&mut self.written));
-        }
-        if let Some(out) = self.out.take() {
+        if self.is_in_doubt {
+            // After a panic, or when the index failed: an edit that names the files may be durable,
+            // and the database is not read-only yet. They must stay, and are not written to again.
+            let written = self.written.drain(..);
+            written.for_each(|before| std::mem::forget(before.writable.file));
+        } else if let Some(out) = self.out.take() {
             self.log.give_back_own_file(out);
         }
     }

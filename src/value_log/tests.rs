@@ -448,6 +448,55 @@ fn moving_to_a_full_disk_changes_nothing_and_goes_on_when_there_is_room() {
 }
 
 #[test]
+fn what_a_mover_takes_back_gives_its_room_back_and_what_was_held_stays() {
+    let sim = SimStorage::new(8);
+    let storage: Arc<dyn Storage> = Arc::new(sim.clone());
+    let log = open_in(&storage);
+    let mut mover = Mover::new(&log, [].into());
+    let kept = mover.place(1, &value(1, 500)).unwrap();
+    let held = log.find(kept.file).unwrap();
+    mover.note_held();
+    let (before, size) = (sim.allocated_bytes(), held.size());
+    for (number, len) in [(2, 3800), (3, 5000), (4, 100)] {
+        mover.place(1, &value(number, len)).unwrap();
+    }
+    sim.set_capacity(sim.allocated_bytes() + CHUNK_LEN as u64);
+    let refused = mover.place(1, &value(5, 3 * CHUNK_LEN)).unwrap_err();
+    assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
+    assert!(sim.allocated_bytes() > before + 5000);
+    mover.take_back();
+    // Two files more were begun, and have a header.
+    assert_eq!(sim.allocated_bytes(), before + 2 * 4096);
+    assert_eq!(held.size(), size);
+    drop(mover);
+    sim.set_capacity(u64::MAX);
+    let mut next = Mover::new(&log, [].into());
+    let written: Vec<_> =
+        (6..12).map(|number| (next.place(1, &value(number, 900)).unwrap(), number)).collect();
+    next.finish_slice().unwrap();
+    for (pointer, number) in written {
+        assert_eq!(&*log.read(&pointer.encode()).unwrap(), value(number, 900).as_slice());
+        assert!(pointer.file <= kept.file + 2, "no other file was made");
+    }
+    assert_eq!(&*log.read(&kept.encode()).unwrap(), value(1, 500).as_slice());
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn files_stay_while_it_was_not_said_what_became_of_the_pointers() {
+    let (storage, log) = fresh();
+    let mut mover = Mover::new(&log, [].into());
+    for number in 0..4 {
+        mover.place(1, &value(number, 3000)).unwrap();
+    }
+    mover.finish_slice().unwrap();
+    drop(mover);
+    assert_eq!(log.remove_unreferenced(|| true).files, 0);
+    assert_eq!(storage.list_dir(Path::new(DIR)).unwrap().len(), 2);
+    assert_eq!(log.written_to(), Vec::<u64>::new(), "nor is more written to them");
+}
+
+#[test]
 fn what_is_closed_is_not_written_to_any_more_and_can_be_read() {
     let (storage, log) = fresh();
     let (pointers, _held) = append(&log, &[value(1, 100)]).unwrap();

@@ -462,6 +462,40 @@ fn a_large_value_that_nothing_can_be_merged_into_goes_to_the_value_log() {
     assert_sound(&db);
 }
 
+/// What a flush has written of values before it found no room is garbage, and takes the very room
+/// that the next try needs.
+#[test]
+fn a_flush_that_finds_no_room_gives_back_the_values_that_it_has_made() {
+    const KEYS: u64 = 40;
+    let storage = SimStorage::new(1);
+    let db = builder(Arc::new(storage.clone())).open("/db").unwrap();
+    let k = db.create_keyspace("k", options("append")).unwrap();
+    // A value file with something in it, to which the next values would be added.
+    k.merge("before", vec![b'x'; 20_000]).unwrap();
+    db.flush().unwrap();
+    let key = |index: u64| format!("key{index:05}");
+    for index in 0..KEYS {
+        k.merge(key(index), vec![b'x'; 20_000]).unwrap(); // 800 KB that the flush makes values of
+    }
+    let before = storage.allocated_bytes();
+    storage.set_capacity(before + (600 << 10));
+    for _ in 0..5 {
+        assert!(matches!(db.flush(), Err(Error::DiskFull { .. })));
+        assert!(matches!(db.step(), Err(Error::DiskFull { .. })));
+    }
+    let left = storage.allocated_bytes() - before;
+    assert!(left < 20 << 10, "{left} bytes of garbage");
+    assert_eq!(k.get(key(7)).unwrap().unwrap().len(), 20_000, "reads go on");
+    // Enough for all values once.
+    storage.set_capacity(before + (900 << 10));
+    db.flush().unwrap();
+    storage.set_capacity(u64::MAX);
+    for key in (0..KEYS).map(key).chain(["before".to_owned()]) {
+        assert_eq!(k.get(key).unwrap().unwrap().len(), 20_000);
+    }
+    assert_sound(&db);
+}
+
 #[test]
 fn many_operands_of_one_commit_are_put_together() {
     const COUNT: usize = 50_000;

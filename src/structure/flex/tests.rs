@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{FlexStore, StorePlace};
 use crate::base::{
-    Codec, Cursor, Entropy, EntryKind, EntryRef, Error, RangeTombstones, Result, SeededEntropy,
-    SeqNo,
+    Codec, Cursor, Entropy, EntryKind, EntryRef, Error, Operands, RangeTombstones, Result,
+    SeededEntropy, SeqNo,
 };
 use crate::cache::{Cache, MemoryBudget};
 use crate::manifest::KeyspaceOptions;
@@ -89,7 +89,8 @@ impl Bench {
         let cache = Arc::new(Cache::new(MemoryBudget::new(64 << 10)));
         let values = value_log(&storage);
         let limits = MergeLimits { value_len: 1 << 20, stuck_size: 1 << 20 };
-        let merging = Arc::new(Merging::new(None, &Operators::builtin(), limits, &dir));
+        let operator = options.merge_operator.as_deref();
+        let merging = Arc::new(Merging::new(operator, &Operators::builtin(), limits, &dir));
         let place = StorePlace {
             storage,
             dir,
@@ -363,6 +364,38 @@ fn holes_that_fail_are_done_without_and_refused_ones_not_asked_for_again() {
         bench.assert_equals_model();
         assert_eq!(bench.store.stats(0).bytes_in_holes, 0);
         assert_eq!(storage.count_of(Operation::PunchHole) > 1, asked_again);
+    }
+}
+
+/// The edit that points into them may be durable, and others still remove what nobody holds: that
+/// the database is read-only comes later.
+#[test]
+fn value_files_stay_when_a_flush_has_left_its_edit_in_doubt() {
+    let storage = SimStorage::new(1);
+    let options = small_options().merge_operator("append").value_separation(Some(100));
+    let bench = Bench::in_storage(Arc::new(storage.clone()), options);
+    let fails = FaultEffect::ErrorAfterwards(ErrorKind::Other);
+    let rule = FaultRule::new(fails).on(&[Operation::Sync]).path("index-");
+    storage.arm(FaultPlan::new().rule(rule));
+    let operand = Operands::open(&[7; 700 << 10]);
+    let entries = (b'a'..=b'd').map(|key| (vec![key], EntryKind::Composite, operand.clone()));
+    let seqno = SeqNo::from_u64(1);
+    let mut cursor = ChangeCursor { entries: entries.collect(), place: 0, seqno };
+    let order = FlushOrder {
+        memtable_bytes: 4 * (700 << 10),
+        log_end: 100,
+        last_seqno: seqno,
+        now: 0,
+        slice_bytes: u64::MAX,
+    };
+    let failed = bench.store.flush(&mut cursor, &RangeTombstones::default(), order).unwrap_err();
+    assert!(matches!(failed, Error::Io { .. }), "{failed}");
+    bench.place.values.remove_unreferenced(|| true);
+    let store = FlexStore::open(&bench.place, None).unwrap();
+    for key in b'a'..=b'd' {
+        let found = store.version().find(&[key], Want::Value).unwrap().expect("it was flushed");
+        assert_eq!(found.kind, EntryKind::Pointer);
+        assert_eq!(&*bench.place.values.read(&found.value).unwrap(), &[7; 700 << 10]);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lithe_sim::setup::Setup;
 use lithedb::storage::{CrashMode, MemoryStorage, SimStorage};
-use lithedb::{Db, Durability, Error, KeyspaceOptions, WriteBatch};
+use lithedb::{Background, Db, Durability, Error, KeyspaceOptions, WriteBatch};
 
 use crate::support::{create_tiny, open_tiny, open_tiny_with_threads, rows, step_to_rest};
 
@@ -29,6 +29,39 @@ fn what_stalls_in_one_keyspace_does_not_delay_another() {
     db.drop_keyspace("quiet").unwrap();
     assert_eq!(standing.count(), 199);
     assert_eq!(snapshot.iter(&quiet).count(), 0);
+}
+
+/// Files that are still to be removed when a flush finds no room are what it waits for.
+#[test]
+fn a_keyspace_that_is_dropped_makes_room_for_a_flush_that_found_none() {
+    let storage = SimStorage::new(1);
+    let db = Db::builder()
+        .storage(Arc::new(storage.clone()))
+        .background(Background::Stepped)
+        .durability(Durability::Buffered)
+        .memory_budget(16 << 20)
+        .open("/db")
+        .unwrap();
+    let old = db.create_keyspace("old", KeyspaceOptions::flex()).unwrap();
+    for index in 0..1000_u32 {
+        old.put(index.to_be_bytes(), [1; 1000]).unwrap();
+    }
+    db.flush().unwrap();
+    let options = KeyspaceOptions::flex().memtable_size(256 << 10);
+    let keyspace = db.create_keyspace("new", options).unwrap();
+    step_to_rest(&db);
+    for index in 0..400_u32 {
+        keyspace.put(index.to_be_bytes(), [2; 1000]).unwrap();
+    }
+    storage.set_capacity(storage.allocated_bytes() + (64 << 10));
+    for _ in 0..3 {
+        assert!(matches!(db.step(), Err(Error::DiskFull { .. })));
+    }
+    drop(old);
+    db.drop_keyspace("old").unwrap();
+    step_to_rest(&db);
+    db.flush().unwrap();
+    assert_eq!(keyspace.len().unwrap(), 400);
 }
 
 /// Lesson 10.

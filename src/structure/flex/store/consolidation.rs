@@ -120,9 +120,10 @@ impl FlexStore {
         if writer.resume.is_some() {
             return Ok(Consolidation::FlushUnderWay);
         }
-        let result = self.consolidate_slice(writer, slice_bytes, now);
+        let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
+        let result = self.consolidate_slice(writer, &mut mover, slice_bytes, now);
         if result.is_err() {
-            self.give_up_runs(writer);
+            self.give_up(writer, &mut mover);
             writer.round = Round::default();
         }
         Ok(match result? {
@@ -153,7 +154,7 @@ impl FlexStore {
         }
         let result = self.move_slice(writer, mover, from, (slice_bytes, now));
         if result.is_err() {
-            self.give_up_runs(writer);
+            self.give_up(writer, mover);
             writer.round = Round::default();
         }
         let Some((end, bytes)) = result? else { return Ok(Moving::Nothing) };
@@ -198,7 +199,6 @@ impl FlexStore {
             bytes_before,
         };
         self.commit_slice(writer, done, sweep, mover, None)?;
-        mover.note_held();
         let of_runs = writer.runs.bytes_written() - bytes_before;
         Ok(Some((end, of_runs + mover.bytes() - moved_before)))
     }
@@ -222,6 +222,7 @@ impl FlexStore {
     fn consolidate_slice(
         &self,
         writer: &mut Writer,
+        mover: &mut Mover,
         slice_bytes: u64,
         now: u64,
     ) -> Result<Option<(RoundProgress, u64)>> {
@@ -237,13 +238,12 @@ impl FlexStore {
         let expired = writer.round.expired;
         let bytes_before = writer.runs.bytes_written();
         let mut sweep = writer.sweep.clone();
-        let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
         let mut slicer = Slicer::new(
             &writer.index.tree,
             &self.loader,
             &mut writer.runs,
             &mut sweep,
-            &mut mover,
+            mover,
             (self.options.delta_fan_in, now),
         );
         let sparse = writer.round.sparse.take().unwrap_or_default();
@@ -256,7 +256,7 @@ impl FlexStore {
             logical_bytes: 0,
             bytes_before,
         };
-        self.commit_slice(writer, done, sweep, &mover, None)?;
+        self.commit_slice(writer, done, sweep, mover, None)?;
         let progress = match end {
             SliceEnd::Complete => {
                 writer.round = Round::default();

@@ -289,9 +289,10 @@ impl FlexStore {
     ) -> Result<FlushOutcome> {
         let mut guard = self.lock_writer();
         let writer = &mut *guard;
-        let result = self.flush_slice(writer, memtable, deleted, order);
+        let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
+        let result = self.flush_slice(writer, &mut mover, memtable, deleted, order);
         if result.is_err() {
-            self.give_up_runs(writer);
+            self.give_up(writer, &mut mover);
         }
         let (progress, taken_bytes) = result?;
         let version = self.publish(writer);
@@ -302,6 +303,7 @@ impl FlexStore {
     fn flush_slice(
         &self,
         writer: &mut Writer,
+        mover: &mut Mover,
         memtable: &mut dyn Cursor,
         deleted: &RangeTombstones,
         order: FlushOrder,
@@ -323,13 +325,12 @@ impl FlexStore {
         let index_bytes = budget.usage(Part::Index);
         let ripe = Ripe::new(writer.index.ripe_from(position, order.now, order.slice_bytes));
         let mut source = Source::new(memtable, deleted, order.now)?;
-        let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
         let mut slicer = Slicer::new(
             &writer.index.tree,
             &self.loader,
             &mut writer.runs,
             &mut sweep,
-            &mut mover,
+            mover,
             (fan_in_for(self.options.delta_fan_in, index_bytes, budget.limit()), order.now),
         );
         let end = slicer.run(&mut source, position, ripe, order.slice_bytes)?;
@@ -340,7 +341,7 @@ impl FlexStore {
             bytes_before,
         };
         let taken_bytes = source.logical_bytes;
-        self.commit_slice(writer, done, sweep, &mover, Some((&end, order)))?;
+        self.commit_slice(writer, done, sweep, mover, Some((&end, order)))?;
         let (resume, progress) = match end {
             SliceEnd::Complete => (None, FlushProgress::Complete),
             SliceEnd::At(key) => (Some(key), FlushProgress::Partial),
@@ -362,7 +363,7 @@ impl FlexStore {
         writer: &mut Writer,
         done: SliceDone,
         sweep: Sweep,
-        mover: &Mover,
+        mover: &mut Mover,
         flush: Option<(&SliceEnd, FlushOrder)>,
     ) -> Result<()> {
         if mover.bytes() > 0 {
@@ -392,6 +393,7 @@ impl FlexStore {
             edit.counters.last_seqno = counters.last_seqno.max(order.last_seqno);
         }
         self.commit(writer, &edit)?;
+        mover.note_held();
         writer.sweep = sweep;
         writer.consolidations += done.consolidations;
         Ok(())
@@ -405,13 +407,14 @@ impl FlexStore {
         version
     }
 
-    /// After a failed flush: gives back the room of what it wrote, or a full disk would stay full
-    /// however often the flush is tried again.
-    fn give_up_runs(&self, writer: &mut Writer) {
+    /// After a failed slice: gives back the room of the runs and values that it wrote, or a full
+    /// disk would stay full however often it is tried again.
+    fn give_up(&self, writer: &mut Writer, mover: &mut Mover) {
         let unlisted = writer.runs.abandon();
         if writer.log.failure().is_some() {
-            return; // S3: the edit that refers to them may be durable.
+            return; // S3, V3: the edit that refers to them may be durable.
         }
+        mover.take_back();
         for number in unlisted {
             let _orphan_if_it_fails = self.segments.remove_orphan(number);
         }
