@@ -318,7 +318,10 @@ impl Core {
         let Log { wal, stamps, head, .. } = &mut *log;
         let seqno = stamps.next(self.time.wall_for_stamp()); // E1
         if premise.is_some_and(|checked| !checked.premise.holds_at(seqno)) {
-            return Err(Error::Conflict); // Nobody has seen the stamp.
+            // Nobody has seen the stamp. But it may be ahead of the clock, as one that was given in
+            // vain before: who tries again has to judge by it, or would meet the same again.
+            self.time.note_stamp(seqno);
+            return Err(Error::Conflict);
         }
         batch.put_record_head(head, seqno);
         let appended = wal.append(&[head, batch.bytes()]);

@@ -279,6 +279,28 @@ fn a_transaction_conflicts_with_time() {
     assert!(k.expiry("one").unwrap().unwrap().time().is_some());
 }
 
+/// A stamp that was given in vain may be ahead of everything that time is judged by.
+#[test]
+fn a_transaction_that_is_run_again_knows_what_has_expired_by_its_stamp() {
+    let bench = Bench::new(options());
+    let Bench { db, k, clock, .. } = &bench;
+    k.put_until("n", 7i64.to_le_bytes(), at(START + 1000)).unwrap();
+    clock.set_millis(START + 5000);
+    db.create_keyspace("other", options()).unwrap(); // Takes a stamp, and judges nothing.
+    clock.set_millis(START);
+    let mut tries = 0;
+    let was_there = db.update(|transaction| {
+        tries += 1;
+        let was_there = transaction.get(k, "n")?.is_some();
+        transaction.put(k, "m", "x")?;
+        Ok::<_, Error>(was_there)
+    });
+    assert!(!was_there.unwrap(), "by the stamp of the commit it has expired");
+    assert_eq!(tries, 2);
+    assert_eq!(k.increment("n", 1).unwrap(), 1);
+    assert_eq!(bench.get("n"), Some(1i64.to_le_bytes().to_vec()));
+}
+
 #[test]
 fn a_keyspace_may_say_how_long_everything_is_there() {
     let bench = Bench::new(options().ttl(millis(100)));
