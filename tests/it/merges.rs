@@ -629,6 +629,48 @@ fn what_an_interrupted_flush_has_brought_is_merged_once() {
     assert!(interrupted >= 3, "{interrupted}");
 }
 
+/// The newest commits may all be in that part of a memtable that an interrupted flush has brought.
+#[test]
+fn the_newest_stamp_is_known_after_an_interrupted_flush() {
+    const KEYS: u64 = 400;
+    let open = |storage: &SimStorage| {
+        let builder = builder(Arc::new(storage.clone())).flush_slice_size(3 << 10);
+        builder.memtable_size(1 << 20).open("/db").unwrap()
+    };
+    let key = |index: u64| format!("key{index:05}").into_bytes();
+    let storage = SimStorage::new(1);
+    let db = open(&storage);
+    let k = db.create_keyspace("k", options("append")).unwrap();
+    for index in 0..KEYS {
+        k.put(key(index), "first").unwrap();
+    }
+    db.flush().unwrap();
+    // From the last key to the first: the newest commits are where a flush begins.
+    for index in (0..KEYS).rev() {
+        k.merge(key(index), "x".repeat(30)).unwrap();
+    }
+    let last = k.merge(key(0), vec![b'y'; 2 << 20]).unwrap(); // It is sealed.
+    let figures = |db: &Db| {
+        let stats = &db.stats().keyspaces[0];
+        (stats.flushes, stats.logical_bytes_written)
+    };
+    let (flushes, written) = figures(&db);
+    while figures(&db).1 == written {
+        db.step().unwrap();
+    }
+    assert_eq!(figures(&db).0, flushes, "it is between two slices");
+    let storage = storage.crash(CrashMode::KeepAll, 1);
+    let db = open(&storage);
+    db.flush().unwrap(); // The rest; the log is not needed any more.
+    let storage = storage.crash(CrashMode::KeepAll, 2);
+    let db = open(&storage);
+    let k = db.keyspace("k").unwrap();
+    assert_eq!(k.get_entry(key(0)).unwrap().unwrap().seqno, last);
+    assert!(db.snapshot().seqno() >= last, "{} < {last}", db.snapshot().seqno());
+    assert!(k.put("later", "x").unwrap() > last);
+    assert_sound(&db);
+}
+
 fn assert_all(keyspace: &Keyspace, rows: &Rows) {
     let mut count = 0;
     for (entry, (key, value)) in keyspace.iter().zip(rows) {

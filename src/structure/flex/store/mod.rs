@@ -246,10 +246,12 @@ impl FlexStore {
         self.current.load().summary.counters.log_end
     }
 
-    /// The newest stamp in the structure.
+    /// The newest stamp in the structure; of a flush that was begun (X8), that of its memtable.
     #[must_use]
     pub fn last_seqno(&self) -> SeqNo {
-        self.current.load().summary.counters.last_seqno
+        let writer = self.lock_writer();
+        let begun = writer.index.begun.iter().map(|flush| flush.last_seqno);
+        begun.fold(writer.index.counters.last_seqno, SeqNo::max)
     }
 
     /// The keyspace's merge operator.
