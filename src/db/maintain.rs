@@ -12,7 +12,7 @@ use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
 use crate::db::time::Time;
 use crate::jobs::FlushRate;
-use crate::manifest::{Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
+use crate::manifest::{Closing, Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
 use crate::memtable::{MemtableCursor, StackedCursor};
 use crate::storage::EntryType;
 use crate::structure::flex::{Consolidation, FlexStore, RoundProgress};
@@ -426,9 +426,10 @@ impl Core {
         // Beside stamps that were given, moments that were judged by.
         let judged_by = SeqNo::from_parts(self.time.newest(), 0);
         let last_seqno = self.log.last_stamp().max(judged_by);
+        let closing = Closing { log_end: end, last_seqno, newest_commit: self.visible() };
         let mut manifest = self.lock_manifest();
         manifest.note_totals(self.lifetime_totals());
-        let closed = manifest.close(end, last_seqno);
+        let closed = manifest.close(closing);
         self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
         closed
     }

@@ -242,10 +242,8 @@ impl<'a> Opening<'a> {
         self.report.orphans_removed += self.values.finish_opening()?.files;
         let Replayed { state, newest, uncounted, .. } = replayed;
         let totals = uncounted.added_to(self.manifest.state().totals(), found.end);
-        let mut visible = in_stores.max(newest);
-        if self.report.clean {
-            visible = visible.max(given); // No commit was lost.
-        }
+        // Neither need have a commit to a keyspace that was dropped.
+        let visible = in_stores.max(newest).max(self.manifest.state().newest_commit());
         let stamps = StampClock::after(visible.max(given));
         Ok(Recovered { state, stamps, visible, log: wal, totals })
     }

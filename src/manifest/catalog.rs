@@ -5,10 +5,10 @@
 //! - M2  What is in memory is what reading the file would give: edits are applied in the form in
 //!   which they were written.
 
-use crate::base::{Entropy, Error, Result, SeqNo};
+use crate::base::{Entropy, Error, Result};
 use crate::manifest::edit_log::{self, EditLog, EditLogId, OpenReport, SnapshotSink};
 use crate::manifest::records::{Loader, decode_edit, encode_edit, encode_snapshot};
-use crate::manifest::state::{CatalogState, Edit};
+use crate::manifest::state::{CatalogState, Closing, Edit};
 use crate::manifest::totals::Totals;
 use crate::storage::Storage;
 use std::path::{Path, PathBuf};
@@ -159,8 +159,8 @@ impl Manifest {
     ///
     /// # Errors
     /// As [`Manifest::apply`].
-    pub fn close(&mut self, log_end: u64, last_seqno: SeqNo) -> Result<()> {
-        self.apply(&Edit::CleanClose { log_end, last_seqno })?;
+    pub fn close(&mut self, closing: Closing) -> Result<()> {
+        self.apply(&Edit::CleanClose(closing))?;
         self.log.settle()
     }
 

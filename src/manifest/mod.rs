@@ -22,5 +22,5 @@ pub use edit_log::{
 };
 pub use options::{KeyspaceOptions, Structure};
 pub(crate) use records::explain_manifest;
-pub use state::{Edit, KeyspaceRecord};
+pub use state::{Closing, Edit, KeyspaceRecord};
 pub use totals::{KeyspaceTotals, Totals};

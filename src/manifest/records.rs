@@ -7,7 +7,7 @@ use crate::base::{Error, Result, SeqNo, varint};
 use crate::manifest::edit_log::{Record, RecordRef};
 use crate::manifest::fields::{Decoded, Fields, Malformed, put_optional, put_position, put_text};
 use crate::manifest::options::KeyspaceOptions;
-use crate::manifest::state::{CatalogState, Edit, FIRST_KEYSPACE_ID, KeyspaceRecord};
+use crate::manifest::state::{CatalogState, Closing, Edit, FIRST_KEYSPACE_ID, KeyspaceRecord};
 use crate::manifest::totals::Totals;
 use crate::pieces::Explained;
 
@@ -33,6 +33,7 @@ pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
     varint::put(&mut head, u64::from(state.next_keyspace_id));
     varint::put(&mut head, state.log_start);
     varint::put(&mut head, state.last_seqno.as_u64());
+    varint::put(&mut head, state.newest_commit.as_u64());
     put_optional(&mut head, state.clean_log_end, varint::put);
     varint::put(&mut head, state.keyspaces.len() as u64);
     varint::put(&mut head, state.dropped.len() as u64);
@@ -89,10 +90,11 @@ pub(super) fn encode_edit(edit: &Edit, totals: &Totals) -> Vec<u8> {
             out.push(EDIT_KEEP_LOG);
             varint::put(&mut out, *bytes);
         }
-        Edit::CleanClose { log_end, last_seqno } => {
+        Edit::CleanClose(Closing { log_end, last_seqno, newest_commit }) => {
             out.push(EDIT_CLEAN_CLOSE);
             varint::put(&mut out, *log_end);
             varint::put(&mut out, last_seqno.as_u64());
+            varint::put(&mut out, newest_commit.as_u64());
         }
     }
     totals.encode(&mut out);
@@ -122,11 +124,11 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
             let journals = journals.collect::<Decoded<Vec<_>>>()?;
             Edit::AdvanceLog { log_start, journals, last_seqno }
         }
-        EDIT_CLEAN_CLOSE => {
-            let log_end = fields.u64("end of the log")?;
-            let last_seqno = SeqNo::from_u64(fields.u64("last stamp")?);
-            Edit::CleanClose { log_end, last_seqno }
-        }
+        EDIT_CLEAN_CLOSE => Edit::CleanClose(Closing {
+            log_end: fields.u64("end of the log")?,
+            last_seqno: SeqNo::from_u64(fields.u64("last stamp")?),
+            newest_commit: SeqNo::from_u64(fields.u64("newest commit")?),
+        }),
         EDIT_KEEP_LOG => Edit::KeepLog { bytes: fields.u64("bytes of the log to keep")? },
         other => return fields.malformed(format!("unknown kind of edit {other}")),
     };
@@ -228,6 +230,7 @@ impl Loader {
         state.next_keyspace_id = fields.u32("next keyspace id")?;
         state.log_start = fields.u64("start of the log")?;
         state.last_seqno = SeqNo::from_u64(fields.u64("last stamp")?);
+        state.newest_commit = SeqNo::from_u64(fields.u64("newest commit")?);
         state.clean_log_end = fields.optional("clean end", |fields| fields.u64("clean end"))?;
         // Not bounded by this record: the keyspaces come in records of their own.
         self.keyspace_count = fields.u32("number of keyspaces")? as usize;
@@ -236,6 +239,9 @@ impl Loader {
         }
         if state.clean_log_end.is_some_and(|end| end < state.log_start) {
             return fields.malformed("the log ends in front of its start");
+        }
+        if state.newest_commit > state.last_seqno {
+            return fields.malformed("the newest commit is above the last stamp");
         }
         for _ in 0..fields.count("number of dropped keyspaces")? {
             let id = fields.u32("id of a dropped keyspace")?;

@@ -3,7 +3,8 @@
 //! Invariants
 //! - C1  Ids of keyspaces start at 1, rise, and are never used twice.
 //! - C2  No two keyspaces have one name. A name is data: it is never part of a file name.
-//! - C3  `log_start`, `last_seqno` and the position of each journal never go back.
+//! - C3  `log_start`, `last_seqno`, `newest_commit` and the position of each journal never go back.
+//!   `newest_commit` is not above `last_seqno`.
 //! - C4  An id is that of a keyspace, or dropped and not cleaned up yet, or neither; never both.
 
 use crate::base::{Error, Result, SeqNo};
@@ -76,13 +77,19 @@ pub enum Edit {
         /// Bytes of log files, at most.
         bytes: u64,
     },
-    /// Says that the database was closed, with its write-ahead log whole up to `log_end`.
-    CleanClose {
-        /// End of the write-ahead log.
-        log_end: u64,
-        /// The newest stamp.
-        last_seqno: SeqNo,
-    },
+    /// Says that the database was closed, with its write-ahead log whole to its end.
+    CleanClose(Closing),
+}
+
+/// What is known of a database that is being closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closing {
+    /// End of the write-ahead log.
+    pub log_end: u64,
+    /// No later stamp is below it.
+    pub last_seqno: SeqNo,
+    /// The newest commit.
+    pub newest_commit: SeqNo,
 }
 
 /// The catalogue.
@@ -99,6 +106,7 @@ pub struct CatalogState {
     // The write-ahead log.
     pub(super) log_start: u64,
     pub(super) last_seqno: SeqNo,
+    pub(super) newest_commit: SeqNo,
     pub(super) clean_log_end: Option<u64>,
     pub(super) kept_log: u64,
     // What was written.
@@ -118,6 +126,7 @@ impl CatalogState {
             dropped: BTreeSet::new(),
             log_start: 0,
             last_seqno: SeqNo::ZERO,
+            newest_commit: SeqNo::ZERO,
             clean_log_end: None,
             kept_log: 0,
             totals: Totals::default(),
@@ -174,6 +183,12 @@ impl CatalogState {
     #[must_use]
     pub fn last_seqno(&self) -> SeqNo {
         self.last_seqno
+    }
+
+    /// The newest commit when the database was closed last; the log may hold newer ones.
+    #[must_use]
+    pub fn newest_commit(&self) -> SeqNo {
+        self.newest_commit
     }
 
     /// Where the write-ahead log ended when the database was closed, if nothing was changed in the
@@ -241,9 +256,14 @@ impl CatalogState {
                 check_forward("last_seqno", &self.last_seqno, last_seqno)
             }
             Edit::KeepLog { .. } => Ok(()),
-            Edit::CleanClose { log_end, last_seqno } => {
+            Edit::CleanClose(Closing { log_end, last_seqno, newest_commit }) => {
                 check_forward("end of the log", &self.log_start, log_end)?;
-                check_forward("last_seqno", &self.last_seqno, last_seqno)
+                check_forward("last_seqno", &self.last_seqno, last_seqno)?;
+                check_forward("newest_commit", &self.newest_commit, newest_commit)?;
+                match newest_commit <= last_seqno {
+                    true => Ok(()),
+                    false => Err(Error::invalid("the newest commit is above the last stamp")),
+                }
             }
         }
     }
@@ -288,8 +308,9 @@ impl CatalogState {
                 self.last_seqno = last_seqno;
             }
             Edit::KeepLog { bytes } => self.kept_log = bytes,
-            Edit::CleanClose { log_end, last_seqno } => {
+            Edit::CleanClose(Closing { log_end, last_seqno, newest_commit }) => {
                 self.last_seqno = last_seqno;
+                self.newest_commit = newest_commit;
                 self.clean_log_end = Some(log_end);
             }
         }

@@ -4,7 +4,9 @@ use super::Totals;
 use super::fields::put_text;
 use super::records::{Loader, decode_edit, encode_edit, encode_snapshot};
 use super::state::CatalogState;
-use super::{Edit, KeyspaceOptions, KeyspaceRecord, LogPosition, Manifest, Record, RecordRef};
+use super::{
+    Closing, Edit, KeyspaceOptions, KeyspaceRecord, LogPosition, Manifest, Record, RecordRef,
+};
 use crate::base::{Codec, Error, Result, SeededEntropy, SeqNo};
 use crate::storage::{CrashMode, MemoryStorage, OpenMode, Operation, SimStorage, Storage};
 use std::path::Path;
@@ -47,6 +49,11 @@ fn advance(log_start: u64, journals: &[(u32, LogPosition)]) -> Edit {
     Edit::AdvanceLog { log_start, journals: journals.to_vec(), last_seqno }
 }
 
+fn closing(log_end: u64) -> Closing {
+    let last_seqno = SeqNo::from_parts(NOW_MILLIS + log_end, 0);
+    Closing { log_end, last_seqno, newest_commit: SeqNo::from_parts(NOW_MILLIS + 8, 0) }
+}
+
 /// One edit of each kind, in an order in which they may be applied.
 fn edits_of_every_kind() -> Vec<Edit> {
     let options = KeyspaceOptions::flex().codec(Codec::Lz4).memtable_size(1 << 20);
@@ -60,7 +67,7 @@ fn edits_of_every_kind() -> Vec<Edit> {
         advance(700, &[(2, LogPosition { number: 2, offset: 64 })]),
         Edit::ForgetDropped { id: 1 },
         Edit::DropKeyspace { id: 3 },
-        Edit::CleanClose { log_end: 900, last_seqno: SeqNo::from_parts(NOW_MILLIS + 900, 0) },
+        Edit::CleanClose(closing(900)),
     ]
 }
 
@@ -86,6 +93,7 @@ fn every_edit_is_found_again() {
     assert_eq!(state.log_start(), 700);
     assert_eq!(state.clean_log_end(), Some(900));
     assert_eq!(state.last_seqno().millis(), NOW_MILLIS + 900);
+    assert_eq!(state.newest_commit().millis(), NOW_MILLIS + 8);
     let two = state.find("zwölf / \u{0} ..\\").unwrap();
     assert_eq!((two.options.codec, two.options.memtable_size), (Codec::Lz4, Some(1 << 20)));
     assert_eq!(two.journal, Some(LogPosition { number: 2, offset: 64 }));
@@ -123,7 +131,8 @@ fn edits_that_break_a_rule_change_nothing() {
         advance(101, &[(1, place(1, 9999))]),
         advance(101, &[(1, place(2, 63))]),
         Edit::AdvanceLog { log_start: 100, journals: Vec::new(), last_seqno: SeqNo::ZERO },
-        Edit::CleanClose { log_end: 99, last_seqno: SeqNo::MAX },
+        Edit::CleanClose(closing(99)),
+        Edit::CleanClose(Closing { newest_commit: SeqNo::MAX, ..closing(101) }),
     ];
     for edit in refused {
         let error = manifest.apply(&edit).unwrap_err();
@@ -169,7 +178,7 @@ fn a_name_is_free_after_a_drop_or_a_rename_but_an_id_is_never_used_again() {
 fn a_clean_end_holds_until_the_next_edit() {
     let storage = storage();
     let mut manifest = create(&storage);
-    manifest.close(500, SeqNo::from_parts(NOW_MILLIS, 9)).unwrap();
+    manifest.close(closing(500)).unwrap();
     let mut manifest = reopen(&storage).unwrap();
     assert_eq!(manifest.state().clean_log_end(), Some(500));
     manifest.apply(&add(1, "one")).unwrap();
@@ -211,7 +220,7 @@ fn rested() -> (Manifest, Vec<u8>) {
     for edit in edits_of_every_kind() {
         manifest.apply(&edit).unwrap();
     }
-    manifest.close(900, manifest.state().last_seqno()).unwrap();
+    manifest.close(closing(900)).unwrap();
     let file = storage.open(manifest.path(), OpenMode::ReadOnly).unwrap();
     let mut bytes = vec![0; file.size().unwrap() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
@@ -386,14 +395,13 @@ fn nearly_full() -> (SimStorage, CatalogState) {
 #[test]
 fn every_crash_around_a_new_file_leaves_the_catalogue_before_or_behind_the_edit_in_flight() {
     let (full, start_state) = nearly_full();
-    let last_seqno = SeqNo::from_parts(NOW_MILLIS + 9000, 0);
     let edits = [
         advance(5000, &[]),
         add(1, "one"),
         add(2, "two"),
         Edit::RenameKeyspace { id: 1, name: "uno".to_owned() },
         Edit::DropKeyspace { id: 2 },
-        Edit::CleanClose { log_end: 9000, last_seqno },
+        Edit::CleanClose(closing(9000)),
     ];
     let mut states = vec![start_state];
     for edit in &edits {

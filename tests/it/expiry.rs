@@ -452,6 +452,25 @@ fn time_does_not_go_back() {
 }
 
 #[test]
+fn who_has_seen_all_commits_is_told_so_whatever_time_was_judged_by() {
+    let mut bench = Bench::new(options());
+    bench.k.put_until("a", "x", at(START * 2)).unwrap();
+    let last = bench.k.put("b", "x").unwrap();
+    for round in 1..4 {
+        // Without commits in between: the log gives up the file that has the last one.
+        bench = bench.reopen_at(START + round * 1000);
+        assert!(bench.k.contains("a").unwrap(), "time was judged by");
+        assert_eq!(bench.db.snapshot().seqno(), last, "round {round}");
+        let behind = (std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded);
+        let commits = bench.db.commits(behind).map(Iterator::count);
+        assert_eq!(commits.unwrap(), 0, "round {round}");
+    }
+    // And time does not go back for it.
+    let stamp = bench.k.put("c", "x").unwrap();
+    assert!(stamp.millis() >= START + 3000);
+}
+
+#[test]
 fn after_a_power_cut_the_log_says_the_same_moments() {
     let storage = SimStorage::new(5);
     let clock = Arc::new(ManualClock::at_millis(START));
