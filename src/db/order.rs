@@ -184,7 +184,7 @@ impl KeyspaceState {
 
     /// The same, with the now that all of a count judges by.
     fn judging(&self, as_of: AsOf) -> AsOf {
-        AsOf::of(as_of.at, self.now_if_any_expires(as_of))
+        AsOf::of(as_of.at, self.now_of_count(as_of))
     }
 
     /// Number of entries from `start` to in front of `end`.
@@ -369,5 +369,37 @@ impl Gathered {
 
     fn sum_of(&self, count: usize) -> i64 {
         count.checked_sub(1).map_or(0, |last| self.sums[last].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ManualClock;
+    use crate::db::{Background, Builder};
+    use crate::storage::MemoryStorage;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_kept_is_of_use_when_nothing_expires_any_more() {
+        let clock = Arc::new(ManualClock::at_millis(1_700_000_000_000));
+        let builder = Builder::default()
+            .storage(Arc::new(MemoryStorage::new()))
+            .clock(Arc::clone(&clock) as Arc<_>)
+            .background(Background::Stepped);
+        let db = builder.open("/db").unwrap();
+        let k = db.keyspace_or_create("k").unwrap();
+        k.put_with_ttl("a", "x", Duration::from_millis(10)).unwrap();
+        db.flush().unwrap();
+        for number in 0..100_u32 {
+            k.put(number.to_be_bytes(), "").unwrap();
+        }
+        assert_eq!(k.len().unwrap(), 101);
+        clock.advance(Duration::from_millis(20));
+        while db.step().unwrap() {}
+        let (state, as_of) = db.core().moment_of(k.id()).unwrap();
+        assert!(!state.may_expire(), "its room was given back");
+        let count = state.count(&KeyRange::all(), as_of, OtherMoment::Refuse).unwrap();
+        assert_eq!(count, Some(100), "by what was kept");
     }
 }

@@ -129,9 +129,16 @@ impl KeyspaceState {
             || self.version.expiring_count() > 0
     }
 
-    /// The now that all of a walk or a count judges by; 0 when nothing expires.
+    /// The now that all of a walk judges by; 0 when nothing expires.
     pub(super) fn now_if_any_expires(&self, as_of: AsOf) -> u64 {
-        if self.may_expire() { as_of.now(&self.runtime.time) } else { 0 }
+        if self.may_expire() { as_of.now(&self.runtime.time) } else { NOT_YET }
+    }
+
+    /// The now that all of a count judges by; 0 when nothing in the database ever expired. That
+    /// nothing does any more is no reason: what is kept of counts before is as of a now (P4).
+    pub(super) fn now_of_count(&self, as_of: AsOf) -> u64 {
+        let time = &self.runtime.time;
+        if time.is_used() { as_of.now(time) } else { NOT_YET }
     }
 }
 
