@@ -106,6 +106,12 @@ impl Lifetime {
         }
     }
 
+    /// The same, counted from this moment instead of a stamp.
+    #[must_use]
+    pub fn counted_from(self, moment: u64) -> Lifetime {
+        self.end_from(moment).map_or(Lifetime::Forever, Lifetime::Until)
+    }
+
     /// As a number for the log; `None` if it does not end.
     #[must_use]
     pub fn to_number(self) -> Option<u64> {
@@ -233,6 +239,9 @@ mod tests {
         let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(Lifetime::from(Expiry::At(before)), Lifetime::Until(0));
         assert_eq!(Lifetime::Until(0).end(stamp), Some(1));
+        assert_eq!(Lifetime::For(5).counted_from(7).end(stamp), Some(12));
+        assert_eq!(Lifetime::Until(5).counted_from(7).end(stamp), Some(5));
+        assert_eq!(Lifetime::Forever.counted_from(7), Lifetime::Forever);
         for lifetime in [Lifetime::Until(0), Lifetime::For(MOMENT_MAX), Lifetime::Until(77)] {
             let number = lifetime.to_number().unwrap();
             assert_eq!(Lifetime::from_number(number), Some(lifetime));

@@ -189,8 +189,8 @@ impl Ingest {
     }
 
     /// Adds an entry. Its key must be above the one before it. In a keyspace with a
-    /// [`ttl`](crate::KeyspaceOptions::ttl) it expires after that, counted from about now, and not
-    /// from when the ingest is finished: it is written before that is known.
+    /// [`ttl`](crate::KeyspaceOptions::ttl) it expires after that, counted from now, and not from
+    /// when the ingest is finished: it is written before that is known.
     ///
     /// # Errors
     /// `InvalidArgument` for a key that is not above the one before it, or a key or value over the
@@ -269,9 +269,13 @@ impl Ingest {
         if self.report.entries > 0 && key <= self.last_key.as_slice() || self.has_failed {
             return Err(self.out_of_order(key));
         }
-        if lifetime != Lifetime::Forever {
-            self.keyspace.check_takes_expiry()?;
-        }
+        let lifetime = match lifetime {
+            Lifetime::Forever => lifetime,
+            lifetime => {
+                self.keyspace.check_takes_expiry()?;
+                lifetime.counted_from(self.core().time.now()) // It may wait long to be staged.
+            }
+        };
         let write = Write::Put { key, value };
         if let Some(refusal) = self.waiting.refusal(write) {
             return Err(Error::invalid(refusal));
@@ -326,12 +330,11 @@ impl Ingest {
                 core.place_values(&mut waiting)?;
             }
         }
-        let now = self.core().time.now_if_used();
         for operation in waiting.operations() {
             match (operation.write.entry(), operation.write.expiring()) {
                 (Some((key, kind, value)), _) => self.stage(key, kind, value)?,
                 (None, Some((key, kind, value, lifetime))) => {
-                    let until = lifetime.end_from(now).expect("it expires");
+                    let until = lifetime.end_from(0).expect("it expires, at a moment");
                     let bytes = Expiring { until, kind, value }.encode();
                     self.stage(key, EntryKind::Composite, &bytes)?;
                 }

@@ -362,6 +362,20 @@ fn a_keyspace_may_say_how_long_everything_is_there() {
 }
 
 #[test]
+fn what_is_ingested_expires_counted_from_when_it_was_added() {
+    let bench = Bench::new(options().ttl(millis(100)));
+    let Bench { k, clock, .. } = &bench;
+    let mut ingest = k.begin_ingest().unwrap();
+    ingest.add("a", "x").unwrap();
+    clock.advance(millis(60));
+    ingest.add("b", vec![1; 5000]).unwrap();
+    clock.advance(millis(30));
+    ingest.finish().unwrap();
+    assert_eq!(k.expiry("a").unwrap(), Some(at(START + 100).into()));
+    assert_eq!(k.expiry("b").unwrap(), Some(at(START + 160).into()));
+}
+
+#[test]
 fn single_steps_see_time_pass() {
     let bench = Bench::new(options());
     let Bench { k, clock, .. } = &bench;
