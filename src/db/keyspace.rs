@@ -422,12 +422,12 @@ impl Keyspace {
         self.count::<&[u8]>(..)
     }
 
-    /// Whether there are no keys.
+    /// Whether there are no keys. No value is read for it.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// As [`Keyspace::count`].
     pub fn is_empty(&self) -> Result<bool> {
-        Ok(self.first()?.is_none())
+        Ok(self.iter().keys().next().transpose()?.is_none())
     }
 
     /// Number of keys below `key`, whether it is there or not; see [`Keyspace::count`].

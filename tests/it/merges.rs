@@ -395,6 +395,7 @@ fn an_operator_that_fails_or_panics_is_told_and_loses_nothing() {
         assert_eq!(k.get("well").unwrap().as_deref(), Some(&b"soon"[..]));
         assert_eq!(k.len().unwrap(), 4, "they are there");
         assert_eq!(k.keys::<&str>(..).count(), 4);
+        assert!(!k.is_empty().unwrap(), "the first key is one of them");
         assert!(matches!(k.iter().next(), Some(Err(Error::MergeFailed { .. }))), "not skipped");
         match round {
             0 => db.flush().unwrap(),
