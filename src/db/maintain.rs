@@ -303,6 +303,7 @@ impl Core {
     ) -> Result<Arc<Runtime>> {
         self.check_writable()?;
         options.validate()?;
+        let options = options.rounded();
         let mut manifest = self.lock_manifest_for_edit()?;
         let id = manifest.state().next_keyspace_id();
         let created = self.log.next_stamp(self.time.wall_for_stamp());

@@ -24,6 +24,7 @@ const VALUE_SEPARATION_DEFAULT: u32 = 4 << 10;
 const NEVER_SEPARATED: u64 = 0;
 const OPERATOR_NAME_LEN_RANGE: RangeInclusive<usize> = 1..=255;
 const TTL_MILLIS_RANGE: RangeInclusive<u128> = 1..=MOMENT_MAX as u128;
+const NANOS_PER_MILLI: u128 = 1_000_000;
 const MEMTABLE_SIZE_RANGE: RangeInclusive<u64> = 4 << 10..=64 << 30;
 
 /// The storage structure of a keyspace.
@@ -177,10 +178,10 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How long what is put is there unless that is said, 1 ms at least, kept in milliseconds; see
-    /// [`crate::Keyspace::put_with_ttl`]. By default for ever. Counts for everything that puts:
-    /// [`crate::Keyspace::put`], batches, transactions, values that are streamed, ingests. A
-    /// keyspace has no `ttl` beside a merge operator.
+    /// How long what is put is there unless that is said, 1 ms at least, kept in milliseconds,
+    /// rounded up; see [`crate::Keyspace::put_with_ttl`]. By default for ever. Counts for
+    /// everything that puts: [`crate::Keyspace::put`], batches, transactions, values that are
+    /// streamed, ingests. A keyspace has no `ttl` beside a merge operator.
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> KeyspaceOptions {
         self.ttl = Some(ttl);
@@ -222,6 +223,14 @@ impl KeyspaceOptions {
         }
     }
 
+    /// Valid options as they are read back: what is kept in some unit is rounded to it.
+    #[must_use]
+    pub(crate) fn rounded(self) -> KeyspaceOptions {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        KeyspaceOptions::decode(&mut Fields::new(&bytes)).expect("what is valid can be read back")
+    }
+
     /// Appends structure and options in their stored form.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let pace = (self.consolidation_pace * PACE_UNIT).round() as u64;
@@ -234,7 +243,7 @@ impl KeyspaceOptions {
             ("value_separation", self.value_separation.map_or(NEVER_SEPARATED, u64::from)),
         ];
         options.extend(self.memtable_size.map(|size| ("memtable_size", size)));
-        options.extend(self.ttl.map(|ttl| ("ttl_millis", ttl.as_millis() as u64)));
+        options.extend(self.ttl.map(|ttl| ("ttl_millis", millis_of(ttl))));
         out.push(self.structure.to_u8());
         let operator = self.merge_operator.as_deref();
         varint::put(out, options.len() as u64 + u64::from(operator.is_some()));
@@ -306,6 +315,12 @@ impl KeyspaceOptions {
             None => fields.malformed(format!("the option {name:?} has the unknown value {value}")),
         }
     }
+}
+
+/// Rounded up, as what is put with a time to live.
+fn millis_of(ttl: Duration) -> u64 {
+    let millis = ttl.as_nanos().div_ceil(NANOS_PER_MILLI);
+    u64::try_from(millis).unwrap_or(u64::MAX).min(MOMENT_MAX)
 }
 
 fn check_range<T: PartialOrd + Display + Copy>(
@@ -382,6 +397,19 @@ mod tests {
                 assert!(decode(&bytes[..cut]).is_err(), "cut to {cut}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_kept_in_a_unit_is_rounded_to_it_once() {
+        let ttl = |nanos| KeyspaceOptions::flex().ttl(Duration::from_nanos(nanos)).rounded().ttl;
+        assert_eq!(ttl(1_000_000), Some(Duration::from_millis(1)));
+        assert_eq!(ttl(1_000_001), Some(Duration::from_millis(2)));
+        let longest = Duration::from_millis(MOMENT_MAX) + Duration::from_nanos(1);
+        let longest = KeyspaceOptions::flex().ttl(longest);
+        longest.validate().unwrap();
+        assert_eq!(longest.rounded().ttl, Some(Duration::from_millis(MOMENT_MAX)));
+        let options = KeyspaceOptions::flex().consolidation_pace(0.1234).rounded();
+        assert_eq!(options, KeyspaceOptions::flex().consolidation_pace(0.123));
     }
 
     #[test]

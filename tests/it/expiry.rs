@@ -362,6 +362,19 @@ fn a_keyspace_may_say_how_long_everything_is_there() {
 }
 
 #[test]
+fn a_ttl_is_kept_in_milliseconds_from_the_beginning() {
+    let bench = Bench::new(options().ttl(Duration::from_micros(1500)));
+    let kept = |bench: &Bench| {
+        let stamp = bench.k.put("a", "x").unwrap();
+        let entry = bench.k.get_entry("a").unwrap().unwrap();
+        let ttl = bench.db.keyspaces()[0].options.ttl;
+        (until_of(&entry).unwrap() - stamp.millis(), ttl)
+    };
+    assert_eq!(kept(&bench), (2, Some(millis(2))));
+    assert_eq!(kept(&bench.reopen_at(START + 10)), (2, Some(millis(2))));
+}
+
+#[test]
 fn what_is_ingested_expires_counted_from_when_it_was_added() {
     let bench = Bench::new(options().ttl(millis(100)));
     let Bench { k, clock, .. } = &bench;
