@@ -15,7 +15,7 @@ use super::range::RangeArgs;
 use crate::args::Globals;
 use crate::database::{open, open_existing};
 use crate::failure::{Failure, Outcome};
-use crate::notation::{count_text, write_escaped, write_hex};
+use crate::notation::{count_text, time_text, write_escaped, write_hex};
 use crate::output::{Notices, stdout, write_json_bytes};
 
 /// Values from this size on are compared by hash: a value in the value log is not read for that.
@@ -32,10 +32,11 @@ Examples:
   lithe --db a.lithe diff b.lithe --prefix user: --format jsonl > changes.jsonl
 
 A line with `-` is what --db has, one with `+` what the other has; a key with two values has one of
-each. In jsonl a difference is one line. With --all the keyspace stands in front of the key, and a
-keyspace that only one of them has is a line without a key, in front of its keys. Values of 4 KiB
-or more are taken for the same when their lengths and hashes are. The exit code is 0 if there is no
-difference, 1 if there is one, and larger if something went wrong.";
+each. In jsonl a difference is one line. Where they expire at different times, each line ends with
+when, or `-`; in jsonl, `left_expires` and `right_expires` say it, or null. With --all the keyspace
+stands in front of the key, and a keyspace that only one of them has is a line without a key, in
+front of its keys. Values of 4 KiB or more are taken for the same when their lengths and hashes are.
+The exit code is 0 if there is no difference, 1 if there is one, and larger if something went wrong.";
 
 /// Options of `lithe diff`.
 #[derive(Args, Debug)]
@@ -65,6 +66,10 @@ pub struct DiffArgs {
     #[arg(long, conflicts_with = "hashes")]
     pub keys_only: bool,
 
+    /// Take entries for the same that expire at different times
+    #[arg(long)]
+    pub no_expiry: bool,
+
     /// Write length and hash (16 bytes of BLAKE3) of values instead of them
     #[arg(long)]
     pub hashes: bool,
@@ -79,8 +84,8 @@ pub struct DiffArgs {
 pub enum DiffFormat {
     /// `-` or `+`, key, value, between tabs; text with \xNN and \\
     Escaped,
-    /// One object per line: `key`, and `left` and `right` as far as they have it; a value over
-    /// 1 MiB is {"hex": ".."} in any case
+    /// One object per line: `key`, and `left` and `right` as far as they have it; `left_expires` and
+    /// `right_expires` where these differ; a value over 1 MiB is {"hex": ".."} in any case
     Jsonl,
 }
 
@@ -220,11 +225,21 @@ impl Walk {
 }
 
 impl Difference<'_> {
-    /// Whether it is none: both sides have the key and, unless only keys count, the same value.
+    /// Whether both sides have the key, and it expires at different times.
+    fn is_of_expiry(&self, args: &DiffArgs) -> bool {
+        let (Some(left), Some(right)) = (self.left, self.right) else { return false };
+        !args.keys_only && !args.no_expiry && left.expires_at() != right.expires_at()
+    }
+
+    /// Whether it is none: both sides have the key and, unless only keys count, the same value
+    /// until the same time.
     fn is_none(&self, args: &DiffArgs) -> Result<bool, Failure> {
         let (Some(left), Some(right)) = (self.left, self.right) else { return Ok(false) };
         if args.keys_only {
             return Ok(true);
+        }
+        if self.is_of_expiry(args) {
+            return Ok(false);
         }
         let len = left.value_len()?;
         if len != right.value_len()? {
@@ -271,6 +286,7 @@ impl<W: Write> Report<'_, W> {
 
     fn difference(&mut self, difference: Difference<'_>) -> Outcome {
         self.found.count(difference);
+        let is_of_expiry = difference.is_of_expiry(self.args);
         let sides = [("-", "left", difference.left), ("+", "right", difference.right)];
         let sides = sides.into_iter().filter_map(|(sign, name, side)| Some((sign, name, side?)));
         match self.args.format {
@@ -285,6 +301,10 @@ impl<W: Write> Report<'_, W> {
                     if !self.args.keys_only {
                         self.out.write_all(b"\t")?;
                         self.escaped_value(cursor)?;
+                    }
+                    if is_of_expiry {
+                        let expiry = cursor.expires_at().map(time_text);
+                        write!(self.out, "\t{}", expiry.as_deref().unwrap_or("-"))?;
                     }
                     self.out.write_all(b"\n")?;
                 }
@@ -301,6 +321,11 @@ impl<W: Write> Report<'_, W> {
                 for (_, name, cursor) in sides {
                     write!(self.out, ",\"{name}\":")?;
                     self.json_value(cursor)?;
+                    if is_of_expiry {
+                        let expiry = cursor.expires_at().map(|at| format!("\"{}\"", time_text(at)));
+                        let expiry = expiry.as_deref().unwrap_or("null");
+                        write!(self.out, ",\"{name}_expires\":{expiry}")?;
+                    }
                 }
                 self.out.write_all(b"}\n")?;
             }
@@ -366,11 +391,11 @@ impl Differences {
         self.only_left + self.only_right + self.changed
     }
 
-    /// `2 keys are only here, 1 only in the other, 0 have other values`.
+    /// `2 keys are only here, 1 only in the other, 0 have other values or expiry`.
     fn summary(self) -> String {
         let Differences { only_left, only_right, changed, .. } = self;
         format!(
-            "{} keys are only here, {} only in the other, {} have other values",
+            "{} keys are only here, {} only in the other, {} have other values or expiry",
             count_text(only_left),
             count_text(only_right),
             count_text(changed)

@@ -59,6 +59,31 @@ fn a_dump_that_is_loaded_again_does_not_differ() {
 }
 
 #[test]
+fn an_expiry_that_was_lost_is_a_difference() {
+    let shell = Shell::new();
+    let expires = ["--expires", "2099-01-01T00:00:00Z"];
+    for database in ["db", "other"] {
+        let put = |key| ["--db", database, "put", key, "x"];
+        shell.run(&[&put("both")[..], &expires].concat()).ok();
+        shell.run(&put("none")).ok();
+        match database {
+            "db" => shell.run(&[&put("one")[..], &expires].concat()).ok(),
+            _ => shell.run(&put("one")).ok(),
+        };
+    }
+    let diff = |arguments: &[&str]| shell.db(&[&["diff", "other", "-q"], arguments].concat());
+    let text = diff(&[]);
+    let expected = "-\tone\tx\t2099-01-01T00:00:00.000Z\n+\tone\tx\t-\n";
+    assert_eq!((text.code, text.text()), (1, expected));
+    let json = diff(&["--format", "jsonl"]);
+    let expected = "{\"key\":\"one\",\"left\":\"x\",\"left_expires\":\"2099-01-01T00:00:00.000Z\",\
+                    \"right\":\"x\",\"right_expires\":null}\n";
+    assert_eq!((json.code, json.text()), (1, expected));
+    assert_eq!(diff(&["--no-expiry"]).ok_text(), "");
+    assert_eq!(diff(&["--keys-only"]).ok_text(), "");
+}
+
+#[test]
 fn a_database_is_not_compared_with_none_and_not_with_itself() {
     let shell = shell_with_two_databases();
     assert!(shell.db(&["diff", "nowhere"]).fails(3).contains("nowhere"));
