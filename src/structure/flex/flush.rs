@@ -405,29 +405,14 @@ impl<'a> Slicer<'a> {
         source: &mut Source<'_>,
         limit: Option<&[u8]>,
     ) -> Result<()> {
-        if self.range.as_ref().is_none_or(|(range, _)| range.end != index) {
-            self.finish_range()?;
-            let target = self.writer.options().interval_size;
-            self.range = Some((index..index, BaseCutter::new(interval.anchor.clone(), target)));
-        }
-        self.writer.purpose = match (self.mover.victims().is_empty(), interval.run_count()) {
-            (false, _) => Purpose::Cleaning,
-            (true, 0) => Purpose::Flush,
-            (true, _) => Purpose::Consolidation,
-        };
-        let (range, cutter) = self.range.as_mut().expect("there is one now");
-        range.end = index + 1;
-        self.consolidations += 1;
+        self.extend_range(index, interval)?;
+        let (_, cutter) = self.range.as_mut().expect("it was just extended");
         let deleted = source.deleted;
         let coverage = deleted.coverage(&interval.anchor, limit);
-        let mut old = match interval.run_count() {
-            0 => None,
-            _ if coverage == Coverage::Whole || interval.has_expired(self.now) => None,
-            _ => Some(BlockCursor::new(self.loader.block_in_passing(interval)?)),
+        let mut old = match coverage {
+            Coverage::Whole => None,
+            Coverage::Part | Coverage::Nothing => old_entries(self.loader, interval, self.now)?,
         };
-        if let Some(old) = &mut old {
-            old.seek_first()?;
-        }
         let (mut taken, mut gone) = (0, 0);
         let mut moved = Vec::new();
         loop {
@@ -451,19 +436,15 @@ impl<'a> Slicer<'a> {
                 _ if is_erased => {}
                 EntryKind::Value => cutter.add(entry, self.writer)?,
                 EntryKind::Tombstone => {}
-                EntryKind::Pointer => {
-                    let entry = with_moved_value(self.mover, entry, &mut moved)?;
-                    cutter.add(entry, self.writer)?;
-                }
-                EntryKind::Composite if !is_operands(entry.kind, entry.value) => {
-                    let entry = with_moved_value(self.mover, entry, &mut moved)?;
-                    cutter.add(entry, self.writer)?;
-                }
-                EntryKind::Composite => {
+                EntryKind::Composite if is_operands(entry.kind, entry.value) => {
                     let older = old_entry.filter(|_| from == From::Both);
                     let bytes = self.loader.folder().stacked(entry, older.into_iter())?;
                     let folded = self.loader.folder().fold_into(self.mover, entry.key, &bytes)?;
                     cutter.add(folded.entry(entry), self.writer)?;
+                }
+                EntryKind::Pointer | EntryKind::Composite => {
+                    let entry = with_moved_value(self.mover, entry, &mut moved)?;
+                    cutter.add(entry, self.writer)?;
                 }
             }
             let is_deletion = entry.kind == EntryKind::Tombstone;
@@ -480,6 +461,25 @@ impl<'a> Slicer<'a> {
         Ok(())
     }
 
+    /// Adds an interval to the range of those that are consolidated in one stream, or begins one if
+    /// it does not follow.
+    fn extend_range(&mut self, index: usize, interval: &Interval) -> Result<()> {
+        if self.range.as_ref().is_none_or(|(range, _)| range.end != index) {
+            self.finish_range()?;
+            let target = self.writer.options().interval_size;
+            self.range = Some((index..index, BaseCutter::new(interval.anchor.clone(), target)));
+        }
+        let (range, _) = self.range.as_mut().expect("there is one now");
+        range.end = index + 1;
+        self.consolidations += 1;
+        self.writer.purpose = match (self.mover.victims().is_empty(), interval.run_count()) {
+            (false, _) => Purpose::Cleaning,
+            (true, 0) => Purpose::Flush,
+            (true, _) => Purpose::Consolidation,
+        };
+        Ok(())
+    }
+
     /// Ends the range of intervals that were consolidated in one stream.
     fn finish_range(&mut self) -> Result<()> {
         let Some((range, cutter)) = self.range.take() else { return Ok(()) };
@@ -491,6 +491,16 @@ impl<'a> Slicer<'a> {
         self.changes.push(ChangeRecord::Replace { range, intervals });
         Ok(())
     }
+}
+
+/// The entries of an interval, from the first on; `None` if it has none that stay.
+fn old_entries(loader: &Loader, interval: &Interval, now: u64) -> Result<Option<BlockCursor>> {
+    if interval.run_count() == 0 || interval.has_expired(now) {
+        return Ok(None);
+    }
+    let mut old = BlockCursor::new(loader.block_in_passing(interval)?);
+    old.seek_first()?;
+    Ok(Some(old))
 }
 
 /// The entry of a pointer, or of what expires, with the pointer to where its value lies once it was
