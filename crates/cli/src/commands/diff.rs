@@ -36,7 +36,8 @@ each. In jsonl a difference is one line. Where they expire at different times, e
 when, or `-`; in jsonl, `left_expires` and `right_expires` say it, or null. With --all the keyspace
 stands in front of the key, and a keyspace that only one of them has is a line without a key, in
 front of its keys. Values of 4 KiB or more are taken for the same when their lengths and hashes are.
-The exit code is 0 if there is no difference, 1 if there is one, and larger if something went wrong.";
+The exit code is 0 if there is no difference, 1 if there is one, and larger if something went
+wrong.";
 
 /// Options of `lithe diff`.
 #[derive(Args, Debug)]
@@ -84,7 +85,8 @@ pub struct DiffArgs {
 pub enum DiffFormat {
     /// `-` or `+`, key, value, between tabs; text with \xNN and \\
     Escaped,
-    /// One object per line: `key`, and `left` and `right` as far as they have it; `left_expires` and
+    /// One object per line: `key`, and `left` and `right` as far as they have it; `left_expires`
+    /// and
     /// `right_expires` where these differ; a value over 1 MiB is {"hex": ".."} in any case
     Jsonl,
 }
