@@ -4,13 +4,14 @@
 //! |--------|------|------------|----------------------------------------------------------------|
 //! | 0      | 8    | checksum   | XXH3 of everything behind it, seeded with file tag and offset  |
 //! | 8      | 4    | stored_len | bytes behind the header                                        |
-//! | 12     | 1    | codec      | 0 none, 1 LZ4                                                  |
+//! | 12     | 1    | codec      | 0 none, 1 LZ4, 2 Snappy, 3 Zstandard                           |
 //! | 13     | 1    | kind       | what the payload is ([`FrameKind`])                            |
-//! | 14     | 2    | reserved   | 0                                                              |
-//! | 16     | ..   | stored     | codec 0: the payload; 1: its length as u32, then an LZ4 block  |
+//! | 14     | 2    | reserved   | 0: with no dictionary; kept for the number of one in the file  |
+//! | 16     | ..   | stored     | codec 0: the payload; else its length as u32, then a block     |
 //!
 //! Integers are little-endian. A payload of more than [`STORED_LEN_MAX`] bytes is refused when it
-//! is sealed.
+//! is sealed. A program that comes upon a dictionary without knowing of them refuses the frame, as
+//! it does any reserved byte that is not 0.
 //!
 //! Invariants
 //! - F1  A frame is believed only if its checksum holds at the very file and offset that it is
@@ -23,12 +24,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use lz4_flex::block as lz4;
-
 use crate::base::Codec;
 use crate::base::Error;
 use crate::base::Result;
 use crate::base::checksum;
+use crate::block::compression;
+use crate::block::compression::UnpackError;
 use crate::memory::{Heap, SharedBytes};
 use crate::storage::StorageFile;
 
@@ -38,14 +39,8 @@ pub const HEADER_LEN: usize = 16;
 pub const STORED_LEN_MAX: usize = u32::MAX as usize;
 
 const CHECKSUM_LEN: usize = 8;
-/// Bytes of the raw length before an LZ4 block.
-const RAW_LEN_LEN: usize = 4;
 /// Up to this many bytes a frame is read without asking first whether the file is that long.
 const UNCHECKED_LEN_MAX: usize = 1 << 20;
-/// An LZ4 block cannot grow by more than this.
-const LZ4_EXPANSION_MAX: usize = 255;
-/// A codec must save a payload's length over this, or the payload is stored as it is.
-const WORTHWHILE_FRACTION: usize = 8;
 
 /// What a payload is. Reading a frame names the kind that is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +48,14 @@ const WORTHWHILE_FRACTION: usize = 8;
 pub enum FrameKind {
     /// Entries: a block of a structure.
     Entries = 1,
-    /// Stands for the kinds to come, so that tests see one refused for another.
-    #[cfg(test)]
-    Other = 2,
+    /// The index of neighbouring blocks of a table, and the filter of their keys.
+    Partition = 2,
+    /// The index of the partitions of a table.
+    Top = 3,
+    /// Key ranges that a table deletes.
+    DeletedRanges = 4,
+    /// Figures of a table.
+    Properties = 5,
 }
 
 /// Where a frame belongs.
@@ -67,6 +67,14 @@ pub struct FramePlace<'a> {
     pub file_tag: u64,
     /// Where in the file the frame starts.
     pub offset: u64,
+}
+
+impl FramePlace<'_> {
+    /// Damage in the frame.
+    #[must_use]
+    pub fn damaged(&self, what: impl Into<String>) -> Error {
+        Error::corruption(self.file, self.offset, what)
+    }
 }
 
 /// An opened frame: bytes, and where the payload lies in them.
@@ -105,12 +113,13 @@ pub fn seal(
     let start = out.len();
     out.resize(start + HEADER_LEN, 0);
     let codec = match codec {
-        Codec::Lz4 if put_lz4(payload, out) => Codec::Lz4,
-        _ => {
-            out.extend_from_slice(payload);
-            Codec::None
-        }
+        Codec::None => Codec::None,
+        other if compression::put(payload, other, out) => other,
+        _ => Codec::None,
     };
+    if codec == Codec::None {
+        out.extend_from_slice(payload);
+    }
     let stored_len = (out.len() - start - HEADER_LEN) as u32;
     let frame = &mut out[start..];
     frame[8..12].copy_from_slice(&stored_len.to_le_bytes());
@@ -121,31 +130,13 @@ pub fn seal(
     Ok(sum)
 }
 
-/// Appends raw length and LZ4 block; whether it was worth it. If not, `out` is unchanged.
-fn put_lz4(payload: &[u8], out: &mut Vec<u8>) -> bool {
-    let start = out.len();
-    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    let block_start = out.len();
-    out.resize(block_start + lz4::get_maximum_output_size(payload.len()), 0);
-    let saves_enough = match lz4::compress_into(payload, &mut out[block_start..]) {
-        Ok(len) => {
-            out.truncate(block_start + len);
-            RAW_LEN_LEN + len <= payload.len() - payload.len() / WORTHWHILE_FRACTION
-        }
-        Err(_) => false, // cannot be: the room is the most that it needs
-    };
-    if !saves_enough {
-        out.truncate(start);
-    }
-    saves_enough
-}
-
 /// Checks the frame that `bytes` are, read from `place`, and unpacks it. `expected` is what the
 /// pointer to it carries: the low 32 bits of its checksum. A payload that was not compressed is
 /// not copied.
 ///
 /// # Errors
-/// [`Error::Corruption`] at `place` when `bytes` are not exactly the frame that was sealed for it.
+/// [`Error::Corruption`] at `place` when `bytes` are not exactly the frame that was sealed for it;
+/// [`Error::InvalidArgument`] when this program was built without the codec.
 pub fn open(
     bytes: SharedBytes,
     kind: FrameKind,
@@ -156,8 +147,12 @@ pub fn open(
     open_in(bytes, len, kind, place, expected, &Heap::new())
 }
 
-/// As [`open`], of a frame that takes the first `len` bytes of a buffer.
-fn open_in(
+/// As [`open`], of a frame that takes the first `len` bytes of a buffer; unpacks into memory of
+/// `heap`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_in(
     buffer: SharedBytes,
     len: usize,
     kind: FrameKind,
@@ -193,27 +188,14 @@ fn open_in(
     if found != [kind as u8, 0, 0] {
         return Err(refuse(format!("frame kind {found:?} instead of {}", kind as u8)));
     }
-    match codec {
-        0 => Ok(Payload { range: HEADER_LEN..len, data: buffer }),
-        1 => unpack_lz4(stored, heap).map_err(refuse),
-        other => Err(refuse(format!("unknown codec {other}"))),
-    }
-}
-
-fn unpack_lz4(stored: &[u8], heap: &Arc<Heap>) -> std::result::Result<Payload, String> {
-    let Some((&raw_len, block)) = stored.split_first_chunk() else {
-        return Err("compressed payload without its length".to_owned());
-    };
-    let raw_len = u32::from_le_bytes(raw_len) as usize;
-    if raw_len > block.len().saturating_mul(LZ4_EXPANSION_MAX) {
-        // F2
-        return Err(format!("{} bytes cannot unpack to {raw_len}", block.len()));
-    }
-    let mut room = heap.take(raw_len);
-    match lz4::decompress_into(block, &mut room[..raw_len]) {
-        Ok(len) if len == raw_len => Ok(Payload { data: room.freeze(), range: 0..raw_len }),
-        Ok(len) => Err(format!("payload unpacks to {len} bytes instead of {raw_len}")),
-        Err(error) => Err(format!("payload does not unpack: {error}")),
+    match Codec::from_u8(codec) {
+        Some(Codec::None) => Ok(Payload { range: HEADER_LEN..len, data: buffer }),
+        Some(codec) => match compression::unpack(stored, codec, heap) {
+            Ok((data, len)) => Ok(Payload { data, range: 0..len }),
+            Err(UnpackError::Damaged(what)) => Err(refuse(what)),
+            Err(UnpackError::Missing(codec)) => Err(codec.missing()),
+        },
+        None => Err(refuse(format!("unknown codec {codec}"))),
     }
 }
 

@@ -10,6 +10,7 @@
 //! stores in which block, nor caches.
 
 mod builder;
+mod compression;
 mod cursor;
 pub mod frame;
 mod guide;

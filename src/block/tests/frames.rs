@@ -15,7 +15,9 @@ use crate::block::frame::Payload;
 use crate::memory::{Heap, SharedBytes};
 use crate::storage::StorageFile;
 
-const CODECS: [Codec; 2] = [Codec::None, Codec::Lz4];
+/// Those that this program was built without store payloads as they are.
+const CODECS: [Codec; 5] =
+    [Codec::None, Codec::Lz4, Codec::Snappy, Codec::Zstd(1), Codec::Zstd(19)];
 
 fn place_at(offset: u64) -> FramePlace<'static> {
     FramePlace { file: Path::new("values/000007"), file_tag: 42, offset }
@@ -60,23 +62,85 @@ fn frames_are_appended_one_after_the_other() {
     let mut out = Vec::new();
     let sums = [0, 1].map(|index| {
         let place = place_at(out.len() as u64);
-        frame::seal(&text(100 + index), Codec::Lz4, FrameKind::Other, place, &mut out).unwrap()
+        frame::seal(&text(100 + index), Codec::Lz4, FrameKind::Top, place, &mut out).unwrap()
     });
     let second = 16 + u64::from(u32::from_le_bytes(out[8..12].try_into().unwrap()));
     let bytes = SharedBytes::from(&out[second as usize..]);
-    let opened = frame::open(bytes, FrameKind::Other, place_at(second), sums[1] as u32).unwrap();
+    let opened = frame::open(bytes, FrameKind::Top, place_at(second), sums[1] as u32).unwrap();
     assert_eq!(opened.bytes(), text(101));
 }
 
 #[test]
 fn a_payload_that_does_not_compress_is_stored_as_it_is_and_not_copied_when_opened() {
     let payload = Numbers(5).bytes(4000);
-    let (sealed, expected) = seal(&payload, Codec::Lz4);
-    assert_eq!(sealed.len(), frame::HEADER_LEN + payload.len());
-    let bytes = SharedBytes::from(sealed.as_slice());
-    let opened = frame::open(bytes.clone(), FrameKind::Entries, place_at(512), expected).unwrap();
-    assert!(ptr::eq(&*bytes, &*opened.data) && opened.range.start == frame::HEADER_LEN);
-    assert!(seal(&text(4000), Codec::Lz4).0.len() < 400);
+    for codec in CODECS {
+        let (sealed, expected) = seal(&payload, codec);
+        assert_eq!(sealed.len(), frame::HEADER_LEN + payload.len());
+        assert_eq!(sealed[12], Codec::None.to_u8());
+        let bytes = SharedBytes::from(sealed.as_slice());
+        let kind = FrameKind::Entries;
+        let opened = frame::open(bytes.clone(), kind, place_at(512), expected).unwrap();
+        assert!(ptr::eq(&*bytes, &*opened.data) && opened.range.start == frame::HEADER_LEN);
+    }
+}
+
+#[test]
+fn a_codec_is_used_where_it_saves_an_eighth() {
+    // Three quarters of a payload that does not compress leave an eighth to be saved, and a bit.
+    for codec in CODECS {
+        for (noise, is_worth) in [(0, true), (3000, true), (3600, false), (4000, false)] {
+            let payload = [Numbers(6).bytes(noise), text(4000 - noise)].concat();
+            let (sealed, _) = seal(&payload, codec);
+            let is_used = sealed[12] != Codec::None.to_u8();
+            let expected = is_worth && codec != Codec::None && codec.is_available();
+            assert_eq!(is_used, expected, "{codec} with {noise} bytes of noise");
+            assert_eq!(sealed[12], if is_used { codec.to_u8() } else { 0 });
+            assert!(!is_used || sealed.len() <= frame::HEADER_LEN + 3500);
+        }
+    }
+}
+
+/// A frame of a codec, made elsewhere: this program need not have the codec.
+fn sealed_elsewhere(codec: u8, stored: &[u8]) -> (Vec<u8>, u32) {
+    let mut bytes = vec![0; 8];
+    bytes.extend_from_slice(&(stored.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&[codec, FrameKind::Entries as u8, 0, 0]);
+    bytes.extend_from_slice(stored);
+    let expected = correct_checksum(&mut bytes);
+    (bytes, expected)
+}
+
+/// 100 times `a`, with its length in front, as every codec stores it: what is on disk stays readable.
+#[test]
+fn payloads_compressed_by_earlier_programs_are_read() {
+    let lz4 = [0x1F, b'a', 0x01, 0x00, 0x4B, 0x50, b'a', b'a', b'a', b'a', b'a'];
+    let snappy = [0x64, 0x00, b'a', 0xFE, 0x01, 0x00, 0x8A, 0x01, 0x00];
+    // One block of a byte to be repeated, without checksum.
+    let zstd = [0x28, 0xB5, 0x2F, 0xFD, 0x20, 0x64, 0x23, 0x03, 0x00, b'a'];
+    for (codec, block) in [(1, &lz4[..]), (2, &snappy), (3, &zstd)] {
+        let stored = [&100_u32.to_le_bytes()[..], block].concat();
+        let (sealed, expected) = sealed_elsewhere(codec, &stored);
+        let codec = Codec::from_u8(codec).unwrap();
+        if codec.is_available() {
+            assert_eq!(open(&sealed, expected).unwrap().bytes(), [b'a'; 100], "{codec}");
+        } else {
+            let error = open(&sealed, expected).unwrap_err();
+            assert!(!error.is_corruption(), "{error}");
+            assert!(error.to_string().contains("feature \"zstd\""), "{error}");
+        }
+    }
+    let (unknown, expected) = sealed_elsewhere(4, b"....x");
+    assert!(open(&unknown, expected).unwrap_err().to_string().contains("unknown codec 4"));
+}
+
+#[test]
+fn a_frame_that_names_a_dictionary_is_refused() {
+    for byte in [14, 15] {
+        let (mut sealed, _) = seal(&text(300), Codec::Lz4);
+        sealed[byte] = 1;
+        let expected = correct_checksum(&mut sealed);
+        assert!(open(&sealed, expected).unwrap_err().is_corruption());
+    }
 }
 
 #[test]
@@ -106,7 +170,7 @@ fn a_frame_is_refused_at_another_place_or_as_another_kind() {
     };
     refused(FrameKind::Entries, place_at(1024), expected);
     refused(FrameKind::Entries, FramePlace { file_tag: 43, ..place_at(512) }, expected);
-    refused(FrameKind::Other, place_at(512), expected);
+    refused(FrameKind::Top, place_at(512), expected);
     // The frame that was there before: whole, but not the one that the pointer means.
     refused(FrameKind::Entries, place_at(512), expected ^ 1);
 }
@@ -182,9 +246,31 @@ fn frames_are_read_from_files_and_a_file_that_ends_within_one_is_damaged() {
 
 #[test]
 fn a_claimed_length_is_not_allocated_before_it_is_plausible() {
-    let (mut crafted, _) = seal(&text(300), Codec::Lz4);
-    crafted[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
-    let expected = correct_checksum(&mut crafted);
-    let error = open(&crafted, expected).unwrap_err();
-    assert!(error.to_string().contains("cannot unpack to 4294967295"), "{error}");
+    for codec in CODECS.into_iter().filter(|codec| *codec != Codec::None && codec.is_available()) {
+        let (mut crafted, _) = seal(&text(300), codec);
+        crafted[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+        let expected = correct_checksum(&mut crafted);
+        let error = open(&crafted, expected).unwrap_err();
+        assert!(error.to_string().contains("cannot unpack to 4294967295"), "{codec}: {error}");
+    }
+}
+
+#[test]
+fn a_payload_that_is_not_as_long_as_it_says_is_refused() {
+    for codec in CODECS.into_iter().filter(|codec| *codec != Codec::None && codec.is_available()) {
+        for len in [0_u32, 1, 299, 301] {
+            let (mut crafted, _) = seal(&text(300), codec);
+            crafted[16..20].copy_from_slice(&len.to_le_bytes());
+            let expected = correct_checksum(&mut crafted);
+            assert!(open(&crafted, expected).unwrap_err().is_corruption(), "{codec} as {len}");
+        }
+        for cut in 1..20 {
+            let (mut crafted, _) = seal(&text(300), codec);
+            crafted.truncate(crafted.len() - cut);
+            let stored_len = (crafted.len() - frame::HEADER_LEN) as u32;
+            crafted[8..12].copy_from_slice(&stored_len.to_le_bytes());
+            let expected = correct_checksum(&mut crafted);
+            assert!(open(&crafted, expected).unwrap_err().is_corruption(), "{codec} cut by {cut}");
+        }
+    }
 }
