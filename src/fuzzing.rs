@@ -10,6 +10,7 @@ use crate::manifest::Manifest;
 use crate::memory::SharedBytes;
 use crate::storage::{MemoryStorage, OpenMode, Storage};
 use crate::structure::flex::FlexStore;
+use crate::structure::lsm::LsmStore;
 use crate::wal::{Lsn, WalOptions, WalPlace, replay};
 
 const PLACE: &str = "/fuzz";
@@ -96,7 +97,8 @@ pub fn manifest_file(bytes: &[u8]) {
     let _ = Manifest::open(storage, Path::new(PLACE));
 }
 
-/// The records of an index: a snapshot's parts and an edit.
+/// The records of an index, of either structure: a snapshot's parts and an edit.
 pub fn index_record(bytes: &[u8]) {
     FlexStore::fuzz_records(bytes);
+    LsmStore::fuzz_records(bytes);
 }

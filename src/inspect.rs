@@ -39,6 +39,7 @@ use crate::manifest::{Record, explain_manifest, inspect_edit_log, newest_databas
 use crate::pieces::{Explained, FileWindow, Visit};
 use crate::storage::{OpenMode, Storage};
 use crate::structure::flex::{SegmentIdentity, explain_index, inspect_segment};
+use crate::structure::lsm::{TableIdentity, explain_tables, inspect_table};
 use crate::value_log::inspect_values;
 use crate::wal::inspect_log;
 
@@ -48,6 +49,7 @@ const MANIFEST_STEM: &str = "MANIFEST";
 const KIND_MANIFEST: u32 = 1;
 const KIND_INDEX: u32 = 2;
 const KIND_SPACE: u32 = 3;
+const KIND_TABLES: u32 = 4;
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub enum FileKind {
     EditLog,
     /// A segment of a keyspace.
     Segment,
+    /// A table of a keyspace.
+    Table,
     /// A value file.
     Values,
     /// A segment of a flexible space.
@@ -146,6 +150,16 @@ fn show(
             });
             inspect_segment(window, known, detail, visit)?
         }
+        FileKind::Table => {
+            let keyspace = name_of(parent).parse::<u32>().ok();
+            let known = database(2).zip(keyspace).zip(number("tbl-"));
+            let known = known.map(|((database, keyspace), number)| TableIdentity {
+                database,
+                keyspace,
+                number,
+            });
+            inspect_table(window, known, detail, visit)?
+        }
         FileKind::Values => inspect_values(window, database(1).zip(number("val-")), detail, visit)?,
         FileKind::SpaceSegment => inspect_space_segment(window, visit)?,
     };
@@ -157,6 +171,7 @@ fn explain_record(kind: u32, record: Record<'_>, detail: Detail) -> Explained {
         KIND_MANIFEST => explain_manifest(record),
         KIND_INDEX => explain_index(record, detail),
         KIND_SPACE => explain_space_index(record, detail),
+        KIND_TABLES => explain_tables(record, detail),
         other => Explained::not_understood(format!("a log of kind {other}")),
     }
 }
@@ -169,19 +184,22 @@ fn kind_of(window: &mut FileWindow<'_>) -> Result<FileKind> {
         b"LitheWAL" => Some(FileKind::Log),
         b"LITHELOG" => Some(FileKind::EditLog),
         b"LITHESEG" => Some(FileKind::Segment),
+        b"LITHETBL" => Some(FileKind::Table),
         b"LITHEVAL" => Some(FileKind::Values),
         b"LITHESPC" => Some(FileKind::SpaceSegment),
         _ => None,
     };
     let name = name_of(path);
     let by_name = || {
-        let stems = ["MANIFEST-", "index-", "space-"];
+        let stems = ["MANIFEST-", "index-", "space-", "tables-"];
         if Path::new(name).extension().is_some_and(|end| end == "wal") {
             Some(FileKind::Log)
         } else if stems.iter().any(|stem| name.starts_with(stem)) {
             Some(FileKind::EditLog)
         } else if name.starts_with("seg-") {
             Some(FileKind::Segment)
+        } else if name.starts_with("tbl-") {
+            Some(FileKind::Table)
         } else if name.starts_with("val-") {
             Some(FileKind::Values)
         } else {

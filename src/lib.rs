@@ -33,7 +33,8 @@ pub use db::{
     UPDATE_TRY_COUNT, VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader, ValueWriter,
     WriteBatch,
 };
-pub use manifest::{KeyspaceOptions, Structure};
+pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
 pub use operator::{MergeError, MergeOperator};
+pub use structure::TableInfo;
 pub use structure::flex::tree as flex_tree;
 pub use value_log::Verify;

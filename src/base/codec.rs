@@ -31,9 +31,9 @@ pub enum Codec {
     Lz4,
     /// Snappy: about as LZ4; for those who know it.
     Snappy,
-    /// Zstandard, of a level from 1 to 22, [`Codec::zstd`] for the usual one: smaller than the others,
-    /// slower to write, about a third as fast to read. Needs a program that was built with the
-    /// feature `zstd`, which brings C code: see [`Codec::is_available`].
+    /// Zstandard, of a level from 1 to 22, [`Codec::zstd`] for the usual one: smaller than the
+    /// others, slower to write, about a third as fast to read. Needs a program that was built with
+    /// the feature `zstd`, which brings C code: see [`Codec::is_available`].
     Zstd(u8),
 }
 
@@ -98,8 +98,8 @@ impl Codec {
         }
     }
 
-    /// Whether this program can write and read it: all but [`Codec::Zstd`] always, that one if it was
-    /// built with the feature `zstd`.
+    /// Whether this program can write and read it: all but [`Codec::Zstd`] always, that one if it
+    /// was built with the feature `zstd`.
     #[must_use]
     pub const fn is_available(self) -> bool {
         !matches!(self, Codec::Zstd(_)) || cfg!(feature = "zstd")

@@ -206,6 +206,14 @@ impl ExpirySpan {
         }
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn joined(a: Option<ExpirySpan>, b: Option<ExpirySpan>) -> Option<ExpirySpan> {
+        let (Some(a), Some(b)) = (a, b) else { return a.or(b) };
+        let (first, last) = (a.first.min(b.first), a.last.max(b.last));
+        Some(ExpirySpan { count: a.count.saturating_add(b.count), first, last })
+    }
+
     /// About how many have expired by `now`: all or none outside of the span, and within it as many
     /// as if they were spread evenly.
     #[must_use]
@@ -272,6 +280,9 @@ mod tests {
             assert_eq!(span.expired_about(now), expected, "at {now}");
         }
         let at_once = ExpirySpan { count: 4, first: 5, last: 5 };
+        let both = ExpirySpan { count: 7, first: 5, last: 30 };
+        assert_eq!(ExpirySpan::joined(Some(span), Some(at_once)), Some(both));
+        assert_eq!(ExpirySpan::joined(None, Some(at_once)), Some(at_once));
         assert_eq!((at_once.expired_about(4), at_once.expired_about(5)), (0, 4));
     }
 }

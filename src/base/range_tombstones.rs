@@ -182,8 +182,14 @@ impl RangeTombstones {
         merged
     }
 
-    /// Adds a deletion behind all others; as one with the last, if it is its continuation.
-    fn append(&mut self, start: &[u8], end: Option<&[u8]>, seqno: SeqNo) {
+    /// The ranges, ascending, each with the newest deletion in it.
+    pub fn iter(&self) -> impl Iterator<Item = DeletedRange<'_>> {
+        self.fragments.iter().map(Fragment::range)
+    }
+
+    /// Adds a deletion behind all others; as one with the last, if it is its continuation. The
+    /// range is not empty, and does not begin before the last one ends.
+    pub fn append(&mut self, start: &[u8], end: Option<&[u8]>, seqno: SeqNo) {
         self.newest = self.newest.max(seqno);
         let end = end.map(<[u8]>::to_vec);
         match self.fragments.last_mut() {

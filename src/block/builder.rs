@@ -31,7 +31,6 @@ pub enum RestartPolicy {
     /// Every key is stored whole: fastest to build, search and scan.
     Whole,
     /// Keys share prefixes, and every n-th is whole (n = 1 is [`RestartPolicy::Whole`]).
-    #[cfg_attr(not(test), expect(dead_code, reason = "for tests; Adaptive chooses it"))]
     Every(u16),
     /// Whole unless sharing (every 16th key whole) saves at least an eighth of the payload.
     Adaptive,

@@ -132,7 +132,8 @@ mod zstandard {
 
     thread_local! {
         /// The last compressor, and its level.
-        static COMPRESSOR: RefCell<Option<(u8, Compressor<'static>)>> = const { RefCell::new(None) };
+        static COMPRESSOR: RefCell<Option<(u8, Compressor<'static>)>> =
+            const { RefCell::new(None) };
         static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     }
 

@@ -83,6 +83,18 @@ impl BlockCursor {
         &self.block
     }
 
+    /// Whether it is on the first entry.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.index == 0 && self.is_on_entry()
+    }
+
+    /// Whether it is on the last entry.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        self.index.wrapping_add(1) == self.block.entry_count() && self.is_on_entry()
+    }
+
     #[inline]
     fn is_on_entry(&self) -> bool {
         self.index < self.block.entry_count() // BEFORE_FIRST is above any count

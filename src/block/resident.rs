@@ -102,7 +102,7 @@ impl Block {
     }
 
     /// The first key; `None` in an empty block.
-    #[cfg(test)]
+    #[must_use]
     pub fn first_key(&self) -> Option<&[u8]> {
         (self.layout.restart_count > 0).then(|| self.layout.restart_key(&self.data, 0))
     }
@@ -157,6 +157,25 @@ impl Block {
         found.unwrap_or_else(|| {
             ((group + 1) * self.layout.restart_interval).min(self.layout.entry_count)
         })
+    }
+
+    /// Whether every key is whole, so that entries are found by number.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.layout.is_whole()
+    }
+
+    /// Entry `index`; `None` behind the last, and in a block whose keys are not whole.
+    #[inline]
+    #[must_use]
+    pub fn nth(&self, index: usize) -> Option<EntryRef<'_>> {
+        if index >= self.layout.whole_count {
+            return None;
+        }
+        let EntrySpan { key_start, value_start, value_end, kind, .. } =
+            self.layout.whole(&self.data, index);
+        let (key, value) = (&self.data[key_start..value_start], &self.data[value_start..value_end]);
+        Some(EntryRef { key, seqno: self.seqno(index), kind, value })
     }
 
     /// `bytes` as a slice of its own: shared with the block if they lie in it, as the values and

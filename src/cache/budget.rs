@@ -1,10 +1,10 @@
 //! One budget of memory, and who uses how much of it.
 //!
-//! Counted are memtables, indexes with guides and what is kept for counts, cached blocks, open
-//! transactions, and buffers: that of the log, those of flushes and ingests with the records of
-//! runs that are in no edit yet, chunks and checksums of values that are read or written in parts.
-//! Blocks that only walks, slices and background work hold, and what the heap has unused, are
-//! counted by the heap.
+//! Counted are memtables, indexes with guides and what is kept for counts, parts of indexes that
+//! are read again when they are wanted, cached blocks, open transactions, and buffers: that of the
+//! log, those of flushes and ingests with the records of runs that are in no edit yet, chunks and
+//! checksums of values that are read or written in parts. Blocks that only walks, slices and
+//! background work hold, and what the heap has unused, are counted by the heap.
 //!
 //! Not counted: values that were read whole, and batches, which are their owners'; intervals that
 //! only older versions hold, a slice's changes at a time unless something holds these; the buffers
@@ -24,7 +24,7 @@ use crate::memory::Heap;
 const CACHE_FLOOR_FRACTION: usize = 16;
 /// What is kept beside the indexes, and they, may take the limit over this.
 const INDEX_FRACTION: usize = 2;
-const PART_COUNT: usize = 5;
+const PART_COUNT: usize = 6;
 
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,9 @@ pub enum Part {
     Transaction = 3,
     /// Buffers of the log, of flushes and ingests, of values that are read or written in parts.
     Buffer = 4,
+    /// Indexes and filters that are read again when they are wanted: what gives way to those that
+    /// are not.
+    CachedIndex = 5,
 }
 
 /// A limit and the usage below it. Shared; any number of databases may share one.
@@ -79,8 +82,9 @@ impl MemoryBudget {
     /// Bytes used by all parts.
     #[cfg(test)]
     pub fn total(&self) -> usize {
-        let parts = [Part::Memtable, Part::Cache, Part::Index, Part::Transaction, Part::Buffer];
-        parts.iter().map(|&part| self.usage(part)).sum()
+        let cached = [Part::Cache, Part::CachedIndex];
+        let parts = [Part::Memtable, Part::Index, Part::Transaction, Part::Buffer];
+        parts.iter().chain(&cached).map(|&part| self.usage(part)).sum()
     }
 
     /// Where the bytes of cached values live. What it has and nobody uses counts, too.
@@ -106,9 +110,18 @@ impl MemoryBudget {
     /// Bytes that the cache may use now.
     #[must_use]
     pub fn cache_target(&self) -> usize {
-        let others = [Part::Memtable, Part::Index, Part::Transaction, Part::Buffer];
-        let others: usize = others.iter().map(|&part| self.usage(part)).sum();
+        let indexes = [Part::Index, Part::CachedIndex];
+        let others = [Part::Memtable, Part::Transaction, Part::Buffer];
+        let others = others.iter().chain(&indexes);
+        let others: usize = others.map(|&part| self.usage(part)).sum();
         cache_target(self.limit, others + self.heap.unused())
+    }
+
+    /// Bytes that indexes which are read again when they are wanted may use now: what those that
+    /// are not leave of half of the limit.
+    #[must_use]
+    pub fn index_target(&self) -> usize {
+        cache_target(self.limit / INDEX_FRACTION, self.usage(Part::Index))
     }
 
     fn usage_of(&self, part: Part) -> &AtomicUsize {
@@ -116,7 +129,7 @@ impl MemoryBudget {
     }
 }
 
-/// What the other parts leave to the cache, at least a sixteenth of the limit.
+/// What the other parts leave to a cache, at least a sixteenth of the limit.
 fn cache_target(limit: usize, others: usize) -> usize {
     limit.saturating_sub(others).max(limit / CACHE_FLOOR_FRACTION)
 }
@@ -171,6 +184,20 @@ mod tests {
         assert_eq!(budget.total(), 10);
         drop(memtable);
         assert_eq!((budget.total(), budget.limit()), (0, 1000));
+    }
+
+    #[test]
+    fn cached_indexes_get_what_the_others_leave_of_half() {
+        let budget = MemoryBudget::new(1600);
+        assert_eq!(budget.index_target(), 800);
+        let index = budget.charge(Part::Index, 300);
+        let cached = budget.charge(Part::CachedIndex, 400);
+        assert_eq!((budget.index_target(), budget.cache_target()), (500, 900));
+        assert!(budget.admits_beside_index(500), "what is cached gives way");
+        drop(index);
+        let _index = budget.charge(Part::Index, 2000);
+        assert_eq!(budget.index_target(), 50);
+        drop(cached);
     }
 
     #[test]

@@ -17,4 +17,4 @@ mod tests;
 
 pub use budget::{Charge, MemoryBudget, Part};
 pub use slot::Slot;
-pub use store::{Admission, Cache};
+pub use store::{Admission, Cache, FillOutcome};

@@ -72,6 +72,8 @@ enum Room {
 #[derive(Debug)]
 pub struct Cache<T> {
     budget: Arc<MemoryBudget>,
+    /// What its values are charged to, and with it how much they may take.
+    part: Part,
     shards: [Mutex<Shard<T>>; SHARD_COUNT],
     /// The shard of the next new slot.
     next_shard: AtomicUsize,
@@ -84,8 +86,20 @@ impl<T> Cache<T> {
     /// An empty cache that may use what the other parts leave of `budget`.
     #[must_use]
     pub fn new(budget: Arc<MemoryBudget>) -> Cache<T> {
+        Cache::charged_to(Part::Cache, budget)
+    }
+
+    /// An empty cache for parts of indexes, which may use half of `budget` with what is kept of
+    /// indexes anyhow.
+    #[must_use]
+    pub fn for_indexes(budget: Arc<MemoryBudget>) -> Cache<T> {
+        Cache::charged_to(Part::CachedIndex, budget)
+    }
+
+    fn charged_to(part: Part, budget: Arc<MemoryBudget>) -> Cache<T> {
         Cache {
             budget,
+            part,
             shards: std::array::from_fn(|_| Mutex::new(Shard::new())),
             next_shard: AtomicUsize::new(0),
             lookups: LookupCounters::default(),
@@ -139,7 +153,7 @@ impl<T> Cache<T> {
         admission: Admission,
     ) -> FillOutcome {
         let weight = weight.saturating_add(SLOT_OVERHEAD);
-        if weight > self.budget.cache_target() / WEIGHT_FRACTION {
+        if weight > self.target() / WEIGHT_FRACTION {
             return FillOutcome::TooLarge;
         }
         let shard_index =
@@ -150,7 +164,7 @@ impl<T> Cache<T> {
                 return FillOutcome::WasFilled;
             }
             // Charged before there is room: two threads cannot both take the same room (K1).
-            slot.put(value, self.budget.charge(Part::Cache, weight));
+            slot.put(value, self.budget.charge(self.part, weight));
             shard.enter(slot, weight, admission);
         }
         self.fills.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +175,7 @@ impl<T> Cache<T> {
     /// Whether a value of `weight` bytes fits without anything being evicted.
     #[must_use]
     pub fn has_room(&self, weight: usize) -> bool {
-        self.usage() + weight + SLOT_OVERHEAD <= self.budget.cache_target()
+        self.usage() + weight + SLOT_OVERHEAD <= self.target()
     }
 
     /// Makes the cache fit its target after the other parts have grown.
@@ -172,7 +186,15 @@ impl<T> Cache<T> {
     /// Bytes that cached values take.
     #[must_use]
     pub fn usage(&self) -> usize {
-        self.budget.usage(Part::Cache)
+        self.budget.usage(self.part)
+    }
+
+    /// Bytes that they may take now.
+    fn target(&self) -> usize {
+        match self.part {
+            Part::CachedIndex => self.budget.index_target(),
+            _ => self.budget.cache_target(),
+        }
     }
 
     /// The budget that the cache lives in.
@@ -206,7 +228,7 @@ impl<T> Cache<T> {
     /// Evicts from one shard until the cache fits its target or the shard has no more to give.
     fn evict_from(&self, shard_index: usize, least: Least) -> Room {
         loop {
-            let target = self.budget.cache_target();
+            let target = self.target();
             if self.usage() <= target {
                 return Room::Enough;
             }

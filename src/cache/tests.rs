@@ -122,6 +122,23 @@ fn the_cache_gives_way_to_the_other_parts() {
 }
 
 #[test]
+fn a_cache_for_indexes_has_half_of_the_budget_and_leaves_the_rest_to_blocks() {
+    let budget = MemoryBudget::new(160 * CHARGE_MAX);
+    let (indexes, blocks) = (Cache::for_indexes(Arc::clone(&budget)), Cache::new(budget));
+    let (of_indexes, of_blocks) = (slots(160), slots(160));
+    for index in 0..160 {
+        read(&blocks, &of_blocks, index, Admission::Normal);
+        read(&indexes, &of_indexes, index, Admission::Normal);
+    }
+    blocks.trim();
+    let filled = (filled_count(&of_indexes), filled_count(&of_blocks));
+    assert!((79..=81).contains(&filled.0) && (79..=81).contains(&filled.1), "{filled:?}");
+    let _guides = indexes.budget().charge(Part::Index, 60 * CHARGE_MAX);
+    indexes.trim();
+    assert!((19..=21).contains(&filled_count(&of_indexes)));
+}
+
+#[test]
 fn a_value_larger_than_the_cache_is_declined_and_displaces_nothing() {
     let (cache, slots) = (cache_for(20), slots(21));
     for index in 0..20 {

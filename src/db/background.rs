@@ -249,7 +249,7 @@ impl Core {
         }
         match self.flush_slice_of_any() {
             Ok(true) => Ok(true),
-            Ok(false) if self.sync_ahead()? => Ok(true),
+            Ok(false) if self.sync_ahead()? || self.compact_slice_of_any()? => Ok(true),
             Ok(false) => self.give_back_rest(),
             // It waits for room, which may be found here.
             Err(full @ Error::DiskFull { .. }) => match self.give_back_rest()? {

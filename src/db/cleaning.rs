@@ -16,7 +16,7 @@ use crate::db::core::{Core, lock};
 use crate::db::options::{Cleaning, CleaningPolicy};
 use crate::db::state::Runtime;
 use crate::jobs::{Aim, GarbageFigures, ValueFileFigures, files_to_clean};
-use crate::structure::flex::Moving;
+use crate::structure::Moving;
 use crate::value_log::Mover;
 
 /// Bytes that a slice writes.
@@ -294,7 +294,7 @@ mod tests {
     use crate::base::{Clock, ManualClock};
     use crate::db::{Background, Builder, Db, Durability, WriteBatch};
     use crate::storage::MemoryStorage;
-    use crate::structure::flex::RoundProgress;
+    use crate::structure::RoundProgress;
 
     const RATE: u64 = 1 << 20;
 

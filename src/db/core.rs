@@ -22,7 +22,7 @@ use crate::jobs::Pacer;
 use crate::manifest::{KeyspaceOptions, Manifest, Totals};
 use crate::operator::{MergeLimits, Merging, Operators};
 use crate::storage::{Storage, StorageLock};
-use crate::structure::flex::{OpenSegments, StorePlace};
+use crate::structure::{SharedStores, StorePlace};
 use crate::value_log::ValueLog;
 use crate::wal::RECORD_BUFFER_SIZE;
 
@@ -63,8 +63,9 @@ pub(super) struct Core {
     pub budget: Arc<MemoryBudget>,
     pub meter: Arc<MemtableMeter>,
     pub cache: Arc<Cache<Block>>,
-    pub open_segments: Arc<OpenSegments>,
     pub values: Arc<ValueLog>,
+    /// These two, and what else stores share.
+    pub shared: SharedStores,
     pub operators: Operators,
     /// Bytes of a slice of a flush, if that was said.
     pub flush_slice_size: Option<u64>,
@@ -113,9 +114,7 @@ pub(super) struct Parts {
     pub sizes: Sizes,
     pub budget: Arc<MemoryBudget>,
     pub meter: Arc<MemtableMeter>,
-    pub cache: Arc<Cache<Block>>,
-    pub open_segments: Arc<OpenSegments>,
-    pub values: Arc<ValueLog>,
+    pub shared: SharedStores,
     pub recovery: RecoveryReport,
     pub totals_before: Totals,
     pub manifest: Manifest,
@@ -142,11 +141,11 @@ impl Core {
             background: builder.background,
             budget: parts.budget,
             meter: parts.meter,
-            cache: parts.cache,
-            open_segments: parts.open_segments,
+            cache: Arc::clone(&parts.shared.cache),
+            values: Arc::clone(&parts.shared.values),
+            shared: parts.shared,
             operators: builder.operators,
             flush_slice_size: builder.flush_slice_size,
-            values: parts.values,
             recovery: parts.recovery,
             totals_before: parts.totals_before,
             _log_buffer: log_buffer,
@@ -252,9 +251,7 @@ impl Core {
             dir: keyspace_dir(&self.dir, id),
             database: self.database,
             keyspace: id,
-            cache: Arc::clone(&self.cache),
-            open_segments: Arc::clone(&self.open_segments),
-            values: Arc::clone(&self.values),
+            shared: self.shared.clone(),
             options: options.clone(),
             merging: merging_of(options, &self.operators, &keyspace_dir(&self.dir, id)),
         }
@@ -287,7 +284,7 @@ fn info_of(keyspace: &KeyspaceState) -> KeyspaceInfo {
     KeyspaceInfo {
         id: runtime.id,
         name: runtime.name.load().to_string(),
-        structure: "flex",
+        structure: runtime.options.structure.name(),
         options: runtime.options.clone(),
     }
 }

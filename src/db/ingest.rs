@@ -35,7 +35,7 @@ use crate::db::keyspace::Keyspace;
 use crate::db::operation::Write;
 use crate::db::state::{Runtime, State, Table};
 use crate::memtable::MemtableCursor;
-use crate::structure::flex::{Fitted, StagedRuns};
+use crate::structure::Staged;
 use crate::value_log::ValueFile;
 
 /// Large values that are written to the value log together, in bytes.
@@ -48,7 +48,7 @@ const UNHELD_TRY_COUNT: u32 = 4;
 pub struct Ingest {
     keyspace: Keyspace,
     /// `None` when it is over.
-    staged: Option<StagedRuns>,
+    staged: Option<Box<dyn Staged>>,
     /// Entries from the first on that expires, or whose value is large and not written yet.
     waiting: WriteBatch,
     /// How long entries are there, unless that is said.
@@ -135,7 +135,7 @@ impl Keyspace {
         self.handle().core.check_writable()?;
         self.read(|_, _| Ok(()))?;
         Ok(Ingest {
-            staged: Some(self.runtime().store.stage()),
+            staged: Some(Arc::clone(&self.runtime().store).stage()),
             lifetime: self.default_lifetime(),
             keyspace: self.clone(),
             waiting: WriteBatch::new(),
@@ -250,7 +250,7 @@ impl Ingest {
         let range = (Slice::from(&*self.first_key), Slice::from(&*self.last_key));
         let order = Order { runtime: &runtime, range, data_bytes: self.report.bytes };
         let Some(staged) = self.staged.as_mut() else { return Ok(self.report) };
-        self.report.seqno = core.commit_ingest(&order, staged)?;
+        self.report.seqno = core.commit_ingest(&order, &mut **staged)?;
         self.staged = None; // The index has its segments.
         core.give_back_unreferenced(&runtime);
         Ok(self.report)
@@ -313,7 +313,7 @@ impl Ingest {
             let core = &self.keyspace.handle().core;
             let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
             core.check_writable()?;
-            self.keyspace.runtime().store.end_run(staged, key)?;
+            staged.end_part(key)?;
         }
         staged.add(key, kind, value)
     }
@@ -371,7 +371,7 @@ struct Order<'a> {
 
 impl Core {
     /// Commits staged runs; returns their stamp.
-    fn commit_ingest(&self, order: &Order<'_>, staged: &mut StagedRuns) -> Result<SeqNo> {
+    fn commit_ingest(&self, order: &Order<'_>, staged: &mut dyn Staged) -> Result<SeqNo> {
         let mut meanwhile = Meanwhile::TryAgain(UNHELD_TRY_COUNT);
         loop {
             match self.try_commit_ingest(order, staged, meanwhile)? {
@@ -384,7 +384,7 @@ impl Core {
     fn try_commit_ingest(
         &self,
         order: &Order<'_>,
-        staged: &mut StagedRuns,
+        staged: &mut dyn Staged,
         meanwhile: Meanwhile,
     ) -> Result<Tried> {
         let Order { runtime, range, .. } = order;
@@ -393,7 +393,7 @@ impl Core {
         }
         let _turn = lock(&runtime.flushing);
         self.check_writable()?; // Under the turn, which closing waits for (J4).
-        let mut fitted = runtime.store.fit(staged)?;
+        staged.fit()?;
         self.sync_values()?;
         let hold = self.hold_commits()?; // J2
         if self.has_in_memtables(order)? {
@@ -402,11 +402,11 @@ impl Core {
             }
             let flushed = self.flush_under_turn(runtime);
             flushed.inspect_err(|error| self.note_failure(error))?;
-            fitted = runtime.store.fit(staged)?;
+            staged.fit()?;
         }
         let seqno = hold.next_stamp(self.time.wall_for_stamp());
         self.transactions.note_ingest(runtime.id, range.clone(), seqno); // J3
-        let committed = self.ingest_held(order, staged, fitted, seqno);
+        let committed = self.ingest_held(order, staged, seqno);
         self.transactions.note_ingest_over(seqno);
         committed?;
         hold.note_commit(order.data_bytes);
@@ -414,19 +414,13 @@ impl Core {
     }
 
     /// Makes staged runs part of the index, and visible. Commits are held.
-    fn ingest_held(
-        &self,
-        order: &Order<'_>,
-        staged: &mut StagedRuns,
-        fitted: Fitted,
-        seqno: SeqNo,
-    ) -> Result<()> {
+    fn ingest_held(&self, order: &Order<'_>, staged: &mut dyn Staged, seqno: SeqNo) -> Result<()> {
         let runtime = order.runtime;
         if self.published.state().find(runtime.id).is_none() {
             return Err(Error::KeyspaceNotFound { name: runtime.name.load().to_string() });
         }
         let _guard = PoisonOnPanic::new(self);
-        let version = runtime.store.ingest(staged, fitted, seqno);
+        let version = staged.commit(seqno);
         let version = version.inspect_err(|error| self.note_failure(error))?; // D4
         let with_version = |state: &State| state.with_version(runtime.id, &version);
         self.published.replace_and_publish(with_version, seqno); // J3

@@ -105,7 +105,8 @@ impl Cursor {
         let first = own.iter().map(|own| MemtableCursor::new(Arc::clone(own), SeqNo::MAX));
         let tables = first.chain(tables).collect();
         let deleted = keyspace.deleted_ranges(at, own.as_deref());
-        let walk = Walk::new(range, tables, Some(keyspace.version.cursor()), deleted, now);
+        let structure = keyspace.version.cursor(&range);
+        let walk = Walk::new(range, tables, Some(structure), deleted, now);
         let (as_of, loaded) = (AsOf::of(at, now), OnceCell::new());
         Cursor { walk, refusal: None, keyspace: Some(keyspace), as_of, own, loaded }
     }

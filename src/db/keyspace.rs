@@ -16,6 +16,7 @@ use crate::db::state::{KeyspaceState, Runtime};
 use crate::db::time::{AsOf, Time};
 use crate::manifest::KeyspaceOptions;
 use crate::operator::Merging;
+use crate::structure::TableInfo;
 
 /// How often a count is tried as of now before it is done for its moment alone.
 const MOMENTS_TRIED_MAX: u32 = 8;
@@ -28,7 +29,7 @@ pub struct KeyspaceInfo {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// Its storage structure: `flex`.
+    /// Its storage structure: `flex` or `lsm`.
     pub structure: &'static str,
     /// Its options.
     pub options: KeyspaceOptions,
@@ -88,6 +89,14 @@ impl Keyspace {
     #[inline]
     pub(super) fn puts_as_it_is(&self, value_len: usize) -> bool {
         value_len < self.runtime.plain_below
+    }
+
+    /// The tables of a keyspace of [`Structure::Lsm`](crate::Structure::Lsm), as of now: level by
+    /// level, in level 0 the newest run first, each run in the order of keys. Empty in another
+    /// structure. Reads nothing from disk.
+    #[must_use]
+    pub fn tables(&self) -> Vec<TableInfo> {
+        self.runtime.store.tables()
     }
 
     /// What has expired is judged by this.

@@ -1,6 +1,6 @@
 //! Flushing, keeping the log short, creating and dropping keyspaces, closing.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
@@ -15,8 +15,10 @@ use crate::jobs::FlushRate;
 use crate::manifest::{Closing, Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
 use crate::memtable::{MemtableCursor, StackedCursor};
 use crate::storage::EntryType;
-use crate::structure::flex::{Consolidation, FlexStore, RoundProgress};
-use crate::structure::{FlushOrder, FlushProgress, Version};
+use crate::structure::{
+    Compacted, Consolidation, FlushOrder, FlushProgress, RoundProgress, Store, Version,
+    create_store, open_store,
+};
 use crate::value_log::ValueLog;
 use crate::wal::Lsn;
 
@@ -24,6 +26,8 @@ use crate::wal::Lsn;
 const SLICES_PER_FLUSH: u64 = 8;
 /// ... but not for less than this many bytes.
 const SLICE_BYTES_MIN: u64 = 1 << 20;
+/// Bytes that a slice of compaction writes: so long a flush that becomes due may have to wait.
+const COMPACTION_SLICE_BYTES: u64 = 4 << 20;
 /// Bytes that a slice of consolidation writes: so much room it needs beside what there is, and so
 /// long a flush that becomes due may have to wait for it.
 const CONSOLIDATION_SLICE_BYTES: u64 = 8 << 20;
@@ -87,6 +91,7 @@ impl Core {
         let outcome = keyspace.runtime.store.flush(&mut cursor, &deleted, order)?;
         let time = self.clock.monotonic().saturating_sub(started);
         keyspace.runtime.flush_rate.note(table.note_slice(outcome.taken_bytes), time);
+        keyspace.runtime.note_version();
         self.workers.note_leftovers();
         if outcome.progress == FlushProgress::Complete {
             self.transactions.note_flushed(id, table);
@@ -115,6 +120,40 @@ impl Core {
         if progress == FlushProgress::Complete {
             self.advance_log(AdvanceLog::WhenWorthwhile)?;
         }
+        Ok(true)
+    }
+
+    /// Does a slice of what keeps structures in shape while they are written to, and hands out what
+    /// is finished. Whether there was any.
+    pub(super) fn compact_slice_of_any(&self) -> Result<bool> {
+        for runtime in self.runtimes() {
+            let now = self.time.now_if_used();
+            let slice_bytes = self.flush_slice_size.unwrap_or(COMPACTION_SLICE_BYTES);
+            let compacted = runtime.store.compact(slice_bytes, now);
+            // What is not merged is as good as it was, and it is tried again behind the next flush.
+            let compacted = compacted.inspect_err(|error| self.note_idle_failure(error));
+            let Ok(Compacted::Slice { bytes, is_ready }) = compacted else { continue };
+            let installed = is_ready && self.install_compactions(&runtime)?;
+            if bytes > 0 || installed {
+                // There may be parts for other threads.
+                self.workers.wake();
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Hands out what compactions of a keyspace have finished, unless another thread has its turn
+    /// to flush: then that thread does, or the next flush.
+    fn install_compactions(&self, runtime: &Arc<Runtime>) -> Result<bool> {
+        let _turn = match runtime.flushing.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        };
+        self.check_writable()?; // Under the turn, which closing waits for.
+        let Some(version) = runtime.store.install()? else { return Ok(false) };
+        self.publish_version(runtime, &version);
         Ok(true)
     }
 
@@ -162,6 +201,7 @@ impl Core {
     /// Makes a version of a keyspace the one that new reads see, and gives back what only the one
     /// before needed.
     pub(super) fn publish_version(&self, runtime: &Arc<Runtime>, version: &Arc<dyn Version>) {
+        runtime.note_version();
         self.published.replace(|state| state.with_version(runtime.id, version));
         self.give_back_unreferenced(runtime);
     }
@@ -313,10 +353,10 @@ impl Core {
         self.clear_directory(id)?; // of a creation that a crash interrupted
         let io = |action, error| Error::io(action, &place.dir, error);
         self.storage.create_dir_all(&place.dir).map_err(|error| io("create", error))?;
-        FlexStore::create(&place)?;
+        create_store(&place)?;
         let parent = keyspaces_dir(&self.dir);
         self.storage.sync_dir(&parent).map_err(|error| Error::io("sync", &parent, error))?;
-        let store = FlexStore::open(&place, None)?;
+        let store = open_store(&place, None)?;
         self.apply_edit(&mut manifest, &Edit::CreateKeyspace(record.clone()))?;
         let sizes = (self.sizes.memtable, &self.time);
         let runtime = runtime_of(&record, store, &self.values, &self.budget, sizes);
@@ -482,7 +522,7 @@ pub(super) fn clear_directory(
 /// What is kept about an open keyspace.
 pub(super) fn runtime_of(
     record: &KeyspaceRecord,
-    store: FlexStore,
+    store: Arc<dyn Store>,
     values: &Arc<ValueLog>,
     budget: &Arc<MemoryBudget>,
     (default_memtable_size, time): (u64, &Arc<Time>),
@@ -491,6 +531,7 @@ pub(super) fn runtime_of(
         (Some(_), _) => 0,
         (None, separated_from) => separated_from.map_or(usize::MAX, |from| from as usize),
     };
+    let fresh_runs = store.debt().fresh_runs;
     Arc::new(Runtime {
         id: record.id,
         name: ArcSwap::from_pointee(record.name.clone()),
@@ -505,6 +546,7 @@ pub(super) fn runtime_of(
         flushing: Mutex::new(()),
         gets: StripedCounters::default(),
         flush_rate: FlushRate::default(),
+        fresh_runs: AtomicUsize::new(fresh_runs),
     })
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{Error, Result, SeqNo, StampClock, ValuePointer};
-use crate::block::Block;
 use crate::cache::{Cache, MemoryBudget};
 use crate::db::background::Workers;
 use crate::db::commit::CommitLog;
@@ -17,7 +16,7 @@ use crate::db::state::{KeyspaceState, MemtableMeter, Published, State, Table};
 use crate::db::time::Time;
 use crate::manifest::{Edit, Manifest, Totals};
 use crate::storage::{lock_directory, make_directory};
-use crate::structure::flex::{FlexStore, OpenSegments, StorePlace};
+use crate::structure::{SharedStores, StorePlace, open_store};
 use crate::value_log::ValueLog;
 use crate::wal::{Lsn, Replay, Wal, WalOptions, WalPlace, replay_up_to};
 
@@ -73,8 +72,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     opening.remove_dropped()?;
     let Recovered { state, stamps, visible, log, totals } = opening.recover()?;
     opening.note_kept_log()?;
-    let Opening { manifest, budget, meter, cache, open_segments, values, time, mut report, .. } =
-        opening;
+    let Opening { manifest, budget, meter, shared, time, mut report, .. } = opening;
     report.duration = builder.clock.monotonic().saturating_sub(since);
     time.note_stamp(stamps.last());
     if state.keyspaces.iter().any(|keyspace| keyspace.may_expire()) {
@@ -90,9 +88,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
         sizes,
         budget,
         meter,
-        cache,
-        open_segments,
-        values,
+        shared,
         recovery: report,
         totals_before: totals,
         manifest,
@@ -159,9 +155,7 @@ struct Opening<'a> {
     manifest: Manifest,
     budget: Arc<MemoryBudget>,
     meter: Arc<MemtableMeter>,
-    cache: Arc<Cache<Block>>,
-    open_segments: Arc<OpenSegments>,
-    values: Arc<ValueLog>,
+    shared: SharedStores,
     time: Arc<Time>,
     report: RecoveryReport,
 }
@@ -186,11 +180,16 @@ impl<'a> Opening<'a> {
             dir,
             sizes,
             manifest,
-            budget,
             meter,
-            cache,
-            open_segments: Arc::default(),
-            values: Arc::new(values),
+            shared: SharedStores {
+                cache,
+                partitions: Arc::new(Cache::for_indexes(Arc::clone(&budget))),
+                open_segments: Arc::default(),
+                open_tables: Arc::default(),
+                values: Arc::new(values),
+                memtable_size: sizes.memtable,
+            },
+            budget,
             time: Time::new(Arc::clone(&builder.clock)),
             report,
         })
@@ -217,7 +216,7 @@ impl<'a> Opening<'a> {
         let given = created.max().unwrap_or(SeqNo::ZERO).max(self.manifest.state().last_seqno());
         let place = self.wal_place();
         if self.manifest.state().last_seqno() == SeqNo::ZERO {
-            self.values.finish_opening()?;
+            self.shared.values.finish_opening()?;
             return self.begin_log(state, place);
         }
         let required = Lsn::from_u64(self.manifest.state().log_start());
@@ -232,14 +231,15 @@ impl<'a> Opening<'a> {
         }
         self.check_structures(&state, &log)?;
         drop(state);
-        self.values.check_held()?;
+        self.shared.values.check_held()?;
         self.report.wal_records = found.record_count;
         self.report.wal_bytes = found.end.bytes_since(required);
         self.report.wal_bytes_cut = found.truncated_bytes;
         self.report.clean = self.manifest.state().clean_log_end().is_some();
-        self.values.make_durable(&replayed.doubtful)?; // V2: before the log that points there
+        // V2: before the log that points there.
+        self.shared.values.make_durable(&replayed.doubtful)?;
         let wal = Wal::resume(place, &log)?;
-        self.report.orphans_removed += self.values.finish_opening()?.files;
+        self.report.orphans_removed += self.shared.values.finish_opening()?.files;
         let Replayed { state, newest, uncounted, .. } = replayed;
         let totals = uncounted.added_to(self.manifest.state().totals(), found.end);
         // Neither need have a commit to a keyspace that was dropped.
@@ -265,8 +265,9 @@ impl<'a> Opening<'a> {
             let state = self.with_fresh_memtables(stores);
             let next_id = catalog.next_keyspace_id();
             let uncounted = Uncounted::behind(catalog.totals());
-            let mut replayer = Replayer::new(state, &self.meter, &self.values, next_id, &place.dir)
-                .counting(uncounted);
+            let mut replayer =
+                Replayer::new(state, &self.meter, &self.shared.values, next_id, &place.dir)
+                    .counting(uncounted);
             let log = replay_up_to(place, required, limit, &mut |record| replayer.take(&record))?;
             let durable_up_to = log.durable_up_to().max(required).max(Lsn::from_u64(proven));
             match replayer.first_without_value(durable_up_to)? {
@@ -328,9 +329,7 @@ impl<'a> Opening<'a> {
                 dir: keyspace_dir(self.dir, record.id),
                 database: self.manifest.state().database(),
                 keyspace: record.id,
-                cache: Arc::clone(&self.cache),
-                open_segments: Arc::clone(&self.open_segments),
-                values: Arc::clone(&self.values),
+                shared: self.shared.clone(),
                 options: record.options.clone(),
                 merging: merging_of(
                     &record.options,
@@ -338,9 +337,9 @@ impl<'a> Opening<'a> {
                     &keyspace_dir(self.dir, record.id),
                 ),
             };
-            let store = FlexStore::open(&place, record.journal)?;
+            let store = open_store(&place, record.journal)?;
             let sizes = (self.sizes.memtable, &self.time);
-            let runtime = runtime_of(record, store, &self.values, &self.budget, sizes);
+            let runtime = runtime_of(record, store, &self.shared.values, &self.budget, sizes);
             let active = Table::new(&self.meter, &runtime);
             let version = runtime.store.version();
             state = state.with(KeyspaceState::new(runtime, active, version));

@@ -9,7 +9,7 @@ use crate::db::insert::{CommitPlace, insert_commit};
 use crate::db::operation::{DecodedCommit, Operation, Write, decode_record};
 use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
 use crate::manifest::Totals;
-use crate::structure::flex::BegunFlush;
+use crate::structure::BegunFlush;
 use crate::value_log::{ValueLog, Verify};
 use crate::wal::{Lsn, RecordRef};
 

@@ -1,7 +1,7 @@
 //! What a moment of the database is made of: memtables and versions, published together.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -13,8 +13,7 @@ use crate::db::time::Time;
 use crate::jobs::FlushRate;
 use crate::manifest::KeyspaceOptions;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
-use crate::structure::Version;
-use crate::structure::flex::FlexStore;
+use crate::structure::{Store, Version};
 use crate::value_log::{ValueFile, ValueLog, record_len};
 
 /// No commit has gone to the memtable yet.
@@ -187,7 +186,7 @@ pub(super) struct Runtime {
     /// Changes when the keyspace is renamed.
     pub name: ArcSwap<String>,
     pub options: KeyspaceOptions,
-    pub store: FlexStore,
+    pub store: Arc<dyn Store>,
     /// Where its large values are.
     pub values: Arc<ValueLog>,
     /// What has expired is judged by this.
@@ -203,9 +202,16 @@ pub(super) struct Runtime {
     pub flushing: Mutex<()>,
     pub gets: StripedCounters<1>,
     pub flush_rate: FlushRate,
+    /// Of [`Store::debt`], as of the newest version.
+    pub fresh_runs: AtomicUsize,
 }
 
 impl Runtime {
+    /// Says that the structure has a new version.
+    pub(super) fn note_version(&self) {
+        self.fresh_runs.store(self.store.debt().fresh_runs, Ordering::Relaxed);
+    }
+
     /// Bytes of values that a memtable may refer to: some files, or a part of what is live.
     fn value_room(&self) -> u64 {
         const FILE_COUNT: u64 = 2;

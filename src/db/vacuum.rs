@@ -7,7 +7,7 @@ use crate::db::Db;
 use crate::db::cleaning::{Cleaned, CleaningRound};
 use crate::db::core::Core;
 use crate::jobs::Aim;
-use crate::structure::flex::RoundProgress;
+use crate::structure::RoundProgress;
 
 /// What [`Db::vacuum`] has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -30,6 +30,8 @@ pub struct Pressure {
     pub unflushed: u64,
     /// How much of that is flushed in a second; 0 if it is not known.
     pub flush_rate: u64,
+    /// Sorted runs of new entries that the structure has and that are to be merged.
+    pub fresh_runs: usize,
 }
 
 /// Why a memtable is sealed.
@@ -62,6 +64,12 @@ const FLUSH_RATE_UNKNOWN: u64 = 64 << 20;
 const PACE_AHEAD: f64 = 3.0;
 /// Writers are held to this part of the rate of flushes at least; beyond it they stop.
 const PACE_MIN_DIVISOR: f64 = 16.0;
+
+/// Writers are slowed down from so many runs on that wait to be merged: reads look into each of
+/// them, and the disk holds what is overwritten in them ..
+const FRESH_RUNS_SLOW: usize = 12;
+/// .. more with each, down to the least from here on.
+const FRESH_RUNS_SLOWEST: usize = 36;
 
 /// Whether a memtable is to be sealed after a commit.
 #[must_use]
@@ -108,12 +116,24 @@ pub fn stall(pressure: &Pressure) -> Stall {
         known => known,
     };
     let behind = pressure.unflushed.saturating_sub(flush_rate / STOP_TOLERATED_DIVISOR);
-    if room >= behind {
+    let lasting = match room >= behind {
+        true => f64::INFINITY,
+        false => PACE_AHEAD * room as f64 / behind as f64,
+    };
+    let share = lasting.min(share_for_runs(pressure.fresh_runs)).max(1.0 / PACE_MIN_DIVISOR);
+    if share.is_infinite() {
         return Stall::None;
     }
-    let lasting = PACE_AHEAD * room as f64 / behind as f64;
-    let rate = flush_rate as f64 * lasting.max(1.0 / PACE_MIN_DIVISOR);
-    Stall::Pace((rate as u64).max(1))
+    Stall::Pace(((flush_rate as f64 * share) as u64).max(1))
+}
+
+/// The part of the rate of flushes that merging runs allows.
+fn share_for_runs(runs: usize) -> f64 {
+    if runs < FRESH_RUNS_SLOW {
+        return f64::INFINITY;
+    }
+    let left = FRESH_RUNS_SLOWEST.saturating_sub(runs) as f64;
+    left / (FRESH_RUNS_SLOWEST - FRESH_RUNS_SLOW) as f64
 }
 
 fn share(whole: u64, (numerator, denominator): (u64, u64)) -> u64 {
@@ -137,6 +157,7 @@ mod tests {
             log_limit: 1000,
             unflushed: 0,
             flush_rate: 0,
+            fresh_runs: 0,
         }
     }
 
@@ -162,6 +183,16 @@ mod tests {
         let full = Pressure { sealed_count: 1, memtables_total: 500, ..calm() };
         assert_eq!(stall(&full), Stall::Stop);
         assert_eq!(stall(&Pressure { sealed_count: 0, ..full }), Stall::None);
+    }
+
+    #[test]
+    fn writers_slow_down_as_runs_come_together_that_wait_to_be_merged() {
+        let with = |fresh_runs| stall(&Pressure { fresh_runs, flush_rate: 2400, ..calm() });
+        assert_eq!(with(FRESH_RUNS_SLOW - 1), Stall::None);
+        assert_eq!(with(FRESH_RUNS_SLOW), Stall::Pace(2400));
+        assert_eq!(with(FRESH_RUNS_SLOW + 12), Stall::Pace(1200));
+        assert_eq!(with(FRESH_RUNS_SLOWEST), Stall::Pace(150), "never slower than this");
+        assert_eq!(with(1000), Stall::Pace(150));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub use edit_log::{
     EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef, SnapshotSink,
     exists as edit_log_exists, newest_database, read as read_edit_log,
 };
-pub use options::{KeyspaceOptions, Structure};
+pub use options::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
 pub(crate) use records::explain_manifest;
 pub use state::{Closing, Edit, KeyspaceRecord};
 pub use totals::{KeyspaceTotals, Totals};

@@ -225,7 +225,7 @@ impl CatalogState {
                     )));
                 }
                 self.check_name_free(&record.name)?;
-                record.options.validate()
+                record.options.check_limits()
             }
             Edit::DropKeyspace { id } => self.existing(*id).map(drop),
             Edit::ForgetDropped { id } => match self.dropped.contains(id) {
@@ -241,7 +241,7 @@ impl CatalogState {
                 if record.options.structure != options.structure {
                     return Err(Error::invalid("the structure of a keyspace is not an option"));
                 }
-                options.validate()
+                options.check_limits()
             }
             Edit::AdvanceLog { log_start, journals, last_seqno } => {
                 for (id, position) in journals {

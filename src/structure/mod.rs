@@ -10,14 +10,25 @@
 //! - S3  A file is removed only when no version, and no durable index, refers to it.
 
 pub mod flex;
+mod fold;
+pub mod lsm;
+mod shares;
+mod source;
+mod store;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{Cursor, EntryKind, Error, Result, SeqNo, Slice};
-use crate::block::BlockCursor;
+use crate::base::{Cursor, EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice};
+use crate::block::{Block, BlockCursor};
 use crate::manifest::OpenReport;
+
+pub use shares::{ShareSums, ValueShare};
+pub use store::{
+    BegunFlush, Compacted, Consolidation, DataCheck, Debt, Moving, RoundProgress, SharedStores,
+    Staged, Store, StorePlace, create_store, open_store,
+};
 
 /// An entry found by key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +39,18 @@ pub struct Found {
     pub kind: EntryKind,
     /// The value.
     pub value: Slice,
+}
+
+impl Found {
+    /// The entry of `key` in a block.
+    #[inline]
+    pub(crate) fn in_block(block: &Block, key: &[u8]) -> Option<Found> {
+        block.get(key).map(|EntryRef { seqno, kind, value, .. }| Found {
+            seqno: Some(seqno),
+            kind,
+            value: block.share(value),
+        })
+    }
 }
 
 /// What a lookup is for.
@@ -47,8 +70,8 @@ pub trait Version: Send + Sync + fmt::Debug {
     /// `Io` or `Corruption` when what should hold it cannot be read.
     fn find(&self, key: &[u8], want: Want) -> Result<Option<Found>>;
 
-    /// A cursor over all entries, tombstones among them.
-    fn cursor(&self) -> Box<dyn StructureCursor>;
+    /// A cursor over the entries in `range`, tombstones among them. It may show others as well.
+    fn cursor(&self, range: &KeyRange) -> Box<dyn StructureCursor>;
 
     /// Number of keys from `start` to in front of `end`, or to the last, that have a value which
     /// has not expired by `now`, in milliseconds since 1970.
@@ -289,4 +312,32 @@ pub struct StructureStats {
     pub blocks_read: u64,
     /// Bytes of frames read since opening.
     pub block_bytes_read: u64,
+}
+
+/// A table of a keyspace of [`Structure::Lsm`](crate::Structure::Lsm).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableInfo {
+    /// Its level: 0 is the newest.
+    pub level: u8,
+    /// Tells the sorted runs of level 0 apart: the higher, the newer. 0 in other levels.
+    pub run: u64,
+    /// Its number, which its file has in its name.
+    pub number: u64,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Its first key, or the start of the first range that it deletes.
+    pub first: Slice,
+    /// Above its last key and the ranges that it deletes; `None` if these have no end.
+    pub end: Option<Slice>,
+    /// Entries, deletions included.
+    pub entries: u64,
+    /// Deletions of single keys.
+    pub tombstones: u64,
+    /// Deleted ranges.
+    pub deleted_ranges: u32,
+    /// Entries that expire.
+    pub expiring: u32,
+    /// Bytes of keys and values, before they were compressed.
+    pub logical_bytes: u64,
 }

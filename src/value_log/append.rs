@@ -269,6 +269,7 @@ impl ValueLog {
     /// Has a file be as it was when its writer had it like this: nobody refers to what was written
     /// behind that, whose room is given back. It is kept for the next writer.
     pub(super) fn cut_back(&self, before: OwnFile) {
+        let Ok(_not_closed_meanwhile) = self.writing() else { return };
         // Where that fails, the garbage stays for as long as the file does.
         if before.writable.handle.set_len(before.end).is_ok() {
             before.writable.file.note_cut(before.end);

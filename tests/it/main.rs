@@ -16,6 +16,7 @@ mod holes;
 mod ingest;
 mod ingest_timings;
 mod inspect;
+mod lsm;
 mod merges;
 mod model;
 mod order;

@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 /// Programs in Rust: engine and package. LitheDB first; then the order of the columns.
 const RUST_ENGINES: &[(&str, &str)] = &[
     ("lithedb", "peer-lithedb"),
+    ("lithedb-lsm", "peer-lithedb"),
     ("rocksdb", "peer-rocksdb"),
     ("lmdb", "peer-lmdb"),
     ("redb", "peer-redb"),
@@ -180,7 +181,10 @@ mod tests {
     #[test]
     fn an_engine_that_does_not_exist_is_told_with_those_that_do() {
         let error = build(&["nosuch".into()]).unwrap_err().to_string();
-        assert!(error.contains("`nosuch`") && error.contains("lithedb, rocksdb"), "{error}");
+        assert!(
+            error.contains("`nosuch`") && error.contains("lithedb, lithedb-lsm, rocksdb"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -8,12 +8,25 @@ use std::path::PathBuf;
 /// `--quick` divides all counts by this.
 const QUICK_DIVISOR: u64 = 10;
 
+/// Structures that can be measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Shapes {
+    /// A B-tree over a flexible address space.
+    #[default]
+    Flex,
+    /// Tables in levels.
+    Lsm,
+}
+
 /// Runs the benchmark workloads and reports their figures.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct BenchArgs {
     /// Workloads to run; all but W13 and W16 if none is named.
     #[arg(value_enum, ignore_case = true)]
     pub workloads: Vec<Workload>,
+    /// The structure of the keyspace.
+    #[arg(long, value_enum, default_value_t)]
+    pub structure: Shapes,
     /// Keys of the large store (W2 to W6, W11, W12, W15) [default: 5000000; with --quick 500000].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: Option<u64>,

@@ -40,12 +40,12 @@ mod verify;
 mod workload;
 mod zipf;
 
-pub use args::BenchArgs;
+pub use args::{BenchArgs, Shapes};
 pub use data::{KeyShape, append_value};
 pub use driver::{Launch, launch_child, report, run_child_on, run_engine};
 pub use engine::{Commit, Engine, Error, Memory, Offered, Result, View, Walk, wrong};
 pub use job::{CHILD_SUBCOMMAND, Job as ChildArgs, KEYS_FULL, Step};
-pub use lithe::Lithe;
+pub use lithe::{Lithe, LitheIn, LitheLsm};
 pub use measure::{directory_size, machine};
 pub use plan::{Planned, Workload, plan};
 pub use records::Records;
@@ -58,8 +58,12 @@ use std::error;
 /// # Errors
 /// If a step fails, or a report cannot be written.
 pub fn run(args: &BenchArgs) -> std::result::Result<(), Box<dyn error::Error>> {
-    let rows = run_engine(args, Lithe::NAME, &launch_child).map_err(plain)?;
-    report(args, Lithe::NAME, &rows).map_err(plain)
+    let engine = match args.structure {
+        Shapes::Flex => Lithe::NAME,
+        Shapes::Lsm => LitheLsm::NAME,
+    };
+    let rows = run_engine(args, engine, &launch_child).map_err(plain)?;
+    report(args, engine, &rows).map_err(plain)
 }
 
 /// The hidden subcommand [`CHILD_SUBCOMMAND`]: one step, in the process that `run` started for it.
@@ -67,7 +71,10 @@ pub fn run(args: &BenchArgs) -> std::result::Result<(), Box<dyn error::Error>> {
 /// # Errors
 /// If the step fails.
 pub fn run_child(args: &ChildArgs) -> std::result::Result<(), Box<dyn error::Error>> {
-    run_child_on::<Lithe>(args).map_err(plain)
+    match args.engine.as_str() {
+        LitheLsm::NAME => run_child_on::<LitheLsm>(args).map_err(plain),
+        _ => run_child_on::<Lithe>(args).map_err(plain),
+    }
 }
 
 /// `?` does not make this conversion by itself.

@@ -1,19 +1,90 @@
-//! LitheDB as an engine under test: one keyspace with default options.
+//! LitheDB as an engine under test: one keyspace, with the default options of its structure.
 
 use crate::engine::{Commit, Engine, Memory, Offered, Result, View, Walk};
 use crate::records::Records;
 use lithedb::{
-    Builder, Cursor, Db, Durability, KeyRange, Keyspace, KeyspaceOptions, Snapshot, WriteBatch,
+    Builder, Compaction, Cursor, Db, Durability, Error, KeyRange, Keyspace, KeyspaceOptions,
+    Leveled, Snapshot, WriteBatch,
 };
+use std::fmt;
+use std::marker::PhantomData;
 use std::path::Path;
 
 const KEYSPACE: &str = "bench";
 
+/// A structure under test.
+pub trait Shape: fmt::Debug + Send + Sync + 'static {
+    /// The name that results have.
+    const NAME: &'static str;
+    /// Settings over which writing, reading and room are traded.
+    const TRADES: &'static [f64];
+
+    /// Its default options.
+    fn options() -> KeyspaceOptions;
+
+    /// Its options with a setting out of [`Shape::TRADES`].
+    fn options_at(setting: f64) -> KeyspaceOptions;
+}
+
+/// The default structure.
+#[derive(Debug)]
+pub struct InFlex;
+
+impl Shape for InFlex {
+    const NAME: &'static str = "lithedb";
+    /// Of `consolidation_pace`, whose default is 0.5.
+    const TRADES: &'static [f64] = &[0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 4.0];
+
+    fn options() -> KeyspaceOptions {
+        KeyspaceOptions::flex()
+    }
+
+    fn options_at(setting: f64) -> KeyspaceOptions {
+        KeyspaceOptions::flex().consolidation_pace(setting as f32)
+    }
+}
+
+/// Tables in levels.
+#[derive(Debug)]
+pub struct InLsm;
+
+impl Shape for InLsm {
+    const NAME: &'static str = "lithedb-lsm";
+    /// Of `level_ratio`, whose default is 10.
+    const TRADES: &'static [f64] = &[3.0, 5.0, 8.0, 10.0, 15.0, 20.0];
+
+    fn options() -> KeyspaceOptions {
+        KeyspaceOptions::lsm()
+    }
+
+    fn options_at(setting: f64) -> KeyspaceOptions {
+        let leveled = Leveled::new().level_ratio(setting as f32);
+        KeyspaceOptions::lsm().compaction(Compaction::Leveled(leveled))
+    }
+}
+
+/// A database with one keyspace of the default structure.
+pub type Lithe = LitheIn<InFlex>;
+/// A database with one keyspace of tables in levels.
+pub type LitheLsm = LitheIn<InLsm>;
+
 /// A database with one keyspace.
 #[derive(Debug)]
-pub struct Lithe {
+pub struct LitheIn<S> {
     db: Db,
     keyspace: Keyspace,
+    shape: PhantomData<S>,
+}
+
+impl<S: Shape> LitheIn<S> {
+    fn with(memory: Memory, dir: &Path, options: KeyspaceOptions) -> Result<Self> {
+        let db = builder(memory).open(dir)?;
+        let keyspace = match db.keyspace(KEYSPACE) {
+            Err(Error::KeyspaceNotFound { .. }) => db.create_keyspace(KEYSPACE, options)?,
+            found => found?,
+        };
+        Ok(LitheIn { db, keyspace, shape: PhantomData })
+    }
 }
 
 /// A snapshot, and the cursor on it once something was scanned.
@@ -78,32 +149,23 @@ impl View for LitheView<'_> {
     }
 }
 
-impl Engine for Lithe {
-    const NAME: &'static str = "lithedb";
+impl<S: Shape> Engine for LitheIn<S> {
+    const NAME: &'static str = S::NAME;
     const BUFFERED_SURVIVES_KILL: bool = true;
-    /// Of `consolidation_pace`, whose default is 0.5.
-    const TRADES: &'static [f64] = &[0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 4.0];
+    const TRADES: &'static [f64] = S::TRADES;
     const VALUES_APART: Offered = Offered::Yes;
     type View<'a> = LitheView<'a>;
 
     fn open(dir: &Path, memory: Memory) -> Result<Self> {
-        let db = builder(memory).open(dir)?;
-        let keyspace = db.keyspace_or_create(KEYSPACE)?;
-        Ok(Lithe { db, keyspace })
+        LitheIn::with(memory, dir, S::options())
     }
 
     fn open_at(dir: &Path, memory: Memory, setting: f64) -> Result<Self> {
-        let db = builder(memory).open(dir)?;
-        let options = KeyspaceOptions::default().consolidation_pace(setting as f32);
-        let keyspace = db.create_keyspace(KEYSPACE, options)?;
-        Ok(Lithe { db, keyspace })
+        LitheIn::with(memory, dir, S::options_at(setting))
     }
 
     fn open_apart(dir: &Path, memory: Memory, from: u32) -> Result<Self> {
-        let db = builder(memory).open(dir)?;
-        let options = KeyspaceOptions::default().value_separation(Some(from));
-        let keyspace = db.create_keyspace(KEYSPACE, options)?;
-        Ok(Lithe { db, keyspace })
+        LitheIn::with(memory, dir, S::options().value_separation(Some(from)))
     }
 
     fn put(&self, key: &[u8], value: &[u8], commit: Commit) -> Result<()> {

@@ -146,6 +146,8 @@ pub enum Command {
     Commits(commands::commits::CommitsArgs),
     /// List, create, drop and rename keyspaces
     Keyspaces(commands::keyspaces::KeyspacesArgs),
+    /// List the tables of an lsm keyspace, level by level
+    Tables(commands::tables::TablesArgs),
     /// Show sizes, amplifications, memory and work done
     Stats(commands::stats::StatsArgs),
     /// Consolidate, and give back what overwritten and deleted entries take

@@ -69,6 +69,7 @@ fn run_command(
         Command::Diff(args) => commands::diff::run(globals, notices, &args),
         Command::Commits(args) => commands::commits::run(globals, &args),
         Command::Keyspaces(args) => commands::keyspaces::run(globals, notices, args),
+        Command::Tables(args) => commands::tables::run(globals, &args),
         Command::Stats(args) => commands::stats::run(globals, &args),
         Command::Compact(args) => commands::compact::run(globals, notices, &args),
         Command::Vacuum(args) => commands::vacuum::run(globals, interrupt, &args),

@@ -25,6 +25,7 @@ use lithe_sim::space::canary::SPACE_CANARIES;
 use lithe_sim::space::damage::SpaceFixture;
 use lithe_sim::space::faults::{SpaceFaultRun, fill_up};
 use lithe_sim::space::{self, SpaceCrashRun, SpaceModelRun};
+use lithedb::Structure;
 use lithedb::base::{Clock, SystemClock};
 use lithedb::storage::{OpenMode, OsStorage, Storage};
 
@@ -40,6 +41,7 @@ lithe-sim COMMAND [OPTIONS]
                  --states N  how many states in all (default 100000)
                  --per-point N  states at each point (default 24)
                  --run SEED [--point P [--state S]]  one run, point or state again
+                 --structure N  all keyspaces of one structure: 0 Flex, 1 Lsm
   model        random operations against BTreeMaps
                  --runs N (default 100), --operations N each (default 3000), --run SEED
   isolation    transactions of several threads against each other, with crashes
@@ -101,8 +103,11 @@ fn main() -> ExitCode {
 
 fn crash(arguments: &Arguments, ledger: &Arc<Ledger>) {
     let per_point = arguments.number("per-point").unwrap_or(24);
+    let structure = arguments.number("structure").and_then(|number| u8::try_from(number).ok());
+    let structure = structure.and_then(Structure::from_u8);
+    let of_seed = |seed| CrashRun { structure, ..CrashRun::of_seed(seed, per_point) };
     if let Some(seed) = arguments.number("run") {
-        let mut run = CrashRun::of_seed(seed, per_point);
+        let mut run = of_seed(seed);
         run.only_point = arguments.number("point");
         if let Some(state) = arguments.number("state") {
             run.states = state..state + 1;
@@ -113,7 +118,7 @@ fn crash(arguments: &Arguments, ledger: &Arc<Ledger>) {
     let wanted = arguments.number("states").unwrap_or(100_000);
     let seed = arguments.seed();
     run_cases(arguments.threads(), u64::MAX, |number| {
-        CrashRun::of_seed(seed_of(&[seed, number]), per_point).run(ledger);
+        of_seed(seed_of(&[seed, number])).run(ledger);
         let tried = [STATES, STATES_IN_RECOVERY, STATES_AFTER_RECOVERY];
         tried.into_iter().map(|what| ledger.counted(what)).sum::<u64>() < wanted
     });

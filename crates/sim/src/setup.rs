@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use lithedb::base::{Codec, SeededEntropy};
 use lithedb::storage::Storage;
-use lithedb::{Background, Builder, Cleaning, Db, Error, KeyspaceOptions, Verify};
+use lithedb::{
+    Background, Builder, Cleaning, Compaction, Db, Error, KeyspaceOptions, Leveled, Structure,
+    Tiered, Verify,
+};
 
 use crate::clock::SimClock;
 use crate::operator::{TAIL, Tail};
@@ -102,6 +105,19 @@ impl Setup {
         setup
     }
 
+    /// The same with another draw for the keyspaces of any other structure.
+    #[must_use]
+    pub fn all_of(mut self, structure: Structure) -> Setup {
+        let mut random = Random::new(seed_of(&[self.seed, 0xA11]));
+        for options in &mut self.keyspaces {
+            while options.structure != structure {
+                let from = options.value_separation;
+                *options = draw_keyspace(&mut random).value_separation(from);
+            }
+        }
+        self
+    }
+
     /// Options for the `index`-th keyspace.
     #[must_use]
     pub fn keyspace_options(&self, index: usize) -> KeyspaceOptions {
@@ -159,16 +175,48 @@ pub fn start_of(nth: u64) -> u64 {
 }
 
 fn draw_keyspace(random: &mut Random) -> KeyspaceOptions {
-    let options = KeyspaceOptions::flex()
-        .codec(random.pick(&[Codec::None, Codec::Lz4]))
-        .interval_size(random.pick(&[512, 512, 700, 2048]))
-        .segment_size(random.pick(&[4096, 8192, 16 << 10, 32 << 10]))
-        .consolidation_pace(random.pick(&[0.05, 0.3, 0.6, 2.0, 8.0]))
-        .delta_fan_in(random.pick(&[0, 2, 3, 8]));
+    let options = match random.below(2) {
+        0 => draw_flex(random),
+        _ => draw_lsm(random),
+    };
     let lives = [SHORT_LIFE_MILLIS / 2, LONG_LIFE_MILLIS].map(u64::from);
     match random.below(6) {
         0..3 => options.merge_operator(TAIL),
         3 => options.ttl(Duration::from_millis(random.pick(&lives))),
         _ => options,
     }
+}
+
+fn draw_lsm(random: &mut Random) -> KeyspaceOptions {
+    let leveled = Leveled::new()
+        .level0_trigger(random.pick(&[2, 2, 4]))
+        .level_ratio(random.pick(&[1.5, 2.0, 4.0]));
+    let tiered = Tiered::new()
+        .threshold(random.pick(&[2, 3, 4]))
+        .run_count_max(random.pick(&[3, 6, 16]))
+        .garbage_max(random.pick(&[0.2, 1.0, 8.0]));
+    let styles =
+        [Compaction::Leveled(leveled), Compaction::Leveled(leveled), Compaction::Tiered(tiered)];
+    let codecs = [Codec::None, Codec::None, Codec::Lz4, Codec::Snappy];
+    let filter_bits = random.pick(&[0, 5, 10]);
+    let prefix_len = random.pick(&[0, 1, 3]);
+    KeyspaceOptions::lsm()
+        .compaction(random.pick(&styles))
+        .codec(random.pick(&codecs))
+        .level_codec(random.below(3) as u8, random.pick(&codecs))
+        .table_size(random.pick(&[4 << 10, 8 << 10, 64 << 10]))
+        .block_size(random.pick(&[512, 512, 1024, 4096]))
+        .restart_interval(random.pick(&[0, 1, 2, 16]))
+        .filter_bits(filter_bits)
+        .filter_prefix_len(if filter_bits == 0 { 0 } else { prefix_len })
+        .pin_indexes(random.below(4) == 0)
+}
+
+fn draw_flex(random: &mut Random) -> KeyspaceOptions {
+    KeyspaceOptions::flex()
+        .codec(random.pick(&[Codec::None, Codec::Lz4, Codec::Snappy]))
+        .interval_size(random.pick(&[512, 512, 700, 2048]))
+        .segment_size(random.pick(&[4096, 8192, 16 << 10, 32 << 10]))
+        .consolidation_pace(random.pick(&[0.05, 0.3, 0.6, 2.0, 8.0]))
+        .delta_fan_in(random.pick(&[0, 2, 3, 8]))
 }

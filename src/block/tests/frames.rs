@@ -110,7 +110,8 @@ fn sealed_elsewhere(codec: u8, stored: &[u8]) -> (Vec<u8>, u32) {
     (bytes, expected)
 }
 
-/// 100 times `a`, with its length in front, as every codec stores it: what is on disk stays readable.
+/// 100 times `a`, with its length in front, as every codec stores it: what is on disk stays
+/// readable.
 #[test]
 fn payloads_compressed_by_earlier_programs_are_read() {
     let lz4 = [0x1F, b'a', 0x01, 0x00, 0x4B, 0x50, b'a', b'a', b'a', b'a', b'a'];

@@ -20,6 +20,7 @@ impl Core {
         let (session, lifetime) = (self.session_totals(), self.lifetime_totals());
         let keyspaces = state.keyspaces.iter();
         let memory_cache = self.budget.usage(Part::Cache) as u64;
+        let cached_index = self.budget.usage(Part::CachedIndex) as u64;
         Stats {
             keyspaces: keyspaces.map(|state| self.keyspace_stats(state, &lifetime)).collect(),
             session: BytesWritten::of_database(&session),
@@ -45,10 +46,11 @@ impl Core {
             memory_memtable: self.budget.usage(Part::Memtable) as u64,
             memory_pinned: self.meter.pinned(),
             memory_cache,
-            memory_readers: (self.budget.heap().used() as u64).saturating_sub(memory_cache),
+            memory_readers: (self.budget.heap().used() as u64)
+                .saturating_sub(memory_cache + cached_index),
             memory_buffers: self.budget.usage(Part::Buffer) as u64,
             memory_unused: self.budget.heap().unused() as u64,
-            memory_index: self.budget.usage(Part::Index) as u64,
+            memory_index: self.budget.usage(Part::Index) as u64 + cached_index,
             stalls: self.stalls.stops.load(Ordering::Relaxed),
             stall_time: self.stalls.stop_time(),
             slowdowns: self.stalls.slows.load(Ordering::Relaxed),
@@ -148,7 +150,7 @@ impl Core {
         KeyspaceStats {
             name: runtime.name.load().to_string(),
             id: runtime.id,
-            structure: "flex",
+            structure: runtime.options.structure.name(),
             entries_estimate: structure.entry_count_max + memtable_entries.sum::<u64>(),
             entries_expiring: structure.expiring,
             entries_expired_estimate: structure.expired,

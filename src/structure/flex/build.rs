@@ -1,15 +1,14 @@
 //! Writing runs: blocks of entries into frames, frames into the open segments.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::interval::separator;
-use super::record::{ChangeRecord, RunRecord, ValueShare};
+use super::record::{ChangeRecord, RunRecord};
 use super::segment::{SegmentPlace, SegmentWriter};
-use crate::base::{Codec, EntryRef, Result, Slice, ValuePointer};
+use crate::base::{Codec, EntryRef, Result, Slice};
 use crate::block::{BlockBuilder, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::cache::{Charge, MemoryBudget, Part};
-use crate::value_log::record_len;
+use crate::structure::ShareSums;
 
 /// Which of the open segments a run goes to. Runs that die together lie together: deltas die when
 /// their interval is consolidated, bases when the sweep comes round again.
@@ -141,7 +140,7 @@ impl RunWriter {
         level: u8,
     ) -> Result<RunRecord> {
         let entry_count = u32::try_from(builder.entry_count()).expect("a payload is below 4 GiB");
-        let (values, expiring) = (shares_of(builder), builder.expiry_span());
+        let (values, expiring) = (ShareSums::of(builder).shares(), builder.expiry_span());
         self.payload.clear();
         builder.finish(&mut self.payload);
         self.make_room(stream)?;
@@ -256,16 +255,6 @@ impl RunWriter {
         self.place.forget_unlisted(&self.unlisted);
         std::mem::take(&mut self.unlisted)
     }
-}
-
-/// What the entries point to in each value file.
-fn shares_of(builder: &BlockBuilder) -> Vec<ValueShare> {
-    let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
-    // One that is none is left to those who read it.
-    for pointer in builder.pointers().filter_map(ValuePointer::decode) {
-        *bytes.entry(pointer.file).or_default() += record_len(u64::from(pointer.len));
-    }
-    bytes.into_iter().map(|(file, bytes)| ValueShare { file, bytes }).collect()
 }
 
 /// Cuts a stream of entries, ascending over any number of neighbouring intervals, into base runs

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::tests::{Bench, NewEntry, small_options};
 use crate::base::{Entropy, EntryKind, Expiring, SeededEntropy};
 use crate::structure::Want;
-use crate::structure::flex::{Consolidation, RoundProgress};
+use crate::structure::{Consolidation, RoundProgress, Store};
 
 fn key(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()

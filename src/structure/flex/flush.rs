@@ -14,88 +14,15 @@ use super::record::ChangeRecord;
 use super::sweep::{Candidate, Choice, DELTA_TO_BASE_MAX, MERGE_BYTES_MAX, Sweep, Swept};
 use super::sweep::{choose, deltas_to_merge};
 use super::tree::FlexTree;
-use crate::base::{Coverage, Cursor, EntryKind, EntryRef, Expiring, RangeTombstones, Result};
-use crate::base::{SeqNo, Slice, ValuePointer, expiring_in, is_expired, is_operands, pointer_in};
+use crate::base::{Coverage, Cursor, EntryKind, EntryRef, RangeTombstones, Result};
+use crate::base::{SeqNo, Slice, is_operands};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::merge::MergeCursor;
+use crate::structure::source::{Source, as_of, with_moved_value};
 use crate::value_log::Mover;
 
 /// A slice that only consolidates ends when it has read so many times what it was to write.
 const READ_PER_WRITTEN_MAX: u64 = 4;
-
-/// Walks the memtable that is flushed, and counts. Stands on no entry that is older than its
-/// deletion with a range.
-pub(super) struct Source<'a> {
-    cursor: &'a mut dyn Cursor,
-    /// Ranges that the memtable deletes.
-    deleted: &'a RangeTombstones,
-    /// What has expired by then is a tombstone.
-    now: u64,
-    /// Key and value bytes that went past.
-    pub logical_bytes: u64,
-}
-
-impl<'a> Source<'a> {
-    /// Goes on from where `cursor` stands.
-    pub(super) fn new(
-        cursor: &'a mut dyn Cursor,
-        deleted: &'a RangeTombstones,
-        now: u64,
-    ) -> Result<Source<'a>> {
-        let mut source = Source { cursor, deleted, now, logical_bytes: 0 };
-        source.skip_deleted()?;
-        Ok(source)
-    }
-
-    fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.cursor.seek(key)?;
-        self.skip_deleted()
-    }
-
-    fn skip_deleted(&mut self) -> Result<()> {
-        if self.deleted.is_empty() {
-            return Ok(());
-        }
-        while let Some(entry) = self.cursor.entry() {
-            let range = self.deleted.covering(entry.key, SeqNo::MAX);
-            if range.is_none_or(|range| range.seqno <= entry.seqno) {
-                break;
-            }
-            self.cursor.next()?;
-        }
-        Ok(())
-    }
-
-    /// The first key from `key` on that the memtable deletes with a range.
-    fn first_deleted<'k>(&'k self, key: &'k [u8]) -> Option<&'k [u8]> {
-        self.deleted.first_from(key).map(|range| range.start.max(key))
-    }
-
-    /// The entry at hand, if its key is below `limit`.
-    fn below(&self, limit: Option<&[u8]>) -> Option<EntryRef<'_>> {
-        let entry = self.cursor.entry()?;
-        let entry = limit.is_none_or(|limit| entry.key < limit).then_some(entry)?;
-        Some(as_of(entry, self.now))
-    }
-
-    #[inline]
-    fn advance(&mut self) -> Result<()> {
-        if let Some(entry) = self.cursor.entry() {
-            self.logical_bytes += (entry.key.len() + entry.value.len()) as u64;
-        }
-        self.cursor.next()?;
-        self.skip_deleted()
-    }
-}
-
-/// An entry as it is by `now`: one that has expired is a tombstone.
-#[inline]
-fn as_of(entry: EntryRef<'_>, now: u64) -> EntryRef<'_> {
-    match is_expired(entry.kind, entry.value, now) {
-        true => EntryRef { kind: EntryKind::Tombstone, value: &[], ..entry },
-        false => entry,
-    }
-}
 
 /// What an interval is consolidated for although nothing new comes to it.
 #[derive(Debug)]
@@ -277,7 +204,7 @@ impl<'a> Slicer<'a> {
         limit: Option<&[u8]>,
     ) -> Result<()> {
         let swept = self.sweep_over(interval, limit);
-        if source.deleted.coverage(&interval.anchor, limit) != Coverage::Nothing {
+        if source.deleted().coverage(&interval.anchor, limit) != Coverage::Nothing {
             return self.consolidate(index, interval, source, limit);
         }
         let gathered = self.gather(interval, source, limit)?;
@@ -407,7 +334,7 @@ impl<'a> Slicer<'a> {
     ) -> Result<()> {
         self.extend_range(index, interval)?;
         let (_, cutter) = self.range.as_mut().expect("it was just extended");
-        let deleted = source.deleted;
+        let deleted = source.deleted();
         let coverage = deleted.coverage(&interval.anchor, limit);
         let mut old = match coverage {
             Coverage::Whole => None,
@@ -501,28 +428,6 @@ fn old_entries(loader: &Loader, interval: &Interval, now: u64) -> Result<Option<
     let mut old = BlockCursor::new(loader.block_in_passing(interval)?);
     old.seek_first()?;
     Ok(Some(old))
-}
-
-/// The entry of a pointer, or of what expires, with the pointer to where its value lies once it was
-/// moved, if it is to be.
-#[cold]
-fn with_moved_value<'e>(
-    mover: &mut Mover,
-    entry: EntryRef<'e>,
-    bytes: &'e mut Vec<u8>,
-) -> Result<EntryRef<'e>> {
-    let pointer = pointer_in(entry.kind, entry.value).and_then(ValuePointer::decode);
-    let Some(old) = pointer else { return Ok(entry) };
-    match mover.moved(&old)? {
-        None => Ok(entry),
-        Some(moved) => {
-            *bytes = match expiring_in(entry.kind, entry.value) {
-                Some(expiring) => Expiring { value: &moved.encode(), ..expiring }.encode(),
-                None => moved.encode().to_vec(),
-            };
-            Ok(EntryRef { value: bytes, ..entry })
-        }
-    }
 }
 
 /// Where the entry at hand came from.

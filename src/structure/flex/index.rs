@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::interval::{Interval, Run, RunRole};
 use super::record::{
-    BegunFlush, ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
+    ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
 };
 use super::segment::{HEADER_LEN, Segment, SegmentPlace};
 use super::sweep::{is_mostly_expired, is_sparse};
@@ -16,6 +16,7 @@ use crate::base::{Error, Result, Slice};
 use crate::manifest::read_edit_log;
 use crate::manifest::{EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef};
 use crate::storage::Storage;
+use crate::structure::BegunFlush;
 use crate::value_log::ValueLog;
 
 /// Tells index logs from the other edit logs.

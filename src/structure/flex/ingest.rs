@@ -2,7 +2,7 @@
 //! one edit.
 //!
 //! While entries come, runs are cut where intervals that have entries end, so that each will fit
-//! into one interval, and at the size of an interval elsewhere. [`FlexStore::fit`] finds the place
+//! into one interval, and at the size of an interval elsewhere. [`Staged::fit`] finds the place
 //! of each run in the index as it is by then:
 //!
 //! | interval | what comes of the runs in it |
@@ -34,9 +34,9 @@ use super::segment::{Segment, SegmentPlace};
 use super::store::{FlexStore, run_options};
 use super::sweep::{DELTA_COUNT_MAX, DELTA_TO_BASE_MAX};
 use super::tree::FlexTree;
-use crate::base::{Cursor, EntryKind, EntryRef, Result, SeqNo, Slice};
+use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, SeqNo, Slice};
 use crate::block::{Block, BlockBuilder, BlockCursor, RestartPolicy};
-use crate::structure::Version;
+use crate::structure::{Staged, Version};
 
 /// Full segments of an ingest that the system is still writing.
 const UNSYNCED_SEGMENTS_MAX: usize = 4;
@@ -45,8 +45,8 @@ const STAMP_TO_COME: SeqNo = SeqNo::MAX;
 
 /// Runs of sorted entries that nothing refers to (I2).
 #[derive(Debug)]
-pub struct StagedRuns {
-    place: Arc<SegmentPlace>,
+pub(super) struct StagedRuns {
+    store: Arc<FlexStore>,
     writer: RunWriter,
     /// Of the run at hand.
     builder: BlockBuilder,
@@ -58,6 +58,8 @@ pub struct StagedRuns {
     segments: Vec<(u64, u64)>,
     logical_bytes: u64,
     target: usize,
+    /// Where the runs belong, as long as the index does not change.
+    fitted: Option<Fitted>,
 }
 
 /// A run, or what of one lies in an interval.
@@ -70,43 +72,27 @@ struct StagedRun {
 
 /// Where staged runs belong, as long as the index does not change.
 #[derive(Debug)]
-pub struct Fitted {
+struct Fitted {
     tree: FlexTree<Arc<Interval>>,
     changes: Vec<ChangeRecord>,
 }
 
 impl StagedRuns {
-    /// Whether the run at hand has to be ended ([`FlexStore::end_run`]) before this entry.
-    #[inline]
-    #[must_use]
-    pub fn is_full_for(&self, key: &[u8], value_len: usize) -> bool {
-        if self.builder.is_empty() {
-            return true; // It is not known yet where its interval ends.
-        }
-        self.builder.estimated_size() + key.len() + value_len > self.target
-            || self.limit.as_ref().is_some_and(|limit| key >= &**limit)
-    }
-
-    /// Adds an entry to the run at hand, which is not full for it. Its key must be above all
-    /// before it.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when it does not fit into a run.
-    #[inline]
-    pub fn add(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
-        debug_assert!(kind != EntryKind::Tombstone, "X3");
-        if self.builder.is_empty() {
-            self.first_key.clear();
-            self.first_key.extend_from_slice(key);
-        }
-        self.logical_bytes += (key.len() + value.len()) as u64;
-        self.builder.add(EntryRef { key, seqno: SeqNo::ZERO, kind, value })
-    }
-
-    /// Removes the files. One that cannot be removed now is an orphan, which opening removes.
-    pub fn discard(mut self) {
-        for number in self.writer.abandon() {
-            let _orphan_if_it_fails = self.place.remove_orphan(number);
+    /// An ingest into the store.
+    pub(super) fn new(store: Arc<FlexStore>) -> StagedRuns {
+        let options = run_options(&store.options);
+        let writer = RunWriter::new(Arc::clone(&store.segments), options, store.loader.budget());
+        StagedRuns {
+            store,
+            writer,
+            builder: BlockBuilder::new(RestartPolicy::Adaptive),
+            first_key: Vec::new(),
+            limit: None,
+            runs: Vec::new(),
+            segments: Vec::new(),
+            logical_bytes: 0,
+            target: options.interval_size,
+            fitted: None,
         }
     }
 
@@ -135,101 +121,94 @@ fn write_staged(writer: &mut RunWriter, builder: &mut BlockBuilder) -> Result<Ru
     Ok(RunRecord { stamp: Some(STAMP_TO_COME), ..record })
 }
 
-impl FlexStore {
-    /// Begins an ingest. Costs nothing.
-    #[must_use]
-    pub fn stage(&self) -> StagedRuns {
-        let options = run_options(&self.options);
-        StagedRuns {
-            place: Arc::clone(&self.segments),
-            writer: RunWriter::new(Arc::clone(&self.segments), options, self.loader.budget()),
-            builder: BlockBuilder::new(RestartPolicy::Adaptive),
-            first_key: Vec::new(),
-            limit: None,
-            runs: Vec::new(),
-            segments: Vec::new(),
-            logical_bytes: 0,
-            target: options.interval_size,
+impl Staged for StagedRuns {
+    #[inline]
+    fn is_full_for(&self, key: &[u8], value_len: usize) -> bool {
+        if self.builder.is_empty() {
+            return true; // It is not known yet where its interval ends.
         }
+        self.builder.estimated_size() + key.len() + value_len > self.target
+            || self.limit.as_ref().is_some_and(|limit| key >= &**limit)
     }
 
-    /// Ends the run at hand, and begins one with `next_key`.
-    ///
-    /// # Errors
-    /// `DiskFull`, `Io`: the ingest is to be discarded.
-    pub fn end_run(&self, staged: &mut StagedRuns, next_key: &[u8]) -> Result<()> {
-        staged.cut()?;
-        let is_inside = staged.limit.as_ref().is_some_and(|limit| next_key < &**limit);
+    fn end_part(&mut self, next_key: &[u8]) -> Result<()> {
+        self.cut()?;
+        let is_inside = self.limit.as_ref().is_some_and(|limit| next_key < &**limit);
         if is_inside {
             return Ok(());
         }
-        let version = self.current.load();
+        let version = self.store.current.load();
         let tree = &version.tree;
         // An interval without entries takes any number of runs, and so may its neighbour.
-        staged.limit = match tree.find_key(next_key) {
+        self.limit = match tree.find_key(next_key) {
             Some((index, _)) => tree.get(index + 1).map(|next| next.anchor.clone()),
             None => None,
         };
         Ok(())
     }
 
-    /// Finds the place of every run in the index as it is, and makes the runs durable. Cuts and
-    /// reads what the table above says; cheap where the key space was empty. May be called again
-    /// when the index has changed since.
-    ///
-    /// # Errors
-    /// `DiskFull`, `Io`, `Corruption` of what had to be read: the ingest is to be discarded.
-    pub fn fit(&self, staged: &mut StagedRuns) -> Result<Fitted> {
-        staged.cut()?;
-        let tree = self.lock_writer().index.tree.clone();
-        staged.sync()?; // What is cut is read.
-        let fitting = Fitting {
-            tree: &tree,
-            loader: &self.loader,
-            place: &self.segments,
-            writer: &mut staged.writer,
-            changes: Vec::new(),
-        };
-        let changes = fitting.run(&staged.runs)?;
-        staged.sync()?; // X4
-        Ok(Fitted { tree, changes })
+    #[inline]
+    fn add(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
+        debug_assert!(kind != EntryKind::Tombstone, "X3");
+        if self.builder.is_empty() {
+            self.first_key.clear();
+            self.first_key.extend_from_slice(key);
+        }
+        self.logical_bytes += (key.len() + value.len()) as u64;
+        self.builder.add(EntryRef { key, seqno: SeqNo::ZERO, kind, value })
     }
 
-    /// Makes the runs part of the index, all with the stamp `seqno`, by one durable edit. What they
-    /// point to in the value log must be durable (X7). Nothing may have changed the index since
-    /// [`FlexStore::fit`]: the caller has the keyspace's turn to flush.
-    ///
-    /// # Errors
-    /// `DiskFull`: nothing has changed. Any other: it is not known whether the edit is durable.
-    pub fn ingest(
-        &self,
-        staged: &mut StagedRuns,
-        fitted: Fitted,
-        seqno: SeqNo,
-    ) -> Result<Arc<dyn Version>> {
-        let mut guard = self.lock_writer();
+    /// Cuts and reads what the table above says; cheap where the key space was empty.
+    fn fit(&mut self) -> Result<()> {
+        self.cut()?;
+        let tree = self.store.lock_writer().index.tree.clone();
+        self.sync()?; // What is cut is read.
+        let fitting = Fitting {
+            tree: &tree,
+            loader: &self.store.loader,
+            place: &self.store.segments,
+            writer: &mut self.writer,
+            changes: Vec::new(),
+        };
+        let changes = fitting.run(&self.runs)?;
+        self.sync()?; // X4
+        self.fitted = Some(Fitted { tree, changes });
+        Ok(())
+    }
+
+    fn commit(&mut self, seqno: SeqNo) -> Result<Arc<dyn Version>> {
+        let Some(Fitted { tree, mut changes }) = self.fitted.take() else {
+            return Err(Error::invalid("an ingest is fitted before it is committed"));
+        };
+        let store = Arc::clone(&self.store);
+        let mut guard = store.lock_writer();
         let writer = &mut *guard;
-        let Fitted { tree, mut changes } = fitted;
         assert!(tree.is_same_version(&writer.index.tree), "the caller has the turn to flush");
         drop(tree); // Shared, it would be copied.
         let new_runs = changes.iter_mut().flat_map(ChangeRecord::runs_mut);
         for run in new_runs.filter(|run| run.stamp == Some(STAMP_TO_COME)) {
             run.stamp = Some(seqno); // I1
         }
-        let counters = counters_with(&writer.index, staged, self.segments.next_number(), seqno);
+        let counters = counters_with(&writer.index, self, store.segments.next_number(), seqno);
         let sweep_from = writer.index.sweep_from.clone();
-        let segments = staged.segments.clone();
+        let segments = self.segments.clone();
         let begun = writer.index.begun.clone();
         let edit = EditRecord { counters, sweep_from, begun, segments, changes };
-        let committed = self.commit(writer, &edit);
+        let committed = store.commit(writer, &edit);
         if committed.is_err() && writer.log.failure().is_some() {
-            staged.writer.note_listed(); // S3: the edit that refers to them may be durable.
+            self.writer.note_listed(); // S3: the edit that refers to them may be durable.
         }
         committed?;
-        staged.writer.note_listed();
-        writer.ingested_bytes += staged.writer.bytes_written();
-        staged.runs = Vec::new();
-        Ok(self.publish(writer))
+        self.writer.note_listed();
+        writer.ingested_bytes += self.writer.bytes_written();
+        self.runs = Vec::new();
+        Ok(store.publish(writer))
+    }
+
+    fn discard(mut self: Box<Self>) {
+        for number in self.writer.abandon() {
+            let _orphan_if_it_fails = self.store.segments.remove_orphan(number);
+        }
     }
 }
 

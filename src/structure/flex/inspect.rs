@@ -36,23 +36,27 @@ pub fn inspect_segment(
     };
     let tag = identity.tag();
     let walk = Walk { start: HEADER_LEN, step: 1, tail: Tail::Nothing };
-    let mut probe =
-        |window: &mut FileWindow<'_>, offset: u64| frame_at(window, tag, offset, detail);
+    let mut probe = |window: &mut FileWindow<'_>, offset: u64| {
+        frame_at(window, tag, offset, detail, |kind| {
+            (kind == FrameKind::Entries as u8).then_some("run")
+        })
+    };
     walk.run(window, &mut probe, visit)
 }
 
-/// The frame at `offset`, if one verifies there.
-fn frame_at(
+/// The frame at `offset`, if one verifies there. `name_of` names the kinds that are known.
+pub(in crate::structure) fn frame_at(
     window: &mut FileWindow<'_>,
     tag: u64,
     offset: u64,
     detail: Detail,
+    name_of: impl Fn(u8) -> Option<&'static str>,
 ) -> Result<Option<Piece>> {
     let path = window.path;
     let Some(header) = window.bytes(offset, FRAME_HEADER_LEN)? else { return Ok(None) };
     let stored_len = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
     let (codec, kind, reserved) = (header[12], header[13], &header[14..16]);
-    if reserved != [0, 0] || codec > 1 || kind == 0 {
+    if reserved != [0, 0] || Codec::from_u8(codec).is_none() || kind == 0 {
         return Ok(None);
     }
     let sum = u64::from_le_bytes(header[..8].try_into().expect("eight bytes"));
@@ -61,13 +65,14 @@ fn frame_at(
     if crate::base::checksum(&bytes[8..], tag, offset) != sum {
         return Ok(None);
     }
-    let codec_text = Codec::from_u8(codec).map_or_else(|| codec.to_string(), |c| format!("{c:?}"));
-    let piece = Piece::sound(offset, len, "run")
+    let codec_text = Codec::from_u8(codec).map_or("unknown", Codec::name);
+    let piece = Piece::sound(offset, len, name_of(kind).unwrap_or("frame"))
         .field("checksum", format!("{sum:016x}"))
         .field("codec", codec_text);
     if kind != FrameKind::Entries as u8 {
-        let what = format!("a frame of kind {kind}");
-        return Ok(Some(piece.explained(Explained::not_understood(what))));
+        let what = || Explained::not_understood(format!("a frame of kind {kind}"));
+        let explained = name_of(kind).map_or_else(what, |_| Explained::default());
+        return Ok(Some(piece.explained(explained)));
     }
     let place = FramePlace { file: path, file_tag: tag, offset };
     let opened = frame::open(SharedBytes::from(bytes), FrameKind::Entries, place, sum as u32)

@@ -7,15 +7,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::fold::Folder;
 use super::interval::{Interval, Run};
-use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, Slice, hash_key, is_operands};
+use crate::base::{Cursor, EntryKind, Error, Result, Slice, hash_key, is_operands};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::block::{FrameReader, Guide, GuideKind};
 use crate::cache::{Admission, Cache, MemoryBudget, Part, Slot};
 use crate::memory::Heap;
 use crate::merge::MergeCursor;
 use crate::storage::StorageFile;
+use crate::structure::fold::Folder;
 use crate::structure::{Found, Want};
 
 /// Lookups in the file after which a run is put into a full cache, at the cost of what it displaces
@@ -84,7 +84,7 @@ impl Loader {
         if let Some(slot) = interval.slot_if_used()
             && let Some(block) = self.cache.borrow_if_filled(slot)
         {
-            return Ok(found_in(&block, key));
+            return Ok(Found::in_block(&block, key));
         }
         self.find_in_runs(interval, key, want)
     }
@@ -137,7 +137,7 @@ impl Loader {
         if let Some(slot) = &run.slot
             && let Some(block) = self.cache.borrow(slot, Admission::Normal)
         {
-            return Ok(found_in(&block, key));
+            return Ok(Found::in_block(&block, key));
         }
         self.find_outside_memory(run, key, hash(), want)
     }
@@ -159,7 +159,7 @@ impl Loader {
         }
         let block = self.read_run(run)?;
         self.keep(run, &block);
-        Ok(found_in(&block, key))
+        Ok(Found::in_block(&block, key))
     }
 
     fn find_by_guide(
@@ -312,14 +312,6 @@ impl Loader {
         self.blocks_read.fetch_add(1, Ordering::Relaxed);
         self.block_bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
     }
-}
-
-fn found_in(block: &Block, key: &[u8]) -> Option<Found> {
-    block.get(key).map(|EntryRef { seqno, kind, value, .. }| Found {
-        seqno: Some(seqno),
-        kind,
-        value: block.share(value),
-    })
 }
 
 fn place_of(run: &Run) -> FramePlace<'_> {

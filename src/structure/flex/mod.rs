@@ -40,7 +40,6 @@ mod cursor;
 #[cfg(test)]
 mod expiry_tests;
 mod flush;
-mod fold;
 mod holes;
 mod index;
 mod ingest;
@@ -56,8 +55,7 @@ mod sweep;
 mod tests;
 pub mod tree;
 
-pub use ingest::{Fitted, StagedRuns};
+pub(in crate::structure) use inspect::frame_at;
 pub(crate) use inspect::{explain_index, inspect_segment};
-pub use record::BegunFlush;
 pub use segment::{OpenSegments, SegmentIdentity};
-pub use store::{Consolidation, FlexStore, Moving, RoundProgress, StorePlace};
+pub use store::FlexStore;

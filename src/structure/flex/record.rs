@@ -30,6 +30,7 @@ use std::ops::Range;
 
 use super::interval::Run;
 use crate::base::{ExpirySpan, MOMENT_MAX, SeqNo, Slice, varint};
+use crate::structure::{BegunFlush, ValueShare};
 
 /// Counters that the index carries, each since the keyspace was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,15 +47,6 @@ pub(super) struct Counters {
     pub segment_bytes: u64,
 }
 
-/// A memtable of which a part is in the structure, or was when the database was last open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BegunFlush {
-    /// What it has of keys below this one is in the structure.
-    pub to: Slice,
-    /// Its newest stamp.
-    pub last_seqno: SeqNo,
-}
-
 /// Where a run lies, with the segment by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunRecord {
@@ -69,14 +61,6 @@ pub(super) struct RunRecord {
     /// How many entries expire, and when.
     pub expiring: Option<ExpirySpan>,
     pub values: Vec<ValueShare>,
-}
-
-/// What a run points to in one value file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ValueShare {
-    pub file: u64,
-    /// Bytes of the records.
-    pub bytes: u64,
 }
 
 impl From<&Run> for RunRecord {

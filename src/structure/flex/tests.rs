@@ -5,17 +5,19 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{FlexStore, StorePlace};
+use super::FlexStore;
 use crate::base::{
-    Codec, Cursor, Entropy, EntryKind, EntryRef, Error, Operands, RangeTombstones, Result,
-    SeededEntropy, SeqNo,
+    Codec, Cursor, Entropy, EntryKind, EntryRef, Error, KeyRange, Operands, RangeTombstones,
+    Result, SeededEntropy, SeqNo,
 };
 use crate::cache::{Cache, MemoryBudget};
 use crate::manifest::KeyspaceOptions;
 use crate::operator::{MergeLimits, Merging, Operators};
 use crate::storage::Storage;
 use crate::storage::{FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation, SimStorage};
-use crate::structure::{Findings, FlushOrder, FlushProgress, Want};
+use crate::structure::{
+    Findings, FlushOrder, FlushProgress, SharedStores, Store, StorePlace, Want,
+};
 use crate::value_log::{ValueLog, ValueLogOptions, Verify};
 
 /// A memtable for tests: the newest entry of each key.
@@ -96,9 +98,14 @@ impl Bench {
             dir,
             database: 7,
             keyspace: 1,
-            cache,
-            open_segments: Arc::default(),
-            values,
+            shared: SharedStores {
+                partitions: Arc::new(Cache::for_indexes(Arc::clone(cache.budget()))),
+                cache,
+                open_segments: Arc::default(),
+                open_tables: Arc::default(),
+                values,
+                memtable_size: 64 << 10,
+            },
             options,
             merging,
         };
@@ -157,7 +164,7 @@ impl Bench {
     fn assert_equals_model(&self) {
         assert_eq!(self.problems(), Vec::<String>::new());
         let version = self.store.version();
-        let mut cursor = version.cursor();
+        let mut cursor = version.cursor(&KeyRange::all());
         let mut seen = Vec::new();
         cursor.seek_first().unwrap();
         while let Some(entry) = cursor.entry() {
@@ -275,7 +282,7 @@ fn old_versions_stay_as_they_are_and_hold_their_files() {
     for _ in 0..30 {
         bench.flush(random_changes(&random, 200, 1000));
     }
-    let mut cursor = old_version.cursor();
+    let mut cursor = old_version.cursor(&KeyRange::all());
     cursor.seek_first().unwrap();
     let mut seen = BTreeMap::new();
     while let Some(entry) = cursor.entry() {
@@ -390,12 +397,12 @@ fn value_files_stay_when_a_flush_has_left_its_edit_in_doubt() {
     };
     let failed = bench.store.flush(&mut cursor, &RangeTombstones::default(), order).unwrap_err();
     assert!(matches!(failed, Error::Io { .. }), "{failed}");
-    bench.place.values.remove_unreferenced(|| true);
+    bench.place.shared.values.remove_unreferenced(|| true);
     let store = FlexStore::open(&bench.place, None).unwrap();
     for key in b'a'..=b'd' {
         let found = store.version().find(&[key], Want::Value).unwrap().expect("it was flushed");
         assert_eq!(found.kind, EntryKind::Pointer);
-        assert_eq!(&*bench.place.values.read(&found.value).unwrap(), &[7; 700 << 10]);
+        assert_eq!(&*bench.place.shared.values.read(&found.value).unwrap(), &[7; 700 << 10]);
     }
 }
 
@@ -422,7 +429,7 @@ fn a_missing_or_damaged_segment_is_an_error_that_names_it() {
     let problems = bench.problems();
     let name = segments[0].display().to_string();
     assert!(problems.iter().any(|problem| problem.contains(&name)), "{problems:?}");
-    let mut cursor = bench.store.version().cursor();
+    let mut cursor = bench.store.version().cursor(&KeyRange::all());
     let refused = cursor.seek_first().unwrap_err();
     assert!(matches!(refused, Error::Corruption { file, .. } if file == segments[0]));
     storage.remove_file(&segments[1]).unwrap();

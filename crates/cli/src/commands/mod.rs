@@ -19,6 +19,7 @@ pub mod rank;
 pub mod scan;
 pub mod space;
 pub mod stats;
+pub mod tables;
 pub mod tx;
 pub mod vacuum;
 pub mod version;

@@ -31,6 +31,7 @@ mod reader;
 mod tests;
 mod writer;
 
+pub use options::lsm_options;
 pub use reader::{DumpReader, Item, on_line};
 pub use writer::{DumpWriter, Pairs};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lithedb::storage::MemoryStorage;
-use lithedb::{Codec, Db, Expiry, KeyRange, Keyspace, KeyspaceOptions};
+use lithedb::{Codec, Compaction, Db, Expiry, KeyRange, Keyspace, KeyspaceOptions, Tiered};
 
 use super::*;
 use crate::failure::Failure;
@@ -111,7 +111,13 @@ fn expiry_is_read_to_the_millisecond_and_options_with_it() {
         })
         .collect();
     assert_eq!(expiries, [Expiry::At(at), Expiry::At(at), Expiry::Never]);
-    for options in [options, KeyspaceOptions::flex().merge_operator("a\tb")] {
+    let tiered = Compaction::Tiered(Tiered::new().threshold(7).bucket(0.25..=3.5));
+    for options in [
+        options,
+        KeyspaceOptions::flex().merge_operator("a\tb"),
+        KeyspaceOptions::lsm().codec(Codec::Snappy).pin_indexes(true),
+        KeyspaceOptions::lsm().compaction(tiered).level_codec(0, Codec::None).filter_bits(0),
+    ] {
         let fields = super::options::fields(&options);
         let parsed = super::options::parse(fields.iter().map(String::as_str));
         assert_eq!(parsed, Ok(options));
@@ -176,6 +182,12 @@ fn what_is_wrong_is_said_with_its_line() {
             "line 3: invalid argument: the length of merge_operator",
         ),
         ("keyspace\tl\tinterval_size=1\n", "line 3: invalid argument: interval_size is 1"),
+        ("keyspace\tl\tstructure=heap\n", "line 3: the option \"structure\" cannot be \"heap\""),
+        ("keyspace\tl\tcodec=lz4\tstructure=lsm\n", "line 3: the structure stands in front"),
+        ("keyspace\tl\tstructure=lsm\tthreshold=4\n", "line 3: there is no option \"threshold\""),
+        ("keyspace\tl\tstructure=lsm\tcodec_7=lz4\n", "line 3: there is no option \"codec_7\""),
+        ("keyspace\tl\tstructure=lsm\tdelta_fan_in=2\n", "structure lsm has no delta_fan_in"),
+        ("keyspace\tl\tblock_size=512\n", "structure flex has no options of structure lsm"),
     ];
     for (lines, said) in cases {
         let message = message(format!("{start}{lines}").as_bytes());

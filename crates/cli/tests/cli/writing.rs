@@ -134,7 +134,7 @@ fn a_script_happens_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn commits_are_printed_with_what_was_kept_with_them() {
+fn commits_are_printed_with_what_wrounded_with_them() {
     let shell = Shell::new();
     shell.db(&["commits"]).fails(3);
     shell.db_with_input(&["tx"], b"put a 1\n").ok();
@@ -235,7 +235,7 @@ fn a_keyspace_keeps_the_options_it_was_created_with() {
     let table = shell.db(&["keyspaces"]).ok_text();
     assert!(table.contains("0.35") && table.contains("by budget"), "{table}");
     let csv = shell.db(&["keyspaces", "--format", "csv"]).ok_text();
-    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576,,append,\n"), "{csv}");
+    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576,,append,,\n"), "{csv}");
 
     // What it does: lines that repeat themselves take a fraction of their size.
     let rows: String =
@@ -249,6 +249,37 @@ fn a_keyspace_keeps_the_options_it_was_created_with() {
     let live = tuned["live_bytes"].as_u64().unwrap();
     assert!(live > 0 && live < rows.len() as u64 / 2, "{tuned}");
     assert!(shell.db(&["check"]).ok_text().starts_with("ok: "));
+}
+
+#[test]
+fn a_keyspace_of_tables_keeps_its_own_options() {
+    let shell = Shell::new();
+    let create = ["keyspaces", "create", "tuned", "--structure", "lsm", "--codec", "snappy"];
+    let style = ["--level0-trigger", "6", "--level-ratio", "2.5", "--level-codec", "0=none"];
+    let sizes = ["--table-size", "1MiB", "--block-size", "8KiB", "--restart-interval", "8"];
+    let filters = ["--filter-bits", "12", "--filter-prefix-len", "4", "--pin-indexes"];
+    let last = ["--level-codec", "6=lz4", "--ttl", "1h"];
+    shell.db(&[&create[..], &style, &sizes, &filters, &last].concat()).ok();
+    let tiered = ["keyspaces", "create", "runs", "--structure", "lsm", "--compaction", "tiered"];
+    let buckets = ["--bucket-low", "0.4", "--bucket-high", "1.6", "--threshold", "8"];
+    let limits = ["--run-count-max", "20", "--garbage-max", "0.5"];
+    shell.db(&[&tiered[..], &buckets, &limits].concat()).ok();
+    shell.db(&["keyspaces", "create", "plain"]).ok();
+    let list = shell.db(&["keyspaces", "--format", "jsonl"]).ok_text();
+    let tuned = "{\"name\":\"tuned\",\"id\":1,\"structure\":\"lsm\",\"codec\":\"snappy\",\
+        \"compaction\":\"leveled\",\"level0_trigger\":6,\"level_ratio\":2.5,\
+        \"table_size\":1048576,\"block_size\":8192,\"restart_interval\":8,\
+        \"filter_bits\":12,\"filter_prefix_len\":4,\"pin_indexes\":true,\
+        \"codec_0\":\"none\",\"codec_6\":\"lz4\",\"memtable_size\":null,\
+        \"value_separation\":4096,\"merge_operator\":null,\"ttl_millis\":3600000}";
+    assert!(list.lines().any(|line| line == tuned), "{list}");
+    let runs = "\"compaction\":\"tiered\",\"bucket_low\":0.4,\"bucket_high\":1.6,\
+        \"threshold\":8,\"run_count_max\":20,\"garbage_max\":0.5";
+    assert!(list.contains(runs), "{list}");
+    let table = shell.db(&["keyspaces"]).ok_text();
+    assert!(table.contains("compaction=leveled level0_trigger=6 level_ratio=2.5"), "{table}");
+    let csv = shell.db(&["keyspaces", "--format", "csv"]).ok_text();
+    assert!(csv.contains("tuned,1,lsm,snappy,,,,,,4096,,3600000,compaction=leveled "), "{csv}");
 }
 
 #[test]
@@ -280,9 +311,30 @@ fn options_that_cannot_be_create_nothing() {
         ("--codec", "zip", "lz4"),
         ("--memtable-size", "1KiB", "memtable_size is 1024"),
         ("--value-separation", "1B", "value_separation is 1"),
+        ("--codec", "zstd:23", "levels are 1 to 22"),
+        ("--table-size", "1MiB", "structure flex has no options of structure lsm"),
+        ("--level-codec", "7=lz4", "levels are 0 to 6"),
+        ("--level-codec", "6", "as in 6=lz4"),
+        ("--threshold", "4", "add --compaction tiered"),
     ] {
         let text = shell.db(&["keyspaces", "create", "k", option, value]).fails(2);
         assert!(text.contains(says), "{option} {value}: {text}");
+    }
+    for (options, says) in [
+        (&["--interval-size", "4KiB"][..], "structure lsm has no interval_size"),
+        (&["--table-size", "512B"], "table_size is 512"),
+        (&["--filter-bits", "33"], "filter_bits is 33"),
+        (&["--level-ratio", "1"], "level_ratio is 1"),
+        (&["--compaction", "tiered", "--level-ratio", "4"], "has none"),
+        (&["--compaction", "tiered", "--threshold", "1"], "threshold is 1"),
+    ] {
+        let create = ["keyspaces", "create", "k", "--structure", "lsm"];
+        let text = shell.db(&[&create[..], options].concat()).fails(2);
+        assert!(text.contains(says), "{options:?}: {text}");
+    }
+    if !lithedb::Codec::zstd().is_available() {
+        let text = shell.db(&["keyspaces", "create", "k", "--codec", "zstd"]).fails(2);
+        assert!(text.contains("built") || text.contains("build it with"), "{text}");
     }
     assert!(!shell.path("db").exists());
 }

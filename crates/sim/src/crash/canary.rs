@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use lithedb::Structure;
 use lithedb::storage::{FaultEffect, FaultPlan, FaultRule, Operation};
 
 use crate::crash::{CrashRun, Diet};
@@ -19,32 +20,37 @@ pub struct Canary {
     operation: Operation,
     path_part: &'static str,
     diet: Diet,
+    structure: Option<Structure>,
 }
 
 /// Every planted mistake.
-pub const CANARIES: [Canary; 10] = [
+pub const CANARIES: [Canary; 13] = [
     Canary {
         name: "sync of the log",
         operation: Operation::Sync,
         path_part: ".wal",
+        structure: None,
         diet: Diet::Everything,
     },
     Canary {
         name: "sync of segments",
         operation: Operation::Sync,
         path_part: "seg-",
+        structure: Some(Structure::Flex),
         diet: Diet::Everything,
     },
     Canary {
         name: "sync of value files",
         operation: Operation::Sync,
         path_part: "val-",
+        structure: None,
         diet: Diet::Everything,
     },
     Canary {
         name: "sync of the value files' directory",
         operation: Operation::SyncDir,
         path_part: "values",
+        structure: None,
         diet: Diet::Everything,
     },
     // An ingest that is made visible before its segments are synced: nothing else writes any.
@@ -52,33 +58,66 @@ pub const CANARIES: [Canary; 10] = [
         name: "sync of ingested segments",
         operation: Operation::Sync,
         path_part: "seg-",
+        structure: Some(Structure::Flex),
         diet: Diet::Ingests,
     },
     Canary {
         name: "sync of indexes",
         operation: Operation::Sync,
         path_part: "index-",
+        structure: Some(Structure::Flex),
         diet: Diet::Everything,
     },
     Canary {
         name: "sync of the manifest",
         operation: Operation::Sync,
         path_part: "MANIFEST",
+        structure: None,
         diet: Diet::Everything,
     },
     Canary {
         name: "sync of the log's directory",
         operation: Operation::SyncDir,
         path_part: "wal",
+        structure: None,
         diet: Diet::Everything,
     },
     Canary {
         name: "sync of directories",
         operation: Operation::SyncDir,
         path_part: "",
+        structure: None,
         diet: Diet::Everything,
     },
-    Canary { name: "any sync", operation: Operation::Sync, path_part: "", diet: Diet::Everything },
+    Canary {
+        name: "sync of tables",
+        operation: Operation::Sync,
+        path_part: "tbl-",
+        structure: Some(Structure::Lsm),
+        diet: Diet::Everything,
+    },
+    // Nor does anything else write a table.
+    Canary {
+        name: "sync of ingested tables",
+        operation: Operation::Sync,
+        path_part: "tbl-",
+        structure: Some(Structure::Lsm),
+        diet: Diet::Ingests,
+    },
+    Canary {
+        name: "sync of table indexes",
+        operation: Operation::Sync,
+        path_part: "tables-",
+        structure: Some(Structure::Lsm),
+        diet: Diet::Everything,
+    },
+    Canary {
+        name: "any sync",
+        operation: Operation::Sync,
+        path_part: "",
+        structure: None,
+        diet: Diet::Everything,
+    },
 ];
 
 impl Canary {
@@ -98,6 +137,7 @@ impl Canary {
             run.stride = 5;
             run.planted = self.plan();
             run.diet = self.diet;
+            run.structure = self.structure;
             run.run(&ledger);
             ledger.finding_count() > 0
         })

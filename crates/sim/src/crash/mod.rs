@@ -22,6 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lithedb::Structure;
 use lithedb::storage::{FaultPlan, Operation, SimStorage};
 
 use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
@@ -75,6 +76,8 @@ pub struct CrashRun {
     pub states: Range<u64>,
     /// Which operations it has.
     pub diet: Diet,
+    /// The structure of all keyspaces, if it is to be one.
+    pub structure: Option<Structure>,
     /// Faults of the storage while the run goes on: planted mistakes.
     pub planted: FaultPlan,
 }
@@ -93,6 +96,7 @@ impl CrashRun {
             only_operation: None,
             states: 0..states,
             diet: Diet::Everything,
+            structure: None,
             planted: FaultPlan::new(),
         }
     }
@@ -100,7 +104,18 @@ impl CrashRun {
     /// How the database is opened.
     #[must_use]
     pub fn setup(&self) -> Setup {
-        Setup::numbered(self.seed % SETUP_COUNT)
+        let setup = Setup::numbered(self.seed % SETUP_COUNT);
+        match self.structure {
+            Some(structure) => setup.all_of(structure),
+            None => setup,
+        }
+    }
+
+    /// What the program is to be called with for this run.
+    fn command(&self) -> String {
+        let structure = self.structure.map(Structure::to_u8);
+        let structure = structure.map(|number| format!(" --structure {number}"));
+        format!("crash --run {:#x}{}", self.seed, structure.unwrap_or_default())
     }
 
     /// What it does.
@@ -137,7 +152,7 @@ impl CrashRun {
         let watched = WatchedStorage::new(storage.clone(), hook);
         let outcome = survive(|| self.drive(watched, &timeline, ledger));
         if let Err(finding) = outcome.and_then(|()| expect_no_misuse(&storage)) {
-            ledger.note(finding.at("the run itself"), || format!("crash --run {:#x}", self.seed));
+            ledger.note(finding.at("the run itself"), || self.command());
         }
         ledger.count_many(HOLES, storage.count_of(Operation::PunchHole));
         ledger.count("runs");
@@ -206,8 +221,8 @@ impl Striker {
             if let Err(finding) = verdict {
                 let place = format!("{what} before {:?} {:?}", mutation.operation, mutation.path);
                 ledger.note(finding.at(&place), || {
-                    let run = self.run.seed;
-                    format!("crash --run {run:#x} --point {point} --state {index}")
+                    let run = self.run.command();
+                    format!("{run} --point {point} --state {index}")
                 });
             }
         }

@@ -13,8 +13,8 @@ use crate::storage::OpenMode;
 use crate::structure::flex::index::Index;
 use crate::structure::flex::interval::Interval;
 use crate::structure::flex::load::Loader;
-use crate::structure::flex::record::BegunFlush;
 use crate::structure::flex::tests::{Bench, random_changes, small_options};
+use crate::structure::{BegunFlush, Store};
 use crate::structure::{Findings, FlushOrder};
 
 /// A store with deltas, and its index to plant faults in.
@@ -211,13 +211,13 @@ fn cached_blocks_that_are_not_what_is_on_disk_are_named() {
             _ => interval.slot(),
         };
         let other = Arc::new(block_of(planted.loader(), &[b"another"]));
-        planted.bench.place.cache.fill(slot, other, 100, Admission::Normal);
+        planted.bench.place.shared.cache.fill(slot, other, 100, Admission::Normal);
         planted.is_named("a block in memory: expected ");
     }
 }
 
 #[test]
-fn a_count_that_was_kept_and_is_wrong_is_named() {
+fn a_count_that_wrounded_and_is_wrong_is_named() {
     let planted = Planted::new();
     let (_, interval) = planted.interval(1);
     interval.live_count.set(100_000).unwrap();

@@ -2,11 +2,10 @@
 //! to be emptied. Slice by slice, each durable and visible by itself (X4).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use super::{FlexStore, SliceDone, Writer};
 use crate::base::{Result, Slice};
-use crate::structure::Version;
+use crate::structure::RoundProgress;
 use crate::structure::flex::flush::{SliceEnd, Slicer};
 use crate::structure::flex::interval::Interval;
 use crate::structure::flex::sweep::{has_much_expired, is_worthwhile};
@@ -21,6 +20,13 @@ pub(super) struct Round {
     sparse: Option<BTreeSet<u64>>,
     /// What an interval is consolidated for on account of what has expired.
     expired: Expired,
+}
+
+impl Round {
+    /// One in which everything goes that has expired.
+    pub(super) fn of_everything() -> Round {
+        Round { expired: Expired::Any, ..Round::default() }
+    }
 }
 
 /// How much of an interval has to have expired for it to be consolidated.
@@ -40,51 +46,6 @@ impl Expired {
             Expired::Any => interval.first_expiry().is_some_and(|first| first <= now),
         }
     }
-}
-
-/// What a slice of consolidation came to.
-#[derive(Debug)]
-pub enum Consolidation {
-    /// No interval is worth it.
-    Nothing,
-    /// A flush is between two of its slices: not now.
-    FlushUnderWay,
-    /// Some were consolidated.
-    Slice {
-        /// The next version.
-        version: Arc<dyn Version>,
-        /// How far the round is.
-        round: RoundProgress,
-        /// Bytes written to segments, and to value files.
-        bytes: u64,
-    },
-}
-
-/// What a slice of moving values came to.
-#[derive(Debug)]
-pub enum Moving {
-    /// A flush is between two of its slices: not now.
-    FlushUnderWay,
-    /// No run from where the slice began points into the files.
-    Nothing,
-    /// Some values were moved.
-    Slice {
-        /// The next version.
-        version: Arc<dyn Version>,
-        /// Where the next slice begins; `None` at the end of the key space.
-        next: Option<Slice>,
-        /// Bytes written to segments and value files.
-        bytes: u64,
-    },
-}
-
-/// Whether a round of consolidation has come to the end of the key space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundProgress {
-    /// It goes on behind the slice.
-    GoesOn,
-    /// The next slice is of another round.
-    Over,
 }
 
 impl Writer {
@@ -107,66 +68,8 @@ impl Writer {
 }
 
 impl FlexStore {
-    /// Consolidates intervals that have deltas, or runs in segments of which little is live, or of
-    /// which enough has expired by `now`, in key order from where the last call ended, until about
-    /// `slice_bytes` are written or four times as many read. Durable on return. At the end it goes
-    /// on from the start; a *round* is over then.
-    ///
-    /// # Errors
-    /// As [`Self::flush`].
-    pub fn consolidate(&self, slice_bytes: u64, now: u64) -> Result<Consolidation> {
-        let mut guard = self.lock_writer();
-        let writer = &mut *guard;
-        if writer.resume.is_some() {
-            return Ok(Consolidation::FlushUnderWay);
-        }
-        let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
-        let result = self.consolidate_slice(writer, &mut mover, slice_bytes, now);
-        if result.is_err() {
-            self.give_up(writer, &mut mover);
-            writer.round = Round::default();
-        }
-        Ok(match result? {
-            None => Consolidation::Nothing,
-            Some((round, bytes)) => {
-                Consolidation::Slice { version: self.publish(writer), round, bytes }
-            }
-        })
-    }
-
-    /// Moves values out of the mover's files, of intervals from the key `from` on, until about
-    /// `slice_bytes` are written: consolidates these intervals, with pointers to where the values
-    /// lie then; what has expired by `now` is left out. No stamp changes, and no version that
-    /// exists. Durable on return.
-    ///
-    /// # Errors
-    /// As [`Self::flush`].
-    pub fn move_values(
-        &self,
-        mover: &mut Mover,
-        from: &[u8],
-        (slice_bytes, now): (u64, u64),
-    ) -> Result<Moving> {
-        let mut guard = self.lock_writer();
-        let writer = &mut *guard;
-        if writer.resume.is_some() {
-            return Ok(Moving::FlushUnderWay);
-        }
-        let result = self.move_slice(writer, mover, from, (slice_bytes, now));
-        if result.is_err() {
-            self.give_up(writer, mover);
-            writer.round = Round::default();
-        }
-        let Some((end, bytes)) = result? else { return Ok(Moving::Nothing) };
-        let next = match end {
-            SliceEnd::Complete => None,
-            SliceEnd::At(key) => Some(key),
-        };
-        Ok(Moving::Slice { version: self.publish(writer), next, bytes })
-    }
-
     /// How far it came and what was written; `None` if there was nothing to do.
-    fn move_slice(
+    pub(super) fn move_slice(
         &self,
         writer: &mut Writer,
         mover: &mut Mover,
@@ -203,23 +106,8 @@ impl FlexStore {
         Ok(Some((end, of_runs + mover.bytes() - moved_before)))
     }
 
-    /// Has the next [`Self::consolidate`] begin a round, in which everything goes that has expired.
-    pub fn begin_round(&self) {
-        self.lock_writer().round = Round { expired: Expired::Any, ..Round::default() };
-    }
-
-    /// Whether so much of an interval has expired by `now` that it is worth consolidating.
-    #[must_use]
-    pub fn has_much_expired(&self, now: u64) -> bool {
-        let version = self.current.load();
-        let first = version.by_expiry.iter().take_while(|first| first.until() <= now);
-        first
-            .filter_map(|first| version.tree.get_key(first.anchor()))
-            .any(|interval| has_much_expired(interval.expired_about(now), interval.entry_count()))
-    }
-
     /// How far the round is and what was written; `None` if there was nothing to do.
-    fn consolidate_slice(
+    pub(super) fn consolidate_slice(
         &self,
         writer: &mut Writer,
         mover: &mut Mover,

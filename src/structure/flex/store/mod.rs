@@ -1,67 +1,40 @@
 //! The store of one Flex keyspace: its current version, and the one place that changes it.
 
 mod consolidation;
+mod seam;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::build::{Purpose, RunOptions, RunWriter, WrittenFor};
-use super::check::IndexLog;
+use super::build::{RunOptions, RunWriter, WrittenFor};
 use super::cursor::FlexCursor;
-use super::flush::{Ripe, SliceEnd, Slicer, Source};
-use super::fold::Folder;
+use super::flush::{Ripe, SliceEnd, Slicer};
 use super::holes::HoleRule;
 use super::index::{FirstExpiry, Index};
 use super::interval::{Interval, Run, RunMemory};
 use super::load::Loader;
-use super::record::{BegunFlush, ChangeRecord, Counters, Decoder, EditRecord, Encoder};
-use super::segment::{OpenSegments, SegmentPlace, SharedFiles, missing};
+use super::record::{ChangeRecord, Counters, Decoder, EditRecord, Encoder};
+use super::segment::{SegmentPlace, SharedFiles, missing};
 use super::sweep::{Sweep, fan_in_for};
 use super::tree::FlexTree;
-use crate::base::{Cursor, Error, ExpirySpan, RangeTombstones, Result, SeqNo, Slice};
-use crate::block::Block;
-use crate::cache::{Cache, Charge, MemoryBudget, Part};
+use crate::base::{Cursor, Error, ExpirySpan, KeyRange, RangeTombstones, Result, SeqNo, Slice};
+use crate::cache::{Charge, MemoryBudget, Part};
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
-use crate::operator::Merging;
-use crate::storage::Storage;
+use crate::structure::fold::Folder;
+use crate::structure::source::Source;
 use crate::structure::{
-    Findings, FlushOrder, FlushOutcome, FlushProgress, Found, StructureCursor, StructureStats,
+    BegunFlush, DataCheck, Findings, FlushOrder, FlushProgress, Found, StorePlace, StructureCursor,
     Version, Want,
 };
 use crate::value_log::{Mover, ValueLog};
 
 use consolidation::Round;
-pub use consolidation::{Consolidation, Moving, RoundProgress};
 
 /// When a store is closed, edits that take more of the index log's file than the rest over this are
 /// replaced by a snapshot.
 const EDITS_AT_CLOSE_FRACTION: u64 = 4;
-
-/// Where a store is and what it shares with others.
-#[derive(Clone, Debug)]
-pub struct StorePlace {
-    /// Where its files are.
-    pub storage: Arc<dyn Storage>,
-    /// The keyspace's directory.
-    pub dir: PathBuf,
-    /// The database.
-    pub database: u64,
-    /// The keyspace.
-    pub keyspace: u32,
-    /// The cache for its blocks.
-    pub cache: Arc<Cache<Block>>,
-    /// The database's open segments.
-    pub open_segments: Arc<OpenSegments>,
-    /// The database's large values.
-    pub values: Arc<ValueLog>,
-    /// Options of the keyspace.
-    pub options: KeyspaceOptions,
-    /// Its merge operator.
-    pub merging: Arc<Merging>,
-}
 
 /// A Flex keyspace's structure. Reads go to versions and lock nothing; one flush at a time.
 #[derive(Debug)]
@@ -193,12 +166,12 @@ impl FlexStore {
             segments.remove_orphan(number)?;
         }
         let folder = Folder::new(place);
-        let loader = Arc::new(Loader::new(Arc::clone(&place.cache), folder));
+        let loader = Arc::new(Loader::new(Arc::clone(&place.shared.cache), folder));
         // A file that was created and never referred to has used its number up.
         let newest_orphan = orphans.last().copied().unwrap_or(0);
         segments.skip_to(index.counters.next_segment.max(newest_orphan + 1));
         let sweep = Sweep { from: index.sweep_from.clone(), ..Sweep::default() };
-        let budget: &Arc<MemoryBudget> = place.cache.budget();
+        let budget: &Arc<MemoryBudget> = place.shared.cache.budget();
         let charge = budget.charge(Part::Index, index_memory(&index));
         let options = run_options(&place.options);
         let runs = RunWriter::new(Arc::clone(&segments), options, budget);
@@ -232,74 +205,6 @@ impl FlexStore {
             assert_eq!(again.as_ref(), Some(&edit), "what was decoded encodes to the same");
         }
         let _ = (Decoder::header(bytes), Decoder::intervals(bytes));
-    }
-
-    /// The newest version.
-    #[must_use]
-    pub fn version(&self) -> Arc<dyn Version> {
-        self.current.load_full()
-    }
-
-    /// The log in front of this position is in the structure, durably.
-    #[must_use]
-    pub fn log_end(&self) -> u64 {
-        self.current.load().summary.counters.log_end
-    }
-
-    /// The newest stamp in the structure; of a flush that was begun (X8), that of its memtable.
-    #[must_use]
-    pub fn last_seqno(&self) -> SeqNo {
-        let writer = self.lock_writer();
-        let begun = writer.index.begun.iter().map(|flush| flush.last_seqno);
-        begun.fold(writer.index.counters.last_seqno, SeqNo::max)
-    }
-
-    /// The keyspace's merge operator.
-    #[must_use]
-    pub fn merging(&self) -> &Arc<Merging> {
-        self.loader.folder().merging()
-    }
-
-    /// Memtables of which a part is in the structure (X8): of a store that was just opened, those
-    /// whose flush was interrupted.
-    #[must_use]
-    pub fn begun_flushes(&self) -> Vec<BegunFlush> {
-        self.lock_writer().index.begun.clone()
-    }
-
-    /// Up to where the index log is durable.
-    #[must_use]
-    pub fn log_position(&self) -> LogPosition {
-        self.current.load().summary.log_position
-    }
-
-    /// Does one slice of a flush: takes entries from `memtable` (a cursor over the newest entry
-    /// of each key, tombstones included), from where the last slice ended, and deletes what is
-    /// older than the memtable in the ranges `deleted`, and what is older than these in it. On
-    /// return the slice is durable. To be called with the same memtable until it is complete.
-    ///
-    /// Costs about the bytes written: those of the entries, and of the intervals consolidated.
-    ///
-    /// # Errors
-    /// `DiskFull`, `Io`, `Corruption`: nothing changed, unless it was a sync that failed: then the
-    /// index accepts no more edits.
-    pub fn flush(
-        &self,
-        memtable: &mut dyn Cursor,
-        deleted: &RangeTombstones,
-        order: FlushOrder,
-    ) -> Result<FlushOutcome> {
-        let mut guard = self.lock_writer();
-        let writer = &mut *guard;
-        let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
-        let result = self.flush_slice(writer, &mut mover, memtable, deleted, order);
-        if result.is_err() {
-            self.give_up(writer, &mut mover);
-        }
-        let (progress, taken_bytes) = result?;
-        let version = self.publish(writer);
-        let next = writer.resume.clone().unwrap_or_default();
-        Ok(FlushOutcome { version, progress, taken_bytes, next })
     }
 
     fn flush_slice(
@@ -350,12 +255,6 @@ impl FlexStore {
         };
         writer.resume = resume;
         Ok((progress, taken_bytes))
-    }
-
-    /// Bytes of records that the newest version points to, by value file.
-    #[must_use]
-    pub fn value_bytes(&self) -> Arc<BTreeMap<u64, u64>> {
-        Arc::clone(&self.current.load().value_bytes)
     }
 
     /// Makes durable and applies what a slice has done (X4). `flush` is the order of the flush that
@@ -457,86 +356,6 @@ impl FlexStore {
         Ok(())
     }
 
-    /// Makes the mark of the last index edit durable: for a clean close. Edits that are many are
-    /// replaced by a snapshot, which the next opening reads faster.
-    ///
-    /// # Errors
-    /// `Io`, `ReadOnly` after an earlier failure.
-    pub fn settle(&self) -> Result<()> {
-        let mut guard = self.lock_writer();
-        let writer = &mut *guard;
-        if writer.edit_bytes_in_log > writer.log.position().offset / EDITS_AT_CLOSE_FRACTION {
-            match writer.rotate_log(0) {
-                // Without room for a snapshot the edits are as good.
-                Err(error) if writer.log.failure().is_some() => return Err(error),
-                _ => {}
-            }
-        }
-        writer.log.settle()
-    }
-
-    /// Gives back the room of runs and segments that no version refers to any more: removes files,
-    /// and makes holes in those that are partly live.
-    pub fn remove_unreferenced(&self) {
-        self.segments.punch_holes();
-        self.segments.remove_doomed();
-    }
-
-    /// Checks the index, against its durable form too: see `check.rs`. No flush may be under way;
-    /// [`IndexCheck::check_data`] needs no such care.
-    pub fn check_index(&self, findings: &mut Findings) -> IndexCheck {
-        let (index, log) = {
-            let writer = self.lock_writer();
-            (writer.index.clone(), IndexLog::of(&writer.log))
-        };
-        super::check::check_index(&index, &log, &self.segments, findings);
-        super::check::find_orphans(&index, &log, &self.segments, findings);
-        let values = Arc::clone(&self.segments.values);
-        let keyspace = self.segments.keyspace;
-        IndexCheck { index, keyspace, loader: Arc::clone(&self.loader), values }
-    }
-
-    /// Figures, as of `now` where they are about what has expired.
-    #[must_use]
-    pub fn stats(&self, now: u64) -> StructureStats {
-        let version = self.current.load();
-        let (size, summary) = (version.tree.size(), version.summary);
-        // A retired segment may count in both until the next version is handed out, and its holes
-        // may be gone already.
-        let segment_bytes = summary.segment_bytes + self.segments.pinned_bytes();
-        let hole_bytes = self.segments.hole_bytes().min(segment_bytes);
-        let taken = segment_bytes - hole_bytes;
-        let (blocks_read, block_bytes_read) = self.loader.reads();
-        StructureStats {
-            entry_count_max: size.entries,
-            expiring: size.expiring,
-            expired: version.expired_about(now),
-            intervals: version.tree.len() as u64,
-            runs: size.runs,
-            segments: summary.segment_count as u64,
-            segments_underused: summary.sparse_segment_count as u64,
-            bytes_on_disk: taken + summary.log_capacity,
-            bytes_live: summary.live_bytes,
-            bytes_dead: taken.saturating_sub(summary.live_bytes),
-            bytes_pinned: self.segments.pinned_run_bytes(),
-            bytes_in_holes: hole_bytes,
-            logical_bytes: summary.counters.logical_bytes,
-            logical_bytes_before: self.counted_before.logical_bytes,
-            segment_bytes_written: summary.counters.segment_bytes,
-            segment_bytes_since_open: summary.counters.segment_bytes
-                - self.counted_before.segment_bytes,
-            index_bytes_written: summary.index_bytes_written,
-            flush_bytes: summary.written_for.bytes(Purpose::Flush),
-            consolidation_bytes: summary.written_for.bytes(Purpose::Consolidation),
-            cleaning_bytes: summary.written_for.bytes(Purpose::Cleaning),
-            ingest_bytes: summary.ingested_bytes,
-            flushes: summary.counters.flush_count,
-            consolidations: summary.consolidations,
-            blocks_read,
-            block_bytes_read,
-        }
-    }
-
     pub(super) fn lock_writer(&self) -> MutexGuard<'_, Writer> {
         // A panic in a flush leaves the index as it was: changes are applied last, at once.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
@@ -571,9 +390,9 @@ pub struct IndexCheck {
     values: Arc<ValueLog>,
 }
 
-impl IndexCheck {
-    /// Reads and verifies every run, as of when the index was checked. Flushes may go on.
-    pub fn check_data(&self, findings: &mut Findings) {
+impl DataCheck for IndexCheck {
+    /// Reads and verifies every run.
+    fn check_data(&self, findings: &mut Findings) {
         let IndexCheck { index, keyspace, loader, values } = self;
         super::check::check_data(index, *keyspace, loader, values, findings);
     }
@@ -603,9 +422,9 @@ pub(super) fn run_options(options: &KeyspaceOptions) -> RunOptions {
 
 fn segment_place(place: &StorePlace) -> Arc<SegmentPlace> {
     let storage = Arc::clone(&place.storage);
-    let open = Arc::clone(&place.open_segments);
+    let open = Arc::clone(&place.shared.open_segments);
     let rule = HoleRule::for_segments_of(u64::from(place.options.segment_size));
-    let shared = SharedFiles { open, values: Arc::clone(&place.values) };
+    let shared = SharedFiles { open, values: Arc::clone(&place.shared.values) };
     SegmentPlace::new(storage, place.dir.clone(), place.database, place.keyspace, rule, shared)
 }
 
@@ -628,7 +447,7 @@ impl Version for FlexVersion {
         self.loader.find(interval, key, want)
     }
 
-    fn cursor(&self) -> Box<dyn StructureCursor> {
+    fn cursor(&self, _: &KeyRange) -> Box<dyn StructureCursor> {
         Box::new(FlexCursor::new(Arc::clone(&self.loader), self.tree.clone()))
     }
 

@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use super::store::StorePlace;
 use crate::base::{EntryKind, EntryRef, MergeBase, Operands, Result, ValuePointer};
 use crate::block::BlockBuilder;
 use crate::operator::Merging;
+use crate::structure::StorePlace;
 use crate::value_log::{Mover, ValueLog};
 
 /// A longer value does not stay in an entry with operands that could not be merged into it, even
@@ -49,7 +49,7 @@ impl Folder {
     pub(super) fn new(place: &StorePlace) -> Folder {
         Folder {
             merging: Arc::clone(&place.merging),
-            values: Arc::clone(&place.values),
+            values: Arc::clone(&place.shared.values),
             keyspace: place.keyspace,
             separated_from: place.options.value_separation.map_or(usize::MAX, |from| from as usize),
         }
@@ -90,12 +90,17 @@ impl Folder {
     /// Adds an entry of operands to a delta run, below which others may have a say.
     #[cold]
     pub(super) fn add_to_delta(&self, delta: &mut BlockBuilder, entry: EntryRef<'_>) -> Result<()> {
-        let operands = self.decode(entry.value)?;
-        let folded = match operands.base {
-            MergeBase::Below => Folded::operands(self.merging.combined(entry.key, &operands)),
-            base => self.fold_unplaced(entry.key, &operands, base),
-        };
-        delta.add(folded.entry(entry))
+        delta.add(self.folded_over_older(entry.key, entry.value)?.entry(entry))
+    }
+
+    /// An entry of operands, with as little as may be in it, where older entries may have a say.
+    #[cold]
+    pub(super) fn folded_over_older(&self, key: &[u8], bytes: &[u8]) -> Result<Folded> {
+        let operands = self.decode(bytes)?;
+        Ok(match operands.base {
+            MergeBase::Below => Folded::operands(self.merging.combined(key, &operands)),
+            base => self.fold_unplaced(key, &operands, base),
+        })
     }
 
     /// As [`Self::fold_into`], for a block in memory: what would go to the value log, or has to be

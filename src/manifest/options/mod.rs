@@ -2,7 +2,14 @@
 //!
 //! Stored as a list of names and values, every option with its value, so that a later version may
 //! add options, and change defaults without changing keyspaces that exist. A name that this
-//! version does not know is an error: the option might change how the data must be read.
+//! version does not know is an error: the option might change how the data must be read. So is one
+//! that belongs to another structure: each stores its own, and those that every keyspace has.
+
+mod lsm;
+#[cfg(test)]
+mod tests;
+
+pub use lsm::{Compaction, Leveled, LsmOptions, Tiered};
 
 use crate::base::{Codec, Error, MOMENT_MAX, Result, varint};
 use crate::manifest::fields::{Decoded, Fields, put_text};
@@ -34,15 +41,26 @@ pub enum Structure {
     /// Intervals in segments: mixed reads and writes, fast scans, low write amplification.
     #[default]
     Flex,
+    /// Sorted tables in levels: write-heavy and large data, small files on disk.
+    Lsm,
 }
 
 impl Structure {
-    /// The number under which the structure is stored; 1 and 2 are set aside for `Lsm` and
-    /// `History`.
+    /// The number under which the structure is stored; 2 is set aside for `History`.
     #[must_use]
     pub const fn to_u8(self) -> u8 {
         match self {
             Structure::Flex => 0,
+            Structure::Lsm => 1,
+        }
+    }
+
+    /// Its name, in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Structure::Flex => "flex",
+            Structure::Lsm => "lsm",
         }
     }
 
@@ -51,12 +69,14 @@ impl Structure {
     pub const fn from_u8(number: u8) -> Option<Structure> {
         match number {
             0 => Some(Structure::Flex),
+            1 => Some(Structure::Lsm),
             _ => None,
         }
     }
 }
 
-/// How a keyspace stores its data.
+/// How a keyspace stores its data. Options that only one structure has say so; in a keyspace of
+/// another structure they must be left as they are.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KeyspaceOptions {
@@ -80,6 +100,8 @@ pub struct KeyspaceOptions {
     pub merge_operator: Option<String>,
     /// See [`KeyspaceOptions::ttl`].
     pub ttl: Option<Duration>,
+    /// What only [`Structure::Lsm`] has.
+    pub lsm: LsmOptions,
 }
 
 impl Default for KeyspaceOptions {
@@ -103,11 +125,22 @@ impl KeyspaceOptions {
             value_separation: Some(VALUE_SEPARATION_DEFAULT),
             merge_operator: None,
             ttl: None,
+            lsm: LsmOptions::new(),
         }
     }
 
+    /// The defaults for [`Structure::Lsm`].
+    #[must_use]
+    pub const fn lsm() -> KeyspaceOptions {
+        let mut options = KeyspaceOptions::flex();
+        options.structure = Structure::Lsm;
+        options
+    }
+
     /// How blocks are compressed. Default [`Codec::None`]. Blocks that exist stay as they are until
-    /// they are rewritten.
+    /// they are rewritten. A block that a codec does not make smaller by an eighth is stored as it
+    /// is. In a keyspace of [`Structure::Lsm`] the codec of the levels that
+    /// [`KeyspaceOptions::level_codec`] says nothing about.
     #[must_use]
     pub const fn codec(mut self, codec: Codec) -> KeyspaceOptions {
         self.codec = codec;
@@ -116,7 +149,7 @@ impl KeyspaceOptions {
 
     /// Bytes that an interval aims at, 512 B to 1 MiB, default 16 KiB. A read loads one interval:
     /// smaller ones read less per miss, larger ones need less memory for their anchors and compress
-    /// better.
+    /// better. For [`Structure::Flex`].
     #[must_use]
     pub const fn interval_size(mut self, bytes: u32) -> KeyspaceOptions {
         self.interval_size = bytes;
@@ -124,7 +157,8 @@ impl KeyspaceOptions {
     }
 
     /// Bytes after which a segment file is closed, 4 KiB to 256 MiB, default 4 MiB. Space is given
-    /// back by whole segments: smaller ones sooner, at the price of more files.
+    /// back by whole segments: smaller ones sooner, at the price of more files. For
+    /// [`Structure::Flex`].
     #[must_use]
     pub const fn segment_size(mut self, bytes: u32) -> KeyspaceOptions {
         self.segment_size = bytes;
@@ -133,7 +167,8 @@ impl KeyspaceOptions {
 
     /// How much dead data is tolerated against live data before ranges are rewritten, 0.05 to 8,
     /// default 0.5, kept in thousandths. Larger writes less and takes more space: about
-    /// 1 / pace more write amplification, and pace / 2 more space amplification.
+    /// 1 / pace more write amplification, and pace / 2 more space amplification. For
+    /// [`Structure::Flex`].
     #[must_use]
     pub const fn consolidation_pace(mut self, pace: f32) -> KeyspaceOptions {
         self.consolidation_pace = pace;
@@ -141,7 +176,7 @@ impl KeyspaceOptions {
     }
 
     /// How many delta runs of an interval are merged among themselves, 2 to 64, or 0 for never;
-    /// default 8. Larger suits data that is large against the memtable.
+    /// default 8. Larger suits data that is large against the memtable. For [`Structure::Flex`].
     #[must_use]
     pub const fn delta_fan_in(mut self, count: u8) -> KeyspaceOptions {
         self.delta_fan_in = count;
@@ -188,11 +223,109 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Checks every option against its limits.
+    /// How a keyspace is kept in shape: [`Compaction::Leveled`], the default, or
+    /// [`Compaction::Tiered`], with their parameters. May be changed at any time; the next
+    /// compactions bring what there is into the other shape. For [`Structure::Lsm`].
+    #[must_use]
+    pub const fn compaction(mut self, compaction: Compaction) -> KeyspaceOptions {
+        self.lsm.compaction = compaction;
+        self
+    }
+
+    /// Bytes at which a table is closed, 1 KiB to 1 GiB, default 64 MiB. A compaction rewrites
+    /// whole tables: smaller ones make it finer and its jobs shorter, at the price of more files.
+    /// For [`Structure::Lsm`].
+    #[must_use]
+    pub const fn table_size(mut self, bytes: u32) -> KeyspaceOptions {
+        self.lsm.table_size = bytes;
+        self
+    }
+
+    /// Bytes of entries at which a block is closed, 512 B to 1 MiB, default 4 KiB. A read loads one
+    /// block: smaller ones read less per miss, larger ones compress better and need a smaller
+    /// index. For [`Structure::Lsm`].
+    #[must_use]
+    pub const fn block_size(mut self, bytes: u32) -> KeyspaceOptions {
+        self.lsm.block_size = bytes;
+        self
+    }
+
+    /// In a block, every how many-th key is stored whole, the others without what they share with
+    /// the one before them: 1 to 1024, or 0, the default, for 16 where that saves an eighth of the
+    /// block, and 1 elsewhere. Larger takes less space; lookups and steps backwards take longer.
+    /// For [`Structure::Lsm`].
+    #[must_use]
+    pub const fn restart_interval(mut self, keys: u16) -> KeyspaceOptions {
+        self.lsm.restart_interval = keys;
+        self
+    }
+
+    /// Bits a key of the filters that say which tables cannot hold a key, 1 to 32, or 0 for none;
+    /// default 10. With 10, about one table in a hundred is looked into in vain; each bit more
+    /// makes that about 0.7 times as many, and takes memory and space. For [`Structure::Lsm`].
+    #[must_use]
+    pub const fn filter_bits(mut self, bits: u8) -> KeyspaceOptions {
+        self.lsm.filter_bits = bits;
+        self
+    }
+
+    /// Bytes that keys begin with which the filters know as well, 1 to 255, or 0, the default, for
+    /// none. Walks over a prefix of this length or more then pass over tables that hold nothing of
+    /// it; the filters grow by an entry a prefix. Needs filters. For [`Structure::Lsm`].
+    #[must_use]
+    pub const fn filter_prefix_len(mut self, bytes: u8) -> KeyspaceOptions {
+        self.lsm.filter_prefix_len = bytes;
+        self
+    }
+
+    /// Whether indexes and filters stay in memory once they are there; by default they are evicted
+    /// like blocks when others are needed more. They count against the memory budget either way.
+    /// For [`Structure::Lsm`].
+    #[must_use]
+    pub const fn pin_indexes(mut self, pin: bool) -> KeyspaceOptions {
+        self.lsm.pin_indexes = pin;
+        self
+    }
+
+    /// How blocks of one level, 0 to 6, are compressed, in place of [`KeyspaceOptions::codec`].
+    /// Most data lies at the last level, 6, and is rewritten least: a codec that tries harder pays
+    /// there, and none at level 0, which is rewritten soon. For [`Structure::Lsm`].
+    ///
+    /// # Panics
+    /// When there is no such level.
+    #[must_use]
+    pub const fn level_codec(mut self, level: u8, codec: Codec) -> KeyspaceOptions {
+        assert!((level as usize) < self.lsm.level_codecs.len(), "levels are 0 to 6");
+        self.lsm.level_codecs[level as usize] = Some(codec);
+        self
+    }
+
+    /// The codec with which blocks of a level, 0 to 6, are written.
+    ///
+    /// # Panics
+    /// When there is no such level.
+    #[must_use]
+    pub fn codec_of_level(&self, level: u8) -> Codec {
+        self.lsm.level_codecs[usize::from(level)].unwrap_or(self.codec)
+    }
+
+    /// Checks every option against its limits, and that this program has the codecs.
     ///
     /// # Errors
     /// `InvalidArgument` that names the option, its value and what is allowed.
     pub fn validate(&self) -> Result<()> {
+        self.check_limits()?;
+        let levels = self.lsm.level_codecs.iter().flatten();
+        match levels.chain([&self.codec]).find(|codec| !codec.is_available()) {
+            None => Ok(()),
+            Some(codec) => Err(codec.missing()),
+        }
+    }
+
+    /// Checks every option against its limits. Codecs need not be there: so a keyspace is opened
+    /// that another program made.
+    pub(super) fn check_limits(&self) -> Result<()> {
+        self.check_structure()?;
         check_range("interval_size", self.interval_size, &INTERVAL_SIZE_RANGE)?;
         check_range("segment_size", self.segment_size, &SEGMENT_SIZE_RANGE)?;
         check_range("consolidation_pace", self.consolidation_pace, &CONSOLIDATION_PACE_RANGE)?;
@@ -204,6 +337,8 @@ impl KeyspaceOptions {
                 DELTA_FAN_IN_RANGE.end()
             )));
         }
+        self.codec.check_level()?;
+        self.lsm.check_limits()?;
         if let Some(bytes) = self.value_separation {
             check_range("value_separation", bytes, &VALUE_SEPARATION_RANGE)?;
         }
@@ -231,24 +366,58 @@ impl KeyspaceOptions {
         KeyspaceOptions::decode(&mut Fields::new(&bytes)).expect("what is valid can be read back")
     }
 
-    /// Appends structure and options in their stored form.
+    /// Options of other structures are as they are by default: nobody is left to believe that they
+    /// do something.
+    fn check_structure(&self) -> Result<()> {
+        let flex = KeyspaceOptions::flex();
+        let foreign = match self.structure {
+            Structure::Flex => vec![("options of structure lsm", self.lsm != flex.lsm)],
+            Structure::Lsm => vec![
+                ("interval_size", self.interval_size != flex.interval_size),
+                ("segment_size", self.segment_size != flex.segment_size),
+                ("consolidation_pace", self.consolidation_pace != flex.consolidation_pace),
+                ("delta_fan_in", self.delta_fan_in != flex.delta_fan_in),
+            ],
+        };
+        match foreign.into_iter().find(|(_, is_set)| *is_set) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let structure = self.structure.name();
+                Err(Error::invalid(format!("a keyspace of structure {structure} has no {name}")))
+            }
+        }
+    }
+
+    /// Appends structure and options in their stored form: those of the structure, and those that
+    /// every keyspace has.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let pace = (self.consolidation_pace * PACE_UNIT).round() as u64;
-        let mut options = vec![
-            ("codec", u64::from(self.codec.to_u8())),
-            ("interval_size", u64::from(self.interval_size)),
-            ("segment_size", u64::from(self.segment_size)),
-            ("consolidation_pace", pace),
-            ("delta_fan_in", u64::from(self.delta_fan_in)),
-            ("value_separation", self.value_separation.map_or(NEVER_SEPARATED, u64::from)),
-        ];
-        options.extend(self.memtable_size.map(|size| ("memtable_size", size)));
-        options.extend(self.ttl.map(|ttl| ("ttl_millis", millis_of(ttl))));
+        let mut options: Vec<(String, u64)> = Vec::new();
+        let mut put = |name: &str, value: u64| options.push((name.to_owned(), value));
+        put("codec", self.codec.to_stored());
+        match self.structure {
+            Structure::Flex => {
+                put("interval_size", u64::from(self.interval_size));
+                put("segment_size", u64::from(self.segment_size));
+                let pace = (self.consolidation_pace * PACE_UNIT).round() as u64;
+                put("consolidation_pace", pace);
+                put("delta_fan_in", u64::from(self.delta_fan_in));
+            }
+            Structure::Lsm => {
+                self.lsm.stored().into_iter().for_each(|(name, value)| put(&name, value));
+            }
+        }
+        put("value_separation", self.value_separation.map_or(NEVER_SEPARATED, u64::from));
+        if let Some(size) = self.memtable_size {
+            put("memtable_size", size);
+        }
+        if let Some(ttl) = self.ttl {
+            put("ttl_millis", millis_of(ttl));
+        }
         out.push(self.structure.to_u8());
         let operator = self.merge_operator.as_deref();
         varint::put(out, options.len() as u64 + u64::from(operator.is_some()));
         for (name, value) in options {
-            put_text(out, name);
+            put_text(out, &name);
             varint::put(out, value);
         }
         if let Some(operator) = operator {
@@ -261,12 +430,13 @@ impl KeyspaceOptions {
         let structure = fields.byte("structure")?;
         let mut options = match Structure::from_u8(structure) {
             Some(Structure::Flex) => KeyspaceOptions::flex(),
+            Some(Structure::Lsm) => KeyspaceOptions::lsm(),
             None => return fields.malformed(format!("unknown structure {structure}")),
         };
         for _ in 0..fields.count("number of options")? {
             options.decode_one(fields)?;
         }
-        match options.validate() {
+        match options.check_limits() {
             Ok(()) => Ok(options),
             Err(error) => fields.malformed(error.to_string()),
         }
@@ -281,17 +451,7 @@ impl KeyspaceOptions {
         let value = fields.u64(name)?;
         let narrow = || u32::try_from(value).ok();
         let known = match name {
-            "codec" => {
-                let codec = u8::try_from(value).ok().and_then(Codec::from_u8);
-                codec.map(|codec| self.codec = codec)
-            }
-            "interval_size" => narrow().map(|value| self.interval_size = value),
-            "segment_size" => narrow().map(|value| self.segment_size = value),
-            "consolidation_pace" => {
-                let pace = u16::try_from(value).ok().map(|value| f32::from(value) / PACE_UNIT);
-                pace.map(|pace| self.consolidation_pace = pace)
-            }
-            "delta_fan_in" => u8::try_from(value).ok().map(|value| self.delta_fan_in = value),
+            "codec" => Codec::from_stored(value).map(|codec| self.codec = codec),
             "value_separation" => {
                 let bytes = narrow();
                 bytes.map(|bytes| self.value_separation = (bytes > 0).then_some(bytes))
@@ -304,17 +464,35 @@ impl KeyspaceOptions {
                 self.memtable_size = Some(value);
                 Some(())
             }
-            _ => {
-                return fields.malformed(format!(
-                    "the option {name:?} is unknown: a newer program may have set it"
-                ));
-            }
+            _ => match self.structure {
+                Structure::Flex => self.take_flex(name, value, fields)?,
+                Structure::Lsm => self.lsm.take(name, value, fields)?,
+            },
         };
         match known {
             Some(()) => Ok(()),
             None => fields.malformed(format!("the option {name:?} has the unknown value {value}")),
         }
     }
+
+    /// Takes an option that only [`Structure::Flex`] has; `None` when it cannot have this value.
+    fn take_flex(&mut self, name: &str, value: u64, fields: &Fields<'_>) -> Decoded<Option<()>> {
+        let narrow = || u32::try_from(value).ok();
+        Ok(match name {
+            "interval_size" => narrow().map(|value| self.interval_size = value),
+            "segment_size" => narrow().map(|value| self.segment_size = value),
+            "consolidation_pace" => {
+                let pace = u16::try_from(value).ok().map(|value| f32::from(value) / PACE_UNIT);
+                pace.map(|pace| self.consolidation_pace = pace)
+            }
+            "delta_fan_in" => u8::try_from(value).ok().map(|value| self.delta_fan_in = value),
+            _ => return unknown(name, fields),
+        })
+    }
+}
+
+fn unknown<T>(name: &str, fields: &Fields<'_>) -> Decoded<T> {
+    fields.malformed(format!("the option {name:?} is unknown: a newer program may have set it"))
 }
 
 /// Rounded up, as what is put with a time to live.
@@ -334,99 +512,4 @@ fn check_range<T: PartialOrd + Display + Copy>(
     }
     let (start, end) = (range.start(), range.end());
     Err(Error::invalid(format!("{name} is {value}: allowed are {start} to {end}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn defaults_are_valid_and_the_message_names_option_value_and_range() {
-        KeyspaceOptions::default().validate().unwrap();
-        let flex = KeyspaceOptions::flex;
-        let wrong = [
-            (flex().interval_size(511), "interval_size is 511: allowed are 512 to 1048576"),
-            (flex().segment_size(1), "segment_size is 1: allowed are 4096 to 268435456"),
-            (flex().consolidation_pace(f32::NAN), "consolidation_pace is NaN: allowed are 0.05"),
-            (flex().consolidation_pace(8.1), "consolidation_pace is 8.1: allowed are 0.05 to 8"),
-            (flex().delta_fan_in(1), "delta_fan_in is 1: allowed are 2 to 64, or 0 for never"),
-            (flex().memtable_size(1), "memtable_size is 1: allowed are 4096 to 68719476736"),
-            (flex().merge_operator(""), "the length of merge_operator is 0: allowed are 1 to 255"),
-            (flex().ttl(Duration::ZERO), "ttl in milliseconds is 0: allowed are 1 to 28147497671"),
-            (
-                flex().ttl(Duration::from_secs(1)).merge_operator("min"),
-                "ttl and merge_operator (\"min\") do not go together",
-            ),
-            (flex().value_separation(Some(63)), "value_separation is 63: allowed are 64 to 10737"),
-        ];
-        for (options, message) in wrong {
-            let error = options.validate().unwrap_err().to_string();
-            assert!(error.contains(message), "{error}");
-        }
-        flex().delta_fan_in(0).segment_size(4 << 10).validate().unwrap();
-    }
-
-    fn decode(bytes: &[u8]) -> Decoded<KeyspaceOptions> {
-        let mut fields = Fields::new(bytes);
-        let options = KeyspaceOptions::decode(&mut fields)?;
-        fields.finish().map(|()| options)
-    }
-
-    #[test]
-    fn options_round_trip_and_every_cut_is_refused() {
-        let all = [
-            KeyspaceOptions::flex(),
-            KeyspaceOptions::flex()
-                .codec(Codec::Lz4)
-                .interval_size(1 << 20)
-                .segment_size(64 << 10)
-                .consolidation_pace(0.123)
-                .delta_fan_in(0)
-                .memtable_size(64 << 30)
-                .value_separation(Some(64)),
-            KeyspaceOptions::flex().value_separation(None),
-            KeyspaceOptions::flex().consolidation_pace(8.0).delta_fan_in(64),
-            KeyspaceOptions::flex().merge_operator("counter"),
-            KeyspaceOptions::flex().ttl(Duration::from_millis(90_000)),
-        ];
-        for options in all {
-            let mut bytes = Vec::new();
-            options.encode(&mut bytes);
-            assert_eq!(decode(&bytes).unwrap(), options);
-            for cut in 0..bytes.len() {
-                assert!(decode(&bytes[..cut]).is_err(), "cut to {cut}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_kept_in_a_unit_is_rounded_to_it_once() {
-        let ttl = |nanos| KeyspaceOptions::flex().ttl(Duration::from_nanos(nanos)).rounded().ttl;
-        assert_eq!(ttl(1_000_000), Some(Duration::from_millis(1)));
-        assert_eq!(ttl(1_000_001), Some(Duration::from_millis(2)));
-        let longest = Duration::from_millis(MOMENT_MAX) + Duration::from_nanos(1);
-        let longest = KeyspaceOptions::flex().ttl(longest);
-        longest.validate().unwrap();
-        assert_eq!(longest.rounded().ttl, Some(Duration::from_millis(MOMENT_MAX)));
-        let options = KeyspaceOptions::flex().consolidation_pace(0.1234).rounded();
-        assert_eq!(options, KeyspaceOptions::flex().consolidation_pace(0.123));
-    }
-
-    #[test]
-    fn unknown_options_values_and_structures_are_named() {
-        let mut bytes = vec![0, 1];
-        put_text(&mut bytes, "colour");
-        bytes.push(1);
-        let error = decode(&bytes).unwrap_err();
-        assert!(error.what.contains("\"colour\" is unknown"), "{}", error.what);
-
-        let mut bytes = vec![0, 1];
-        put_text(&mut bytes, "codec");
-        bytes.push(77);
-        let error = decode(&bytes).unwrap_err();
-        assert!(error.what.contains("\"codec\" has the unknown value 77"), "{}", error.what);
-
-        let error = decode(&[2, 0]).unwrap_err();
-        assert!(error.what.contains("unknown structure 2"), "{}", error.what);
-    }
 }

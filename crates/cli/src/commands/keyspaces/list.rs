@@ -1,0 +1,181 @@
+//! The list of keyspaces, with their options.
+
+use std::io::Write;
+
+use lithedb::{KeyspaceInfo, KeyspaceOptions, Structure};
+use serde_json::{Map, Value, json};
+
+use crate::dump::lsm_options;
+use crate::failure::{Failure, Outcome};
+use crate::notation::{bytes_text, exact_duration_text};
+use crate::output::{Columns, ListFormat, Row, RowFormat, RowWriter, Surface, Table};
+
+/// Writes what there is.
+pub fn write_list(
+    out: &mut impl Write,
+    keyspaces: &[KeyspaceInfo],
+    format: ListFormat,
+    surface: Surface,
+) -> Outcome {
+    match format {
+        ListFormat::Table => write!(out, "{}", list_table(keyspaces))?,
+        ListFormat::Json => {
+            let list: Vec<Value> = keyspaces.iter().map(info_json).collect();
+            writeln!(out, "{}", Value::from(list))?;
+        }
+        ListFormat::Jsonl => {
+            for info in keyspaces {
+                writeln!(out, "{}", info_json(info))?;
+            }
+        }
+        ListFormat::Csv => write_csv(out, keyspaces)?,
+        ListFormat::Raw => {
+            let names = Columns::default();
+            let mut rows = RowWriter::new(&mut *out, RowFormat::Raw, names, surface);
+            for info in keyspaces {
+                let key = info.name.as_bytes();
+                rows.write(Row { key, value: None, stamp: None, expiry: None })?;
+            }
+            rows.finish()?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Titles of what only some structures have: in other keyspaces the cell is a dash.
+const FLEX_TITLES: [&str; 4] = [">interval", ">segment", ">pace", ">fan-in"];
+const LSM_TITLE: &str = "options of lsm";
+
+fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
+    let has_lsm = keyspaces.iter().any(|info| info.options.structure == Structure::Lsm);
+    let mut titles = vec!["name", ">id", "structure", "codec"];
+    titles.extend(FLEX_TITLES);
+    titles.extend([">memtable", ">separated from", "merge", ">ttl"]);
+    titles.extend(has_lsm.then_some(LSM_TITLE));
+    let mut table = Table::new(&titles);
+    for info in keyspaces {
+        let options = &info.options;
+        let mut cells = vec![
+            info.name.escape_debug().to_string(),
+            info.id.to_string(),
+            info.structure.to_owned(),
+            options.codec.to_string(),
+        ];
+        cells.extend(match options.structure {
+            Structure::Flex => [
+                bytes_text(u64::from(options.interval_size)),
+                bytes_text(u64::from(options.segment_size)),
+                options.consolidation_pace.to_string(),
+                options.delta_fan_in.to_string(),
+            ],
+            _ => FLEX_TITLES.map(|_| "-".to_owned()),
+        });
+        cells.extend([
+            options.memtable_size.map_or_else(|| "by budget".to_owned(), bytes_text),
+            separation_text(options.value_separation),
+            options.merge_operator.as_deref().unwrap_or("-").escape_debug().to_string(),
+            options.ttl.map_or_else(|| "-".to_owned(), exact_duration_text),
+        ]);
+        if has_lsm {
+            let text = lsm_text(options);
+            cells.push(if text.is_empty() { "-".to_owned() } else { text });
+        }
+        table.row(cells);
+    }
+    table
+}
+
+fn separation_text(from: Option<u32>) -> String {
+    from.map_or_else(|| "off".to_owned(), |bytes| bytes_text(u64::from(bytes)))
+}
+
+/// What only an Lsm keyspace has, as `NAME=VALUE`; empty for others.
+fn lsm_text(options: &KeyspaceOptions) -> String {
+    if options.structure != Structure::Lsm {
+        return String::new();
+    }
+    let named = lsm_options(&options.lsm);
+    let fields: Vec<String> =
+        named.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    fields.join(" ")
+}
+
+/// Sizes are in bytes; of a separation of null, no value is separated; a memtable size of null is
+/// decided by the memory budget; with a merge operator of null, nothing can be merged; with a ttl
+/// of null, what is put does not expire. Only the options that the structure has.
+fn info_json(info: &KeyspaceInfo) -> Value {
+    let options = &info.options;
+    let mut fields = Map::new();
+    let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    put("name", json!(info.name));
+    put("id", json!(info.id));
+    put("structure", json!(info.structure));
+    put("codec", json!(options.codec.to_string()));
+    match options.structure {
+        Structure::Lsm => {
+            for (name, value) in lsm_options(&options.lsm) {
+                // Numbers and truth values are what they look like; all else is text.
+                let value = serde_json::from_str(&value).unwrap_or(Value::String(value));
+                put(&name, value);
+            }
+        }
+        _ => {
+            put("interval_size", json!(options.interval_size));
+            put("segment_size", json!(options.segment_size));
+            // By way of text: 0.6 as an f64 has digits that nobody asked for.
+            let pace = options.consolidation_pace.to_string().parse::<f64>().ok();
+            put("consolidation_pace", json!(pace));
+            put("delta_fan_in", json!(options.delta_fan_in));
+        }
+    }
+    put("memtable_size", json!(options.memtable_size));
+    put("value_separation", json!(options.value_separation));
+    put("merge_operator", json!(options.merge_operator));
+    put("ttl_millis", json!(options.ttl.map(|ttl| ttl.as_millis() as u64)));
+    Value::Object(fields)
+}
+
+fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
+    const TITLES: [&str; 13] = [
+        "name",
+        "id",
+        "structure",
+        "codec",
+        "interval_size",
+        "segment_size",
+        "consolidation_pace",
+        "delta_fan_in",
+        "memtable_size",
+        "value_separation",
+        "merge_operator",
+        "ttl_millis",
+        "lsm_options",
+    ];
+    let failed = |error: csv::Error| Failure::Output(error.into());
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record(TITLES).map_err(failed)?;
+    for info in keyspaces {
+        let options = &info.options;
+        let of_flex = |value: String| match options.structure {
+            Structure::Flex => value,
+            _ => String::new(),
+        };
+        let record: [&str; TITLES.len()] = [
+            &info.name,
+            &info.id.to_string(),
+            info.structure,
+            &options.codec.to_string(),
+            &of_flex(options.interval_size.to_string()),
+            &of_flex(options.segment_size.to_string()),
+            &of_flex(options.consolidation_pace.to_string()),
+            &of_flex(options.delta_fan_in.to_string()),
+            &options.memtable_size.map(|bytes| bytes.to_string()).unwrap_or_default(),
+            &options.value_separation.map(|bytes| bytes.to_string()).unwrap_or_default(),
+            options.merge_operator.as_deref().unwrap_or_default(),
+            &options.ttl.map(|ttl| ttl.as_millis().to_string()).unwrap_or_default(),
+            &lsm_text(options),
+        ];
+        csv.write_record(record).map_err(failed)?;
+    }
+    Ok(csv.flush()?)
+}

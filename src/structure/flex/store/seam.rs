@@ -1,0 +1,219 @@
+//! The store of a Flex keyspace as the database sees it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::consolidation::Round;
+use super::{EDITS_AT_CLOSE_FRACTION, FlexStore, IndexCheck};
+use crate::base::{Cursor, RangeTombstones, Result, SeqNo};
+use crate::manifest::LogPosition;
+use crate::operator::Merging;
+use crate::structure::flex::build::Purpose;
+use crate::structure::flex::check;
+use crate::structure::flex::check::IndexLog;
+use crate::structure::flex::flush::SliceEnd;
+use crate::structure::flex::ingest::StagedRuns;
+use crate::structure::flex::sweep::has_much_expired;
+use crate::structure::{
+    BegunFlush, Compacted, Consolidation, DataCheck, Debt, Findings, FlushOrder, FlushOutcome,
+    Moving, Staged, Store, StructureStats, Version,
+};
+use crate::value_log::Mover;
+
+impl Store for FlexStore {
+    fn version(&self) -> Arc<dyn Version> {
+        self.current.load_full()
+    }
+
+    fn log_end(&self) -> u64 {
+        self.current.load().summary.counters.log_end
+    }
+
+    fn last_seqno(&self) -> SeqNo {
+        let writer = self.lock_writer();
+        let begun = writer.index.begun.iter().map(|flush| flush.last_seqno);
+        begun.fold(writer.index.counters.last_seqno, SeqNo::max)
+    }
+
+    fn merging(&self) -> &Arc<Merging> {
+        self.loader.folder().merging()
+    }
+
+    fn begun_flushes(&self) -> Vec<BegunFlush> {
+        self.lock_writer().index.begun.clone()
+    }
+
+    fn log_position(&self) -> LogPosition {
+        self.current.load().summary.log_position
+    }
+
+    /// Costs about the bytes written: those of the entries, and of the intervals consolidated.
+    fn flush(
+        &self,
+        memtable: &mut dyn Cursor,
+        deleted: &RangeTombstones,
+        order: FlushOrder,
+    ) -> Result<FlushOutcome> {
+        let mut guard = self.lock_writer();
+        let writer = &mut *guard;
+        let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
+        let result = self.flush_slice(writer, &mut mover, memtable, deleted, order);
+        if result.is_err() {
+            self.give_up(writer, &mut mover);
+        }
+        let (progress, taken_bytes) = result?;
+        let version = self.publish(writer);
+        let next = writer.resume.clone().unwrap_or_default();
+        Ok(FlushOutcome { version, progress, taken_bytes, next })
+    }
+
+    fn value_bytes(&self) -> Arc<BTreeMap<u64, u64>> {
+        Arc::clone(&self.current.load().value_bytes)
+    }
+
+    /// Flushes do all that has to be done.
+    fn compact(&self, _: u64, _: u64) -> Result<Compacted> {
+        Ok(Compacted::Nothing)
+    }
+
+    fn install(&self) -> Result<Option<Arc<dyn Version>>> {
+        Ok(None)
+    }
+
+    fn debt(&self) -> Debt {
+        Debt::default()
+    }
+
+    /// In key order from where the last call ended: intervals that have deltas, or runs in segments
+    /// of which little is live, or of which enough has expired.
+    fn consolidate(&self, slice_bytes: u64, now: u64) -> Result<Consolidation> {
+        let mut guard = self.lock_writer();
+        let writer = &mut *guard;
+        if writer.resume.is_some() {
+            return Ok(Consolidation::FlushUnderWay);
+        }
+        let mut mover = Mover::new(&self.segments.values, BTreeSet::new());
+        let result = self.consolidate_slice(writer, &mut mover, slice_bytes, now);
+        if result.is_err() {
+            self.give_up(writer, &mut mover);
+            writer.round = Round::default();
+        }
+        Ok(match result? {
+            None => Consolidation::Nothing,
+            Some((round, bytes)) => {
+                Consolidation::Slice { version: self.publish(writer), round, bytes }
+            }
+        })
+    }
+
+    /// Consolidates the intervals that point into the files, in key order.
+    fn move_values(
+        &self,
+        mover: &mut Mover,
+        from: &[u8],
+        (slice_bytes, now): (u64, u64),
+    ) -> Result<Moving> {
+        let mut guard = self.lock_writer();
+        let writer = &mut *guard;
+        if writer.resume.is_some() {
+            return Ok(Moving::FlushUnderWay);
+        }
+        let result = self.move_slice(writer, mover, from, (slice_bytes, now));
+        if result.is_err() {
+            self.give_up(writer, mover);
+            writer.round = Round::default();
+        }
+        let Some((end, bytes)) = result? else { return Ok(Moving::Nothing) };
+        let next = match end {
+            SliceEnd::Complete => None,
+            SliceEnd::At(key) => Some(key),
+        };
+        Ok(Moving::Slice { version: self.publish(writer), next, bytes })
+    }
+
+    fn begin_round(&self) {
+        self.lock_writer().round = Round::of_everything();
+    }
+
+    fn has_much_expired(&self, now: u64) -> bool {
+        let version = self.current.load();
+        let first = version.by_expiry.iter().take_while(|first| first.until() <= now);
+        first
+            .filter_map(|first| version.tree.get_key(first.anchor()))
+            .any(|interval| has_much_expired(interval.expired_about(now), interval.entry_count()))
+    }
+
+    fn settle(&self) -> Result<()> {
+        let mut guard = self.lock_writer();
+        let writer = &mut *guard;
+        if writer.edit_bytes_in_log > writer.log.position().offset / EDITS_AT_CLOSE_FRACTION {
+            match writer.rotate_log(0) {
+                // Without room for a snapshot the edits are as good.
+                Err(error) if writer.log.failure().is_some() => return Err(error),
+                _ => {}
+            }
+        }
+        writer.log.settle()
+    }
+
+    /// Removes files, and makes holes in those that are partly live.
+    fn remove_unreferenced(&self) {
+        self.segments.punch_holes();
+        self.segments.remove_doomed();
+    }
+
+    fn check_index(&self, findings: &mut Findings) -> Box<dyn DataCheck> {
+        let (index, log) = {
+            let writer = self.lock_writer();
+            (writer.index.clone(), IndexLog::of(&writer.log))
+        };
+        check::check_index(&index, &log, &self.segments, findings);
+        check::find_orphans(&index, &log, &self.segments, findings);
+        let values = Arc::clone(&self.segments.values);
+        let keyspace = self.segments.keyspace;
+        Box::new(IndexCheck { index, keyspace, loader: Arc::clone(&self.loader), values })
+    }
+
+    fn stats(&self, now: u64) -> StructureStats {
+        let version = self.current.load();
+        let (size, summary) = (version.tree.size(), version.summary);
+        // A retired segment may count in both until the next version is handed out, and its holes
+        // may be gone already.
+        let segment_bytes = summary.segment_bytes + self.segments.pinned_bytes();
+        let hole_bytes = self.segments.hole_bytes().min(segment_bytes);
+        let taken = segment_bytes - hole_bytes;
+        let (blocks_read, block_bytes_read) = self.loader.reads();
+        StructureStats {
+            entry_count_max: size.entries,
+            expiring: size.expiring,
+            expired: version.expired_about(now),
+            intervals: version.tree.len() as u64,
+            runs: size.runs,
+            segments: summary.segment_count as u64,
+            segments_underused: summary.sparse_segment_count as u64,
+            bytes_on_disk: taken + summary.log_capacity,
+            bytes_live: summary.live_bytes,
+            bytes_dead: taken.saturating_sub(summary.live_bytes),
+            bytes_pinned: self.segments.pinned_run_bytes(),
+            bytes_in_holes: hole_bytes,
+            logical_bytes: summary.counters.logical_bytes,
+            logical_bytes_before: self.counted_before.logical_bytes,
+            segment_bytes_written: summary.counters.segment_bytes,
+            segment_bytes_since_open: summary.counters.segment_bytes
+                - self.counted_before.segment_bytes,
+            index_bytes_written: summary.index_bytes_written,
+            flush_bytes: summary.written_for.bytes(Purpose::Flush),
+            consolidation_bytes: summary.written_for.bytes(Purpose::Consolidation),
+            cleaning_bytes: summary.written_for.bytes(Purpose::Cleaning),
+            ingest_bytes: summary.ingested_bytes,
+            flushes: summary.counters.flush_count,
+            consolidations: summary.consolidations,
+            blocks_read,
+            block_bytes_read,
+        }
+    }
+
+    fn stage(self: Arc<Self>) -> Box<dyn Staged> {
+        Box::new(StagedRuns::new(self))
+    }
+}

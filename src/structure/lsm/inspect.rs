@@ -1,0 +1,145 @@
+//! Showing a table, and what a record of an index says; also of files that are damaged or in use.
+
+use std::ops::ControlFlow;
+
+use super::record::{Counters, Decoder, EditRecord, PlacedTable};
+use super::table::{FOOTER_LEN, HEADER_LEN, TableIdentity, footer_pointers};
+use crate::base::Result;
+use crate::block::FrameKind;
+use crate::manifest::Record;
+use crate::pieces::{Detail, Explained, FileWindow, Piece, PieceEntry, Tail, Visit, Walk};
+use crate::structure::flex::frame_at;
+
+/// Shows a table. `known` is whose it is, if that is known otherwise than by the header.
+pub fn inspect_table(
+    window: &mut FileWindow<'_>,
+    known: Option<TableIdentity>,
+    detail: Detail,
+    visit: Visit<'_>,
+) -> Result<ControlFlow<()>> {
+    let found = window.bytes(0, HEADER_LEN)?.and_then(TableIdentity::decode);
+    let header = found.map(|identity| {
+        Piece::sound(0, HEADER_LEN, "file header")
+            .field("database", format!("{:016x}", identity.database))
+            .field("keyspace", identity.keyspace)
+            .field("number", identity.number)
+    });
+    let header = header.ok_or_else(|| "the header does not verify".to_owned());
+    if window.show_header(HEADER_LEN, header, visit).is_break() {
+        return Ok(ControlFlow::Break(()));
+    }
+    let Some(identity) = found.or(known) else {
+        return Ok(window.show_unverifiable(HEADER_LEN, visit));
+    };
+    let tag = identity.tag();
+    let walk = Walk { start: HEADER_LEN, step: 1, tail: Tail::Nothing };
+    let mut probe = |window: &mut FileWindow<'_>, offset: u64| match footer_at(window, tag, offset)?
+    {
+        Some(footer) => Ok(Some(footer)),
+        None => frame_at(window, tag, offset, detail, name_of),
+    };
+    walk.run(window, &mut probe, visit)
+}
+
+/// What the frames of a table are.
+fn name_of(kind: u8) -> Option<&'static str> {
+    const NAMES: [(FrameKind, &str); 5] = [
+        (FrameKind::Entries, "block"),
+        (FrameKind::Partition, "partition"),
+        (FrameKind::Top, "top"),
+        (FrameKind::DeletedRanges, "deleted ranges"),
+        (FrameKind::Properties, "properties"),
+    ];
+    NAMES.iter().find(|(known, _)| *known as u8 == kind).map(|(_, name)| *name)
+}
+
+/// The footer, if it verifies at `offset`.
+fn footer_at(window: &mut FileWindow<'_>, tag: u64, offset: u64) -> Result<Option<Piece>> {
+    if offset + FOOTER_LEN != window.size {
+        return Ok(None);
+    }
+    let Some(bytes) = window.bytes(offset, FOOTER_LEN)? else { return Ok(None) };
+    let Some([top, deleted, properties]) = footer_pointers(bytes, tag, offset) else {
+        return Ok(None);
+    };
+    let piece = Piece::sound(offset, FOOTER_LEN, "footer")
+        .field("top at", top)
+        .field("properties at", properties);
+    Ok(Some(if deleted == 0 { piece } else { piece.field("deleted ranges at", deleted) }))
+}
+
+/// What a record of a keyspace's index says.
+pub fn explain_tables(record: Record<'_>, detail: Detail) -> Explained {
+    let not_understood = || Explained::not_understood("the record is not understood");
+    match record {
+        Record::SnapshotPart(bytes) => {
+            if let Some(tables) = Decoder::tables(bytes) {
+                let mut explained = Explained::default();
+                explain_placed(&mut explained, &tables, detail);
+                return explained;
+            }
+            Decoder::header(bytes).map_or_else(not_understood, |counters| {
+                let mut explained = Explained::default();
+                explain_counters(&mut explained, &counters);
+                explained
+            })
+        }
+        Record::Edit(bytes) => match Decoder::edit(bytes) {
+            Some(edit) => explain_edit(&edit, detail),
+            None => not_understood(),
+        },
+        Record::SnapshotEnd => Explained::default(),
+    }
+}
+
+fn explain_counters(explained: &mut Explained, counters: &Counters) {
+    let Counters {
+        flush_count,
+        log_end,
+        last_seqno,
+        next_table,
+        next_run,
+        logical_bytes,
+        table_bytes,
+    } = *counters;
+    explained.field("flushes", flush_count);
+    explained.field("log end", log_end);
+    explained.field("last stamp", last_seqno);
+    explained.field("next table", next_table);
+    explained.field("next run", next_run);
+    explained.field("logical bytes", logical_bytes);
+    explained.field("table bytes", table_bytes);
+}
+
+fn explain_edit(edit: &EditRecord, detail: Detail) -> Explained {
+    let mut explained = Explained::default();
+    explain_counters(&mut explained, &edit.counters);
+    if !edit.removed.is_empty() {
+        explained.field("removed", list(&edit.removed));
+    }
+    explain_placed(&mut explained, &edit.added, detail);
+    explained
+}
+
+fn explain_placed(explained: &mut Explained, tables: &[PlacedTable], detail: Detail) {
+    explained.field("tables", tables.len());
+    if detail != Detail::Entries {
+        return;
+    }
+    for PlacedTable { run, table } in tables {
+        let end = match &table.end {
+            Some(end) => end.escape_ascii().to_string(),
+            None => "without end".to_owned(),
+        };
+        let what = format!(
+            "table {} in level {} run {}, {} bytes, {} entries, up to {end}",
+            table.number, run.level, run.id, table.size, table.entry_count
+        );
+        explained.entries.push(PieceEntry::new(what, &table.first, &[]));
+    }
+}
+
+fn list(numbers: &[u64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    numbers.join(" ")
+}

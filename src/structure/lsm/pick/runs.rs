@@ -1,0 +1,158 @@
+//! Compactions for the sake of reads: fewer runs to look into.
+
+use std::ops::Range;
+
+use crate::structure::lsm::pick::picture::{Inputs, Picture};
+use crate::structure::lsm::pick::shape::Shape;
+use crate::structure::lsm::pick::{CompactionPolicy, CompactionReason, Pick, TieredPolicy};
+
+/// A merge takes all of its runs at once when it takes no more than this part of all there is.
+const WHOLE_DIVISOR: u64 = 8;
+/// Or so many flushes.
+const WHOLE_FLUSHES: u64 = 2;
+/// When running compactions are in the way of so many of the best, it is better to wait for them.
+const TRIED_MAX: usize = 8;
+
+/// Neighbouring runs to merge.
+#[derive(Clone, Debug)]
+struct Window {
+    /// The place of the newest, and the one where they come together.
+    first: usize,
+    output_place: usize,
+    /// Runs that there are fewer after it.
+    removed: u64,
+    /// Bytes that are read.
+    cost: u64,
+}
+
+impl Window {
+    /// Cheaper for each run that goes is better; among equals, the one that removes more. When the
+    /// cheapest are always merged first, sizes come to ascend with age, and what was flushed is
+    /// rewritten about as rarely as the number of runs allows.
+    fn beats(&self, other: &Window) -> bool {
+        let left = u128::from(self.cost) * u128::from(other.removed);
+        let right = u128::from(other.cost) * u128::from(self.removed);
+        left < right || (left == right && self.removed > other.removed)
+    }
+}
+
+/// When there are too many runs, those whose merging costs least for each that goes.
+pub(super) fn pick_too_many(
+    picture: &Picture<'_>,
+    shape: &Shape,
+    policy: &CompactionPolicy,
+) -> Option<Pick> {
+    if idle_run_count(picture) <= shape.run_count_max {
+        return None;
+    }
+    let mut windows = windows(picture, shape);
+    windows.sort_by(|left, right| right.beats(left).cmp(&left.beats(right)));
+    windows.iter().take(TRIED_MAX).find_map(|window| {
+        let whole_max = (picture.size() / WHOLE_DIVISOR).max(WHOLE_FLUSHES * policy.flush_size);
+        let inputs = picture
+            .whole_runs(window.first..window.output_place + 1)
+            .filter(|whole| picture.sizes(whole).sum() <= whole_max)
+            .or_else(|| first_sink(picture, window))?;
+        Some(picture.pick(&inputs, CompactionReason::RunCount))
+    })
+}
+
+/// Runs of level 0 that are there when the compactions that run are done, about: of each run that
+/// is being merged with others, nothing is left in its own place.
+pub(super) fn idle_run_count(picture: &Picture<'_>) -> usize {
+    (0..picture.level0_count()).filter(|place| picture.idle_size_at(*place) > 0).count()
+}
+
+/// All runs of level 0 that lie side by side, and those from one on with the base level. The last
+/// run costs only as much of it as the others overlap: what they have merged already does not count
+/// again, so that a merge that was begun is gone on with.
+fn windows(picture: &Picture<'_>, shape: &Shape) -> Vec<Window> {
+    let count = picture.level0_count();
+    let mut windows = Vec::new();
+    for output_place in (1..count).chain([picture.place_of(shape.base_level)]) {
+        let mut overlapped = overlapped_by(picture, output_place);
+        let mut cost = 0;
+        for first in (0..output_place.min(count)).rev() {
+            cost += picture.size_at(first) + std::mem::take(&mut overlapped[first]);
+            let removed = (output_place.min(count) - first) as u64;
+            windows.push(Window { first, output_place, removed, cost });
+        }
+    }
+    windows
+}
+
+/// Bytes at a place (and at the levels in front of it, if it is one), by the oldest run of level 0
+/// in front of them that overlaps them.
+fn overlapped_by(picture: &Picture<'_>, output_place: usize) -> Vec<u64> {
+    let count = picture.level0_count();
+    let mut overlapped = vec![0; count];
+    for place in output_place.min(count)..=output_place {
+        for table in picture.run(place) {
+            let span = table.span();
+            let overlaps = |run: &usize| !picture.overlapping(*run, &span).is_empty();
+            if let Some(above) = (0..output_place.min(count)).rev().find(overlaps) {
+                overlapped[above] += table.size;
+            }
+        }
+    }
+    overlapped
+}
+
+/// The first step of a window that nothing is in the way of.
+fn first_sink(picture: &Picture<'_>, window: &Window) -> Option<Inputs> {
+    let mut tables = 0..picture.run(window.first).len();
+    tables.find_map(|index| picture.sink(window.first, index..index + 1, window.output_place))
+}
+
+/// Bytes that are read until there are no more runs than there may be, about.
+pub(super) fn cost_of_too_many(picture: &Picture<'_>, shape: &Shape) -> u64 {
+    let count = idle_run_count(picture);
+    let Some(excess) = count.checked_sub(shape.run_count_max).filter(|excess| *excess > 0) else {
+        return 0;
+    };
+    let windows = windows(picture, shape).into_iter();
+    let cheapest = windows.reduce(|best, other| if other.beats(&best) { other } else { best });
+    cheapest.map_or(0, |window| {
+        // A window may remove more runs than must go.
+        let steps = (excess as u64).div_ceil(window.removed);
+        (window.cost.saturating_mul(steps)).max(1)
+    })
+}
+
+/// Neighbouring runs of like size, the cheapest.
+pub(super) fn pick_like(picture: &Picture<'_>, tiered: &TieredPolicy) -> Option<Pick> {
+    let windows = like_windows(picture, tiered);
+    windows.into_iter().take(TRIED_MAX).find_map(|places| {
+        let inputs = picture.whole_runs(places)?;
+        Some(picture.pick(&inputs, CompactionReason::LikeSize))
+    })
+}
+
+/// Places of runs of like size, those with the least bytes first.
+pub(super) fn like_windows(picture: &Picture<'_>, tiered: &TieredPolicy) -> Vec<Range<usize>> {
+    let places: Vec<usize> =
+        (0..picture.place_count()).filter(|place| picture.size_at(*place) > 0).collect();
+    let mut windows: Vec<(u64, Range<usize>)> = Vec::new();
+    for start in 0..places.len() {
+        // The longest from here on: a longer one costs no more a run.
+        let mut longest = None;
+        for end in start + tiered.threshold..=places.len() {
+            let window = &places[start..end];
+            if !is_like(picture, window, tiered) {
+                continue;
+            }
+            let cost = window.iter().map(|place| picture.size_at(*place)).sum();
+            longest = Some((cost, places[start]..places[end - 1] + 1));
+        }
+        windows.extend(longest);
+    }
+    windows.sort_by_key(|(cost, places)| (*cost, places.start));
+    windows.into_iter().map(|(_, places)| places).collect()
+}
+
+fn is_like(picture: &Picture<'_>, places: &[usize], tiered: &TieredPolicy) -> bool {
+    let sizes = || places.iter().map(|place| picture.size_at(*place) as f64);
+    let mean = sizes().sum::<f64>() / places.len() as f64;
+    let range = tiered.bucket_low * mean..=tiered.bucket_high * mean;
+    sizes().all(|size| range.contains(&size))
+}

@@ -1,0 +1,50 @@
+//! What a keyspace's options come to: how tables are written, and when they are compacted.
+
+use super::pick::{CompactionPolicy, CompactionStyle, LEVEL_COUNT, LeveledPolicy, TieredPolicy};
+use super::table::TableOptions;
+use crate::block::RestartPolicy;
+use crate::manifest::{Compaction, KeyspaceOptions};
+
+/// A memtable takes so many bytes of memory for each that a flush of it writes, about.
+const MEMORY_PER_FLUSHED: u64 = 2;
+
+/// How tables of a level are written.
+pub(super) fn table_options(options: &KeyspaceOptions, level: u8) -> TableOptions {
+    let lsm = &options.lsm;
+    TableOptions {
+        codec: options.codec_of_level(level),
+        block_size: lsm.block_size as usize,
+        restarts: match lsm.restart_interval {
+            0 => RestartPolicy::Adaptive,
+            1 => RestartPolicy::Whole,
+            interval => RestartPolicy::Every(interval),
+        },
+        filter_bits: lsm.filter_bits,
+        filter_prefix_len: lsm.filter_prefix_len,
+    }
+}
+
+/// When tables are compacted. `memtable_size` is that of the keyspace.
+pub(super) fn policy_of(options: &KeyspaceOptions, memtable_size: u64) -> CompactionPolicy {
+    let style = match options.lsm.compaction {
+        Compaction::Leveled(leveled) => CompactionStyle::Leveled(LeveledPolicy {
+            level0_trigger: usize::from(leveled.level0_trigger),
+            level_ratio: f64::from(leveled.level_ratio),
+        }),
+        Compaction::Tiered(tiered) => CompactionStyle::Tiered(TieredPolicy {
+            bucket_low: f64::from(tiered.bucket_low),
+            bucket_high: f64::from(tiered.bucket_high),
+            threshold: usize::from(tiered.threshold),
+            run_count_max: usize::from(tiered.run_count_max),
+            garbage_max: f64::from(tiered.garbage_max),
+        }),
+    };
+    CompactionPolicy {
+        style,
+        flush_size: (memtable_size / MEMORY_PER_FLUSHED).max(1),
+        table_size: u64::from(options.lsm.table_size),
+        codecs: std::array::from_fn::<_, LEVEL_COUNT, _>(|level| {
+            options.codec_of_level(level as u8)
+        }),
+    }
+}

@@ -1,0 +1,90 @@
+//! Frames on their way into a table file: sealed into a buffer, written in large pieces.
+
+use std::sync::Arc;
+
+use super::format::FramePointer;
+use super::place::{TableFile, TablePlace};
+use crate::base::{Codec, Error, Result};
+use crate::block::{FrameKind, frame};
+use crate::storage::{OpenMode, StorageFile};
+
+/// Bytes gathered before they are written.
+const WRITE_SIZE: usize = 256 << 10;
+
+/// Writes a table file from its start to its end.
+#[derive(Debug)]
+pub(super) struct FrameWriter {
+    owner: Arc<TableFile>,
+    file: Arc<dyn StorageFile>,
+    /// Bytes that are still to be written; they belong at `written`.
+    buffer: Vec<u8>,
+    written: u64,
+}
+
+impl FrameWriter {
+    /// Creates the file, with its header. Its name is durable once the directory is synced.
+    pub(super) fn create(place: &Arc<TablePlace>, number: u64) -> Result<FrameWriter> {
+        let owner = TableFile::new(place, number);
+        let opened = place.storage.open(&owner.path, OpenMode::CreateNew);
+        let file = opened.map_err(|error| Error::io("create", &owner.path, error))?;
+        let buffer = place.identity_of(number).encode_header().to_vec();
+        Ok(FrameWriter { owner, file, buffer, written: 0 })
+    }
+
+    /// What the checksums of the file are bound to.
+    pub(super) fn tag(&self) -> u64 {
+        self.owner.tag
+    }
+
+    /// Where the next frame will lie.
+    pub(super) fn position(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Bytes of memory of the buffer.
+    pub(super) fn buffer_capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Appends the frame of a payload.
+    pub(super) fn append(
+        &mut self,
+        payload: &[u8],
+        codec: Codec,
+        kind: FrameKind,
+    ) -> Result<FramePointer> {
+        let offset = self.position();
+        let place = self.owner.place_at(offset);
+        let sum = frame::seal(payload, codec, kind, place, &mut self.buffer)?;
+        let len = u32::try_from(self.position() - offset).map_err(|_| {
+            Error::invalid(format!("a table cannot hold a block of {} bytes", payload.len()))
+        })?;
+        if self.buffer.len() >= WRITE_SIZE {
+            let from = self.written;
+            self.write_out()?;
+            // The disk works while the next blocks are built.
+            self.file.begin_writeback(from, self.written - from);
+        }
+        Ok(FramePointer { offset, len, checksum: sum as u32 })
+    }
+
+    /// Appends bytes as they are.
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Writes what was gathered.
+    fn write_out(&mut self) -> Result<()> {
+        let wrote = self.file.write_all_at(&self.buffer, self.written);
+        wrote.map_err(|error| Error::io("write", &self.owner.path, error))?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Makes everything durable (the name needs the directory synced).
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.write_out()?;
+        self.file.sync().map_err(|error| Error::io("sync", &self.owner.path, error))
+    }
+}

@@ -1,0 +1,68 @@
+//! What tables are read through.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::format::FramePointer;
+use super::partition::Partition;
+use super::place::TableFile;
+use crate::base::Result;
+use crate::block::{Block, FrameKind, frame};
+use crate::cache::{Cache, MemoryBudget};
+use crate::memory::Heap;
+
+/// The caches of data blocks and of partitions, and what was read for them.
+#[derive(Debug)]
+pub struct TableCaches {
+    /// Data blocks.
+    pub blocks: Arc<Cache<Block>>,
+    /// Partitions: a cache for indexes.
+    pub partitions: Arc<Cache<Partition>>,
+    reads: AtomicU64,
+    bytes_read: AtomicU64,
+}
+
+impl TableCaches {
+    /// These caches.
+    #[must_use]
+    pub fn new(blocks: Arc<Cache<Block>>, partitions: Arc<Cache<Partition>>) -> TableCaches {
+        let (reads, bytes_read) = (AtomicU64::new(0), AtomicU64::new(0));
+        TableCaches { blocks, partitions, reads, bytes_read }
+    }
+
+    /// Reads of frames, and bytes read, since they were made. What walks that pass read at once is
+    /// one.
+    #[must_use]
+    pub fn reads(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::Relaxed), self.bytes_read.load(Ordering::Relaxed))
+    }
+
+    /// Reads and checks one frame.
+    pub(super) fn read_frame(
+        &self,
+        file: &Arc<TableFile>,
+        pointer: FramePointer,
+        kind: FrameKind,
+    ) -> Result<frame::Payload> {
+        let open = file.open()?;
+        let (place, len) = (file.place_at(pointer.offset), pointer.len as usize);
+        let payload = frame::read(&*open, len, kind, place, pointer.checksum, self.heap())?;
+        self.note_read(len);
+        Ok(payload)
+    }
+
+    pub(super) fn note_read(&self, bytes: usize) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What memory is charged to.
+    pub(super) fn budget(&self) -> &Arc<MemoryBudget> {
+        self.blocks.budget()
+    }
+
+    /// Where blocks live.
+    pub(super) fn heap(&self) -> &Arc<Heap> {
+        self.budget().heap()
+    }
+}

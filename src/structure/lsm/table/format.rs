@@ -1,0 +1,294 @@
+//! The bytes of a table's two ends.
+//!
+//! Layout of a table file (little-endian):
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `LITHETBL` |
+//! | 8 | 4 | format version |
+//! | 12 | 4 | keyspace |
+//! | 16 | 8 | database |
+//! | 24 | 8 | table number |
+//! | 32 | 8 | checksum of bytes 0..32, with tag 0 and offset 0 |
+//! | 40 | | frames: data blocks and partitions, top, deleted ranges if any, properties |
+//! | size - 72 | 72 | footer |
+//!
+//! Layout of the footer:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | checksum of bytes 8..72, with the file's tag and the footer's offset |
+//! | 8 | 8 | magic `LITHETBF` |
+//! | 16 | 4 | format version |
+//! | 20 | 4 | reserved, 0 |
+//! | 24 | 16 | pointer to the top |
+//! | 40 | 16 | pointer to the deleted ranges; zeros if there are none |
+//! | 56 | 16 | pointer to the properties |
+//!
+//! A pointer: offset of the frame (8 bytes), its length with the header (4), the low 32 bits of its
+//! checksum (4). The index of the keyspace points to the footer in the same way: by the file's size
+//! and the low 32 bits of the footer's checksum.
+
+use std::path::Path;
+
+use crate::base::{Error, Result, checksum, checksum_seeded};
+
+/// Bytes in front of the first frame.
+pub const HEADER_LEN: u64 = 40;
+/// Bytes behind the last frame.
+pub const FOOTER_LEN: u64 = FOOTER_SIZE as u64;
+
+const MAGIC: [u8; 8] = *b"LITHETBL";
+const VERSION: u32 = 1;
+const HEADER_SIZE: usize = HEADER_LEN as usize;
+const HEADER_SUMMED: usize = 32;
+
+const FOOTER_MAGIC: [u8; 8] = *b"LITHETBF";
+const POINTERS_AT: usize = 24;
+const POINTER_SIZE: usize = 16;
+const FOOTER_SIZE: usize = POINTERS_AT + 3 * POINTER_SIZE;
+const SUM_SIZE: usize = 8;
+
+/// Whose a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableIdentity {
+    /// The database.
+    pub database: u64,
+    /// The keyspace.
+    pub keyspace: u32,
+    /// The table's number.
+    pub number: u64,
+}
+
+impl TableIdentity {
+    /// Seeds the checksums of the table's frames. Of other bytes than the tag of a segment: none
+    /// verifies as a table.
+    #[must_use]
+    pub fn tag(self) -> u64 {
+        let mut bytes = [0; 28];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..16].copy_from_slice(&self.database.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.keyspace.to_le_bytes());
+        bytes[20..].copy_from_slice(&self.number.to_le_bytes());
+        checksum_seeded(&bytes, 0)
+    }
+
+    /// The header.
+    #[must_use]
+    pub fn encode_header(self) -> [u8; HEADER_SIZE] {
+        let mut bytes = [0; HEADER_SIZE];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.keyspace.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.database.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
+        let sum = checksum(&bytes[..HEADER_SUMMED], 0, 0);
+        bytes[HEADER_SUMMED..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// What a header says, if it verifies.
+    #[must_use]
+    pub fn decode(header: &[u8]) -> Option<TableIdentity> {
+        let header: &[u8; HEADER_SIZE] = header.try_into().ok()?;
+        let identity = TableIdentity {
+            database: u64_at(header, 16),
+            keyspace: u32_at(header, 12),
+            number: u64_at(header, 24),
+        };
+        (*header == identity.encode_header()).then_some(identity)
+    }
+
+    /// Checks what was found at the start of the file against what must be there.
+    pub(super) fn check_header(self, found: &[u8; HEADER_SIZE], path: &Path) -> Result<()> {
+        if *found == self.encode_header() {
+            return Ok(());
+        }
+        let is_whole = u64_at(found, HEADER_SUMMED) == checksum(&found[..HEADER_SUMMED], 0, 0);
+        let version = u32_at(found, 8);
+        if is_whole && found[..8] == MAGIC && version != VERSION {
+            return Err(unknown_version(path, version));
+        }
+        let what = match is_whole {
+            true => "the header is that of another database, keyspace or table",
+            false => "the header does not verify",
+        };
+        Err(Error::corruption(path, 0, what))
+    }
+}
+
+/// Where a frame lies, and which one it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FramePointer {
+    pub offset: u64,
+    /// With the header.
+    pub len: u32,
+    /// The low 32 bits of the frame's checksum.
+    pub checksum: u32,
+}
+
+impl FramePointer {
+    const NONE: FramePointer = FramePointer { offset: 0, len: 0, checksum: 0 };
+
+    /// Where the frame ends; `None` for a pointer that nobody made.
+    pub(super) fn end(self) -> Option<u64> {
+        self.offset.checked_add(u64::from(self.len))
+    }
+
+    fn encode(self) -> [u8; POINTER_SIZE] {
+        let mut bytes = [0; POINTER_SIZE];
+        bytes[..8].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.len.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.checksum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> FramePointer {
+        FramePointer {
+            offset: u64_at(bytes, 0),
+            len: u32_at(bytes, 8),
+            checksum: u32_at(bytes, 12),
+        }
+    }
+}
+
+/// What the end of a table points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub top: FramePointer,
+    pub ranges: Option<FramePointer>,
+    pub properties: FramePointer,
+}
+
+impl Footer {
+    /// The footer of the file with this tag, at this offset; and the low 32 bits of its checksum.
+    pub(super) fn encode(&self, tag: u64, offset: u64) -> ([u8; FOOTER_SIZE], u32) {
+        let mut bytes = [0; FOOTER_SIZE];
+        bytes[8..16].copy_from_slice(&FOOTER_MAGIC);
+        bytes[16..20].copy_from_slice(&VERSION.to_le_bytes());
+        let pointers = [self.top, self.ranges.unwrap_or(FramePointer::NONE), self.properties];
+        let places = bytes[POINTERS_AT..].chunks_exact_mut(POINTER_SIZE);
+        for (place, pointer) in places.zip(pointers) {
+            place.copy_from_slice(&pointer.encode());
+        }
+        let sum = checksum(&bytes[SUM_SIZE..], tag, offset);
+        bytes[..SUM_SIZE].copy_from_slice(&sum.to_le_bytes());
+        (bytes, sum as u32)
+    }
+
+    /// The footer that was found at `offset` of the file with this tag. `expected` are the low 32
+    /// bits of its checksum.
+    pub(super) fn decode(
+        bytes: &[u8; FOOTER_SIZE],
+        path: &Path,
+        tag: u64,
+        offset: u64,
+        expected: u32,
+    ) -> Result<Footer> {
+        let refuse = |what: String| Error::corruption(path, offset, what);
+        let sum = u64_at(bytes, 0);
+        if sum != checksum(&bytes[SUM_SIZE..], tag, offset) {
+            return Err(refuse("the footer does not verify".to_owned()));
+        }
+        if sum as u32 != expected {
+            let found = sum as u32;
+            return Err(refuse(format!(
+                "another footer than the one pointed to: {found:08x} instead of {expected:08x}"
+            )));
+        }
+        let version = u32_at(bytes, 16);
+        if bytes[8..16] == FOOTER_MAGIC && version != VERSION {
+            return Err(unknown_version(path, version));
+        }
+        if bytes[8..16] != FOOTER_MAGIC || bytes[20..24] != [0; 4] {
+            return Err(refuse("what should be the footer is none".to_owned()));
+        }
+        let pointer = |number: usize| {
+            FramePointer::decode(&bytes[POINTERS_AT + number * POINTER_SIZE..][..POINTER_SIZE])
+        };
+        let ranges = Some(pointer(1)).filter(|pointer| *pointer != FramePointer::NONE);
+        Ok(Footer { top: pointer(0), ranges, properties: pointer(2) })
+    }
+}
+
+/// Where a footer that was found at `offset` of the file with this tag points to: top, deleted
+/// ranges (0 for none), properties. `None` if it does not verify.
+pub fn footer_pointers(bytes: &[u8], tag: u64, offset: u64) -> Option<[u64; 3]> {
+    let bytes: &[u8; FOOTER_SIZE] = bytes.try_into().ok()?;
+    let expected = u64_at(bytes, 0) as u32;
+    let footer = Footer::decode(bytes, Path::new(""), tag, offset, expected).ok()?;
+    let ranges = footer.ranges.map_or(0, |pointer| pointer.offset);
+    Some([footer.top.offset, ranges, footer.properties.offset])
+}
+
+fn unknown_version(path: &Path, found: u32) -> Error {
+    Error::FormatVersion { file: path.to_owned(), found, known: VERSION }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDENTITY: TableIdentity = TableIdentity { database: 7, keyspace: 2, number: 3 };
+
+    #[test]
+    fn a_header_names_database_keyspace_and_table() {
+        let path = Path::new("/k/tbl-00000003");
+        let bytes = IDENTITY.encode_header();
+        assert_eq!(TableIdentity::decode(&bytes), Some(IDENTITY));
+        IDENTITY.check_header(&bytes, path).unwrap();
+        let others = [
+            TableIdentity { database: 8, ..IDENTITY },
+            TableIdentity { keyspace: 3, ..IDENTITY },
+            TableIdentity { number: 4, ..IDENTITY },
+        ];
+        for other in others {
+            assert!(other.check_header(&bytes, path).unwrap_err().is_corruption());
+            assert_ne!(other.tag(), IDENTITY.tag());
+        }
+        for at in 0..bytes.len() {
+            let mut flipped = bytes;
+            flipped[at] ^= 1;
+            assert_eq!(TableIdentity::decode(&flipped), None, "byte {at}");
+            assert!(IDENTITY.check_header(&flipped, path).unwrap_err().is_corruption());
+        }
+        let mut newer = bytes;
+        newer[8] = 2;
+        let sum = checksum(&newer[..HEADER_SUMMED], 0, 0);
+        newer[HEADER_SUMMED..].copy_from_slice(&sum.to_le_bytes());
+        let error = IDENTITY.check_header(&newer, path).unwrap_err();
+        assert!(matches!(error, Error::FormatVersion { found: 2, known: 1, .. }));
+    }
+
+    #[test]
+    fn a_footer_verifies_at_its_place_only() {
+        let path = Path::new("/k/tbl-00000003");
+        let pointer = |offset| FramePointer { offset, len: 100, checksum: 0xDEAD_BEEF };
+        for ranges in [None, Some(pointer(200))] {
+            let footer = Footer { top: pointer(100), ranges, properties: pointer(300) };
+            let (bytes, sum) = footer.encode(IDENTITY.tag(), 400);
+            let decode = |bytes: &[u8; FOOTER_SIZE], tag, offset, sum| {
+                Footer::decode(bytes, path, tag, offset, sum)
+            };
+            assert_eq!(decode(&bytes, IDENTITY.tag(), 400, sum).unwrap(), footer);
+            let refused = [(1, 400, sum), (IDENTITY.tag(), 401, sum), (IDENTITY.tag(), 400, !sum)];
+            for (tag, offset, sum) in refused {
+                assert!(decode(&bytes, tag, offset, sum).unwrap_err().is_corruption());
+            }
+            for at in 0..bytes.len() {
+                let mut flipped = bytes;
+                flipped[at] ^= 0x10;
+                let error = decode(&flipped, IDENTITY.tag(), 400, sum).unwrap_err();
+                assert!(error.is_corruption(), "byte {at}");
+            }
+        }
+    }
+}

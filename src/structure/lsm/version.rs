@@ -1,0 +1,200 @@
+//! A version: the runs of one moment, and reading them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::cursor::LsmCursor;
+use super::index::{Index, Run};
+use super::merge::{Merged, deletes_ranges, deletions_of, rank_of};
+use super::table::{ReadMode, TableCaches};
+use crate::base::{
+    EntryKind, KeyRange, RangeTombstones, Result, SeqNo, Slice, hash_key, is_operands,
+    prefix_successor,
+};
+use crate::memory::Heap;
+use crate::structure::fold::Folder;
+use crate::structure::{Found, StructureCursor, Version, Want};
+
+/// What versions of a keyspace read with.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub caches: Arc<TableCaches>,
+    pub folder: Folder,
+    /// Bytes of the prefixes that filters know; 0 for none.
+    pub filter_prefix_len: usize,
+}
+
+/// An immutable state of the store.
+#[derive(Debug)]
+pub(super) struct LsmVersion {
+    /// The newest first (L2).
+    pub runs: Vec<Run>,
+    pub reader: Arc<Reader>,
+    pub value_bytes: Arc<BTreeMap<u64, u64>>,
+    /// Whether any table deletes ranges.
+    deletes_ranges: bool,
+    /// What the runs delete, once that was asked for.
+    deleted: OnceLock<Option<Arc<RangeTombstones>>>,
+    /// For cursors, which hold the version.
+    own: Weak<LsmVersion>,
+}
+
+impl LsmVersion {
+    pub(super) fn new(index: &Index, reader: &Arc<Reader>) -> Arc<LsmVersion> {
+        let deletes_ranges = index.tables().any(|(_, table)| deletes_ranges(table));
+        Arc::new_cyclic(|own| LsmVersion {
+            runs: index.runs.clone(),
+            reader: Arc::clone(reader),
+            value_bytes: Arc::new(index.value_bytes.clone()),
+            deletes_ranges,
+            deleted: OnceLock::new(),
+            own: Weak::clone(own),
+        })
+    }
+
+    pub(super) fn folder(&self) -> &Folder {
+        &self.reader.folder
+    }
+
+    pub(super) fn heap(&self) -> &Arc<Heap> {
+        self.reader.caches.blocks.budget().heap()
+    }
+
+    /// What the runs delete, with their ranks.
+    pub(super) fn deleted(&self) -> Result<Option<&Arc<RangeTombstones>>> {
+        if !self.deletes_ranges {
+            return Ok(None);
+        }
+        if let Some(deleted) = self.deleted.get() {
+            return Ok(deleted.as_ref());
+        }
+        let deleted = deletions_of(&self.runs, &self.reader.caches)?;
+        Ok(self.deleted.get_or_init(|| deleted).as_ref())
+    }
+
+    /// Whether any run may have an entry of `key`, by the filters.
+    pub(super) fn may_have(&self, key: &[u8]) -> Result<bool> {
+        let hash = hash_key(key);
+        for table in self.runs.iter().filter_map(|run| run.table_of(key)) {
+            if table.may_contain(&self.reader.caches, key, hash)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// All runs as one.
+    pub(super) fn merged(&self, mode: ReadMode) -> Result<Merged> {
+        let deleted = self.deleted()?.cloned();
+        Ok(Merged::new(&self.runs, deleted, &self.reader.caches, mode))
+    }
+
+    /// The runs that may have anything from `start` to in front of `end` as one: by their spans,
+    /// and where all keys there begin alike by the filters, if these know so long a prefix.
+    pub(super) fn merged_within(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        mode: ReadMode,
+    ) -> Result<Merged> {
+        if self.deletes_ranges || self.runs.len() < 2 {
+            return self.merged(mode); // Ranks count all runs.
+        }
+        let prefix = start.get(..self.reader.filter_prefix_len).filter(|prefix| {
+            let behind = prefix_successor(prefix);
+            !prefix.is_empty()
+                && end.is_some_and(|end| behind.as_deref().is_none_or(|behind| end <= behind))
+        });
+        let mut runs = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            let tables = run.overlapping(start, end);
+            let mut may_have = !tables.is_empty();
+            if let Some(prefix) = prefix {
+                let caches = &self.reader.caches;
+                may_have = false;
+                for table in tables {
+                    may_have = may_have || table.may_contain_prefix(caches, prefix)?;
+                }
+            }
+            if may_have {
+                runs.push(run.clone());
+            }
+        }
+        Ok(Merged::new(&runs, None, &self.reader.caches, mode))
+    }
+
+    /// How many of the newest runs may have something of `key` that no newer run's deleted range
+    /// hides.
+    #[cold]
+    fn visible_runs(&self, key: &[u8]) -> Result<usize> {
+        let range = self.deleted()?.and_then(|deleted| deleted.covering(key, SeqNo::MAX));
+        // A range of rank r hides what runs of lower ranks have.
+        Ok(range.map_or(self.runs.len(), |range| {
+            (0..self.runs.len())
+                .take_while(|position| rank_of(*position, self.runs.len()) >= range.seqno)
+                .count()
+        }))
+    }
+
+    /// Operands that were found in a run, on top of what the older ones have of the key.
+    #[cold]
+    fn stack_over(&self, newest: &Found, older: &[Run], key: &[u8], hash: u64) -> Result<Found> {
+        let mut bytes = newest.value.to_vec();
+        for table in older.iter().filter_map(|run| run.table_of(key)) {
+            if !self.folder().decode(&bytes)?.is_open() {
+                break;
+            }
+            if let Some(found) = table.find(&self.reader.caches, key, hash)? {
+                bytes = self.folder().over(&bytes, found.kind, &found.value)?;
+            }
+        }
+        Ok(Found { value: Slice::from(bytes), ..*newest })
+    }
+}
+
+impl Version for LsmVersion {
+    fn find(&self, key: &[u8], _: Want) -> Result<Option<Found>> {
+        let hash = hash_key(key);
+        let runs = match self.deletes_ranges {
+            true => &self.runs[..self.visible_runs(key)?],
+            false => self.runs.as_slice(),
+        };
+        for (position, run) in runs.iter().enumerate() {
+            let Some(table) = run.table_of(key) else { continue };
+            let Some(found) = table.find(&self.reader.caches, key, hash)? else { continue };
+            if found.kind == EntryKind::Composite && is_operands(found.kind, &found.value) {
+                return self.stack_over(&found, &runs[position + 1..], key, hash).map(Some);
+            }
+            return Ok(Some(found));
+        }
+        Ok(None)
+    }
+
+    fn cursor(&self, range: &KeyRange) -> Box<dyn StructureCursor> {
+        let own = self.own.upgrade().expect("who asks holds it");
+        Box::new(LsmCursor::new(own, range))
+    }
+
+    fn count(&self, start: &[u8], end: Option<&[u8]>, now: u64) -> Result<u64> {
+        self.live_between(start, end, now)
+    }
+
+    fn expiring_count(&self) -> u64 {
+        let tables = self.runs.iter().flat_map(|run| run.tables.iter());
+        let spans = tables.filter_map(|table| table.record.expiring);
+        spans.map(|span| u64::from(span.count)).sum()
+    }
+
+    fn entries_at_most(&self) -> u64 {
+        let tables = self.runs.iter().flat_map(|run| run.tables.iter());
+        tables.map(|table| table.record.entry_count).sum()
+    }
+
+    fn entries_in_front(&self, key: &[u8]) -> u64 {
+        self.entries_before(key)
+    }
+
+    fn anchor_near(&self, position: u64) -> Slice {
+        self.key_near(position)
+    }
+}

@@ -1,0 +1,305 @@
+//! The interface of a keyspace's store: what changes the structure, and hands out its versions.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::base::{Cursor, EntryKind, RangeTombstones, Result, SeqNo, Slice};
+use crate::block::Block;
+use crate::cache::Cache;
+use crate::manifest::{KeyspaceOptions, LogPosition, Structure};
+use crate::operator::Merging;
+use crate::storage::Storage;
+use crate::structure::flex::{FlexStore, OpenSegments};
+use crate::structure::lsm::{LsmStore, OpenTables, Partition};
+use crate::structure::{Findings, FlushOrder, FlushOutcome, StructureStats, TableInfo, Version};
+use crate::value_log::{Mover, ValueLog};
+
+/// Where a store is and what it shares with others.
+#[derive(Clone, Debug)]
+pub struct StorePlace {
+    /// Where its files are.
+    pub storage: Arc<dyn Storage>,
+    /// The keyspace's directory.
+    pub dir: PathBuf,
+    /// The database.
+    pub database: u64,
+    /// The keyspace.
+    pub keyspace: u32,
+    /// What the stores of a database share.
+    pub shared: SharedStores,
+    /// Options of the keyspace.
+    pub options: KeyspaceOptions,
+    /// Its merge operator.
+    pub merging: Arc<Merging>,
+}
+
+/// What the stores of a database share.
+#[derive(Clone, Debug)]
+pub struct SharedStores {
+    /// The cache for blocks.
+    pub cache: Arc<Cache<Block>>,
+    /// The cache for indexes and filters of tables.
+    pub partitions: Arc<Cache<Partition>>,
+    /// Segments that are open.
+    pub open_segments: Arc<OpenSegments>,
+    /// Tables that are open.
+    pub open_tables: Arc<OpenTables>,
+    /// Large values.
+    pub values: Arc<ValueLog>,
+    /// Bytes at which a memtable is sealed, unless a keyspace's options say it.
+    pub memtable_size: u64,
+}
+
+/// A keyspace's structure: its current version, and the one place that changes it. Reads go to
+/// versions and lock nothing.
+///
+/// *The turn* is the right to flush the keyspace, which the caller has: one at a time has it.
+pub trait Store: Send + Sync + fmt::Debug {
+    /// The newest version.
+    fn version(&self) -> Arc<dyn Version>;
+
+    /// The log in front of this position is in the structure, durably.
+    fn log_end(&self) -> u64;
+
+    /// The newest stamp in the structure; of a flush that was begun, that of its memtable.
+    fn last_seqno(&self) -> SeqNo;
+
+    /// The keyspace's merge operator.
+    fn merging(&self) -> &Arc<Merging>;
+
+    /// Memtables of which a part is in the structure: of a store that was just opened, those whose
+    /// flush was interrupted.
+    fn begun_flushes(&self) -> Vec<BegunFlush>;
+
+    /// Up to where the index log is durable.
+    fn log_position(&self) -> LogPosition;
+
+    /// Does one slice of a flush: takes entries from `memtable` (a cursor over the newest entry
+    /// of each key, tombstones included), from where the last slice ended, and deletes what is
+    /// older than the memtable in the ranges `deleted`, and what is older than these in it. On
+    /// return the slice is durable. To be called with the same memtable until it is complete, under
+    /// the turn.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`, `Corruption`: nothing changed, unless it was a sync that failed: then the
+    /// index accepts no more edits.
+    fn flush(
+        &self,
+        memtable: &mut dyn Cursor,
+        deleted: &RangeTombstones,
+        order: FlushOrder,
+    ) -> Result<FlushOutcome>;
+
+    /// Bytes of records that the newest version points to, by value file.
+    fn value_bytes(&self) -> Arc<BTreeMap<u64, u64>>;
+
+    /// Does a slice of the work that the structure needs to stay in shape under writing, until
+    /// about `slice_bytes` are written. Without the turn, by any number of threads. Nothing of it
+    /// shows before [`Store::install`].
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    fn compact(&self, slice_bytes: u64, now: u64) -> Result<Compacted>;
+
+    /// Makes durable and hands out what [`Store::compact`] has finished; `None` if that is nothing.
+    /// Under the turn.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    fn install(&self) -> Result<Option<Arc<dyn Version>>>;
+
+    /// Bytes to be written before the structure is in shape.
+    fn debt(&self) -> Debt;
+
+    /// Consolidates, when there is nothing else to do or somebody asks for it, what is worth it,
+    /// until about `slice_bytes` are written or four times as many read. Durable on return. At the
+    /// end it goes on from the start; a *round* is over then. Under the turn.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    fn consolidate(&self, slice_bytes: u64, now: u64) -> Result<Consolidation>;
+
+    /// Has the next [`Store::consolidate`] begin a round, in which everything goes that is not
+    /// needed.
+    fn begin_round(&self);
+
+    /// Moves values out of the mover's files, from the place `from` on, until about `slice_bytes`
+    /// are written. No stamp changes, and no version that exists. Durable on return. Under the
+    /// turn.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    fn move_values(&self, mover: &mut Mover, from: &[u8], order: (u64, u64)) -> Result<Moving>;
+
+    /// Whether so much of a part has expired by `now` that it is worth consolidating.
+    fn has_much_expired(&self, now: u64) -> bool;
+
+    /// Makes the mark of the last index edit durable: for a clean close. Edits that are many are
+    /// replaced by a snapshot, which the next opening reads faster.
+    ///
+    /// # Errors
+    /// `Io`, `ReadOnly` after an earlier failure.
+    fn settle(&self) -> Result<()>;
+
+    /// Gives back the room of what no version refers to any more.
+    fn remove_unreferenced(&self);
+
+    /// Checks the index, against its durable form too. No flush may be under way;
+    /// [`DataCheck::check_data`] needs no such care.
+    fn check_index(&self, findings: &mut Findings) -> Box<dyn DataCheck>;
+
+    /// Figures, as of `now` where they are about what has expired.
+    fn stats(&self, now: u64) -> StructureStats;
+
+    /// Its tables, the newest run first; none in a structure that has no tables.
+    fn tables(&self) -> Vec<TableInfo> {
+        Vec::new()
+    }
+
+    /// Begins an ingest. Costs nothing.
+    fn stage(self: Arc<Self>) -> Box<dyn Staged>;
+}
+
+/// Makes the durable form of an empty store in an existing, empty directory.
+///
+/// # Errors
+/// `Io`, `DiskFull`.
+pub fn create_store(place: &StorePlace) -> Result<()> {
+    match place.options.structure {
+        Structure::Flex => FlexStore::create(place),
+        Structure::Lsm => LsmStore::create(place),
+    }
+}
+
+/// Opens a store. Reads the index, never the data; removes files that nothing refers to.
+/// `required` is how far its index log is known to be durable.
+///
+/// # Errors
+/// `Corruption` when the index is damaged or a file is missing, `FormatVersion`, `Io`.
+pub fn open_store(place: &StorePlace, required: Option<LogPosition>) -> Result<Arc<dyn Store>> {
+    Ok(match place.options.structure {
+        Structure::Flex => Arc::new(FlexStore::open(place, required)?),
+        Structure::Lsm => Arc::new(LsmStore::open(place, required)?),
+    })
+}
+
+/// A memtable of which a part is in the structure, or was when the database was last open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BegunFlush {
+    /// What it has of keys below this one is in the structure.
+    pub to: Slice,
+    /// Its newest stamp.
+    pub last_seqno: SeqNo,
+}
+
+/// Sorted entries on their way into a structure, that nothing refers to yet.
+pub trait Staged: Send + fmt::Debug {
+    /// Whether the part at hand has to be ended ([`Staged::end_part`]) before this entry.
+    fn is_full_for(&self, key: &[u8], value_len: usize) -> bool;
+
+    /// Ends the part at hand, and begins one with `next_key`.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`: the ingest is to be discarded.
+    fn end_part(&mut self, next_key: &[u8]) -> Result<()>;
+
+    /// Adds an entry, for which the part at hand is not full. Its key must be above all before it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it does not fit; `DiskFull`, `Io`: the ingest is to be discarded.
+    fn add(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()>;
+
+    /// Finds the place of everything in the structure as it is, and makes it durable. May be called
+    /// again when the structure has changed since. Under the turn.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`, `Corruption` of what had to be read: the ingest is to be discarded.
+    fn fit(&mut self) -> Result<()>;
+
+    /// Makes everything part of the structure, with the stamp `seqno`, by one durable edit. What it
+    /// points to in the value log must be durable. Nothing may have changed the structure since
+    /// [`Staged::fit`]: the caller has the turn.
+    ///
+    /// # Errors
+    /// `DiskFull`: nothing has changed. Any other: it is not known whether the edit is durable.
+    fn commit(&mut self, seqno: SeqNo) -> Result<Arc<dyn Version>>;
+
+    /// Removes the files. One that cannot be removed now is an orphan, which opening removes.
+    fn discard(self: Box<Self>);
+}
+
+/// An index that was checked; its data is still to be.
+pub trait DataCheck: fmt::Debug {
+    /// Reads and verifies all data, as of when the index was checked. Flushes may go on.
+    fn check_data(&self, findings: &mut Findings);
+}
+
+/// What a slice of compaction came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compacted {
+    /// Nothing is due, or others do all of it.
+    Nothing,
+    /// Something was done.
+    Slice {
+        /// Bytes written.
+        bytes: u64,
+        /// Whether something is to be installed.
+        is_ready: bool,
+    },
+}
+
+/// How far a structure is out of shape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Debt {
+    /// Bytes to be written before it is in shape.
+    pub bytes: u64,
+    /// Sorted runs of new entries, which a read has to look into one by one.
+    pub fresh_runs: usize,
+}
+
+/// What a slice of consolidation came to.
+#[derive(Debug)]
+pub enum Consolidation {
+    /// Nothing is worth it.
+    Nothing,
+    /// A flush is between two of its slices: not now.
+    FlushUnderWay,
+    /// Something was consolidated.
+    Slice {
+        /// The next version.
+        version: Arc<dyn Version>,
+        /// How far the round is.
+        round: RoundProgress,
+        /// Bytes written to the structure's files, and to value files.
+        bytes: u64,
+    },
+}
+
+/// What a slice of moving values came to.
+#[derive(Debug)]
+pub enum Moving {
+    /// Something else is at what is to be moved: not now.
+    FlushUnderWay,
+    /// Nothing from where the slice began points into the files.
+    Nothing,
+    /// Some values were moved.
+    Slice {
+        /// The next version.
+        version: Arc<dyn Version>,
+        /// Where the next slice begins; `None` at the end.
+        next: Option<Slice>,
+        /// Bytes written to the structure's files and to value files.
+        bytes: u64,
+    },
+}
+
+/// Whether a round of consolidation has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundProgress {
+    /// It goes on behind the slice.
+    GoesOn,
+    /// The next slice is of another round.
+    Over,
+}

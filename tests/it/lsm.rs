@@ -1,0 +1,244 @@
+//! Keyspaces of the structure Lsm through the public interface: what compaction, snapshots, deleted
+//! ranges, ingests and reopening do to what is read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lithedb::storage::{MemoryStorage, Storage};
+use lithedb::{
+    Background, Builder, Compaction, Db, Durability, Keyspace, KeyspaceOptions, Leveled, Structure,
+    Tiered, WriteBatch,
+};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn builder(storage: &Arc<MemoryStorage>) -> Builder {
+    Db::builder()
+        .storage(Arc::clone(storage) as Arc<dyn Storage>)
+        .background(Background::Stepped)
+        .memory_budget(1 << 20)
+        .memtable_size(32 << 10)
+}
+
+fn leveled() -> KeyspaceOptions {
+    let leveled = Leveled::new().level0_trigger(2).level_ratio(3.0);
+    small(KeyspaceOptions::lsm().compaction(Compaction::Leveled(leveled)))
+}
+
+fn tiered() -> KeyspaceOptions {
+    let tiered = Tiered::new().threshold(3).run_count_max(6);
+    small(KeyspaceOptions::lsm().compaction(Compaction::Tiered(tiered)))
+}
+
+fn small(options: KeyspaceOptions) -> KeyspaceOptions {
+    options.table_size(16 << 10).block_size(1 << 10)
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {number:06}").into_bytes()
+}
+
+fn value(number: u64, round: u64) -> Vec<u8> {
+    format!("value {round} of {number} ").repeat(1 + (number % 5) as usize).into_bytes()
+}
+
+/// Does what is left to be done.
+fn settle(db: &Db) {
+    while db.step().unwrap() {}
+}
+
+fn assert_equal(keyspace: &Keyspace, model: &Model) {
+    let found: Vec<_> = keyspace.iter().map(Result::unwrap).collect();
+    let found: Vec<_> =
+        found.iter().map(|entry| (entry.key.to_vec(), entry.value.to_vec())).collect();
+    let expected: Vec<_> = model.clone().into_iter().collect();
+    assert!(found == expected, "{} entries, expected {}", found.len(), expected.len());
+    let backward: Vec<_> = keyspace.iter().rev().map(|entry| entry.unwrap().key.to_vec()).collect();
+    assert!(backward.iter().eq(model.keys().rev()));
+    assert_eq!(keyspace.len().unwrap(), model.len() as u64);
+    for number in (0..4000).step_by(37) {
+        let key = key(number);
+        assert_eq!(keyspace.get(&key).unwrap().as_deref(), model.get(&key).map(Vec::as_slice));
+    }
+    let (start, end) = (key(500), key(1500));
+    let in_range = model.range(start.clone()..end.clone()).count() as u64;
+    assert_eq!(keyspace.count(start..end).unwrap(), in_range);
+}
+
+/// Overwrites and deletes at random, in batches, with work in between.
+fn churn(db: &Db, keyspace: &Keyspace, model: &mut Model, rounds: std::ops::Range<u64>) {
+    for round in rounds {
+        let mut batch = WriteBatch::new();
+        for step in 0..300u64 {
+            let number = (round * 7919 + step * step * 31 + step) % 4000;
+            if (round + step) % 5 == 0 {
+                batch.delete(keyspace, key(number));
+                model.remove(&key(number));
+            } else {
+                batch.put(keyspace, key(number), value(number, round));
+                model.insert(key(number), value(number, round));
+            }
+        }
+        db.write_with(batch, Durability::Buffered).unwrap();
+        if round % 3 == 0 {
+            settle(db);
+        }
+    }
+}
+
+#[test]
+fn what_is_read_equals_a_map_whatever_the_shape_and_after_reopening() {
+    for options in [leveled(), tiered(), leveled().filter_bits(0), tiered().restart_interval(16)] {
+        let storage = Arc::new(MemoryStorage::new());
+        let mut model = Model::new();
+        for opening in 0..3 {
+            let db = builder(&storage).open("/db").unwrap();
+            let keyspace = match opening {
+                0 => db.create_keyspace("k", options.clone()).unwrap(),
+                _ => db.keyspace("k").unwrap(),
+            };
+            churn(&db, &keyspace, &mut model, opening * 40..opening * 40 + 40);
+            assert_equal(&keyspace, &model);
+            settle(&db);
+            assert_equal(&keyspace, &model);
+            assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
+            if opening < 2 {
+                db.close().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn compacting_everything_leaves_one_run_without_garbage() {
+    for options in [leveled(), tiered()] {
+        let storage = Arc::new(MemoryStorage::new());
+        let db = builder(&storage).open("/db").unwrap();
+        let keyspace = db.create_keyspace("k", options).unwrap();
+        let mut model = Model::new();
+        churn(&db, &keyspace, &mut model, 0..60);
+        db.compact().unwrap();
+        let tables = keyspace.tables();
+        assert!(!tables.is_empty());
+        let runs: std::collections::BTreeSet<_> =
+            tables.iter().map(|table| (table.level, table.run)).collect();
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        assert_eq!(tables.iter().map(|table| table.tombstones).sum::<u64>(), 0);
+        let entries: u64 = tables.iter().map(|table| table.entries).sum();
+        assert_eq!(entries, model.len() as u64);
+        assert_equal(&keyspace, &model);
+    }
+}
+
+#[test]
+fn a_snapshot_shows_what_it_showed_whatever_is_compacted() {
+    let storage = Arc::new(MemoryStorage::new());
+    let db = builder(&storage).open("/db").unwrap();
+    let keyspace = db.create_keyspace("k", leveled()).unwrap();
+    let mut model = Model::new();
+    churn(&db, &keyspace, &mut model, 0..30);
+    let (before, snapshot) = (model.clone(), db.snapshot());
+    churn(&db, &keyspace, &mut model, 30..90);
+    keyspace.delete_range(key(0)..key(2000)).unwrap();
+    model.retain(|found, _| *found >= key(2000));
+    db.compact().unwrap();
+    let found: Vec<_> = snapshot.iter(&keyspace).map(|entry| entry.unwrap().key.to_vec()).collect();
+    assert!(found.iter().eq(before.keys()));
+    for number in (0..4000).step_by(41) {
+        let key = key(number);
+        assert_eq!(
+            snapshot.get(&keyspace, &key).unwrap().as_deref(),
+            before.get(&key).map(Vec::as_slice)
+        );
+    }
+    let pinned = db.stats().keyspaces[0].bytes_pinned;
+    assert!(pinned > 0);
+    drop(snapshot);
+    settle(&db);
+    assert_eq!(db.stats().keyspaces[0].bytes_pinned, 0);
+    assert_equal(&keyspace, &model);
+}
+
+#[test]
+fn deleted_ranges_hide_what_is_older_until_nothing_older_is_left() {
+    let storage = Arc::new(MemoryStorage::new());
+    let db = builder(&storage).open("/db").unwrap();
+    let keyspace = db.create_keyspace("k", leveled()).unwrap();
+    let mut model = Model::new();
+    churn(&db, &keyspace, &mut model, 0..40);
+    for (start, end) in [(100, 200), (150, 900), (3000, 3001), (2500, 2400)] {
+        keyspace.delete_range(key(start)..key(end)).unwrap();
+        model.retain(|found, _| *found < key(start) || *found >= key(end));
+        keyspace.put(key(start + 10), b"again").unwrap();
+        model.insert(key(start + 10), b"again".to_vec());
+        db.flush().unwrap();
+        assert_equal(&keyspace, &model);
+    }
+    keyspace.delete_range(key(3500)..).unwrap();
+    model.retain(|found, _| *found < key(3500));
+    db.flush().unwrap();
+    assert_equal(&keyspace, &model);
+    assert!(keyspace.tables().iter().any(|table| table.deleted_ranges > 0));
+    db.compact().unwrap();
+    assert!(keyspace.tables().iter().all(|table| table.deleted_ranges == 0));
+    assert_equal(&keyspace, &model);
+    keyspace.clear().unwrap();
+    db.compact().unwrap();
+    assert_eq!(keyspace.tables(), Vec::new());
+    assert!(keyspace.is_empty().unwrap());
+}
+
+#[test]
+fn an_ingest_goes_as_deep_as_nothing_is_in_the_way() {
+    let storage = Arc::new(MemoryStorage::new());
+    let db = builder(&storage).open("/db").unwrap();
+    let keyspace = db.create_keyspace("k", leveled()).unwrap();
+    let mut model: Model = (0..2000).map(|number| (key(2 * number), value(number, 0))).collect();
+    keyspace.ingest(model.iter()).unwrap();
+    assert!(keyspace.tables().iter().all(|table| table.level == 6));
+    // Between two keys that are there, and in place of one.
+    let over: Model = (100..300).map(|number| (key(number), value(number, 1))).collect();
+    keyspace.ingest(over.iter()).unwrap();
+    assert!(keyspace.tables().iter().any(|table| table.level < 6));
+    model.extend(over);
+    assert_equal(&keyspace, &model);
+    settle(&db);
+    db.compact().unwrap();
+    assert_equal(&keyspace, &model);
+    assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn structures_share_transactions_and_differ_in_nothing_that_is_read() {
+    let storage = Arc::new(MemoryStorage::new());
+    let db = builder(&storage).open("/db").unwrap();
+    let lsm = db.create_keyspace("lsm", leveled()).unwrap();
+    let flex = db.create_keyspace("flex", KeyspaceOptions::flex().interval_size(1024)).unwrap();
+    for round in 0..200u64 {
+        db.update(|tx| {
+            for step in 0..40 {
+                let number = (round * 97 + step * 13) % 1000;
+                for keyspace in [&lsm, &flex] {
+                    match (round + step) % 7 {
+                        0 => tx.delete(keyspace, key(number))?,
+                        _ => tx.put(keyspace, key(number), value(number, round))?,
+                    }
+                }
+            }
+            Ok::<_, lithedb::Error>(())
+        })
+        .unwrap();
+        if round % 20 == 0 {
+            settle(&db);
+        }
+    }
+    let entries = |keyspace: &Keyspace| -> Vec<_> {
+        let entries = keyspace.iter().map(Result::unwrap);
+        entries.map(|entry| (entry.key.to_vec(), entry.value.to_vec(), entry.seqno)).collect()
+    };
+    assert!(entries(&lsm) == entries(&flex));
+    let count = |keyspace: &Keyspace| keyspace.prefix(b"key 0001").count();
+    assert_eq!(count(&lsm), count(&flex));
+    let structures: Vec<_> = db.keyspaces().iter().map(|info| info.structure).collect();
+    assert_eq!(structures, [Structure::Flex.name(), Structure::Lsm.name()]);
+}
