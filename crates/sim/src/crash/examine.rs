@@ -27,9 +27,12 @@ use crate::setup::{Setup, start_of};
 use crate::timeline::{Found, Survival, Timeline};
 use crate::watched::{Mutation, WatchedStorage};
 
-/// How many recoveries in a thousand are interrupted, and at how many of their mutations.
+/// How many recoveries in a thousand are interrupted, and at how many of their first mutations.
 const INTERRUPTED_PER_MILLE: u64 = 120;
 const INTERRUPTED_MUTATIONS_PER_MILLE: u64 = 250;
+/// After so many mutations it is half as many, after twice as many a third: one that removes
+/// hundreds of files would be interrupted a hundred times, and those recoveries again.
+const MUTATIONS_PER_HALVING: u64 = 16;
 /// Operations behind a recovery.
 const FURTHER_OPS_MAX: u64 = 14;
 /// Within this many mutations behind a recovery the next crash comes.
@@ -107,7 +110,7 @@ impl Examiner {
             timeline: Arc::clone(timeline),
             survival: state.survival,
             depth: depth - 1,
-            progress: Mutex::new((random.clone(), Ok(()))),
+            progress: Mutex::new(Progress { random: random.clone(), seen: 0, verdict: Ok(()) }),
         };
         let nested = Arc::new(nested);
         let watcher = Arc::clone(&nested);
@@ -183,26 +186,35 @@ fn nth_of(depth: u32) -> u64 {
 
 /// A recovery that is watched (E4).
 struct Nested {
-    // Constant.
     examiner: Examiner,
     storage: SimStorage,
     timeline: Arc<Timeline>,
     survival: Survival,
     depth: u32,
-    // Guarded by the lock: choices, and the verdict so far.
-    progress: Mutex<(Random, Verdict)>,
+    progress: Mutex<Progress>,
+}
+
+/// How far a watched recovery has got.
+struct Progress {
+    /// Chooses.
+    random: Random,
+    /// Mutations so far.
+    seen: u64,
+    verdict: Verdict,
 }
 
 impl Nested {
     fn finish(&self) -> Verdict {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut progress.1, Err(Finding::new(Fault::Panic, "it is over")))
+        std::mem::replace(&mut progress.verdict, Err(Finding::new(Fault::Panic, "it is over")))
     }
 
     fn strike(&self, mutation: &Mutation<'_>) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let (random, verdict) = &mut *progress;
-        if verdict.is_err() || !random.chance(INTERRUPTED_MUTATIONS_PER_MILLE) {
+        let Progress { random, seen, verdict } = &mut *progress;
+        let chance = INTERRUPTED_MUTATIONS_PER_MILLE / (1 + *seen / MUTATIONS_PER_HALVING);
+        *seen += 1;
+        if verdict.is_err() || !random.chance(chance) {
             return;
         }
         self.examiner.ledger.count(STATES_IN_RECOVERY);
