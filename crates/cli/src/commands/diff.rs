@@ -86,8 +86,7 @@ pub enum DiffFormat {
     /// `-` or `+`, key, value, between tabs; text with \xNN and \\
     Escaped,
     /// One object per line: `key`, and `left` and `right` as far as they have it; `left_expires`
-    /// and
-    /// `right_expires` where these differ; a value over 1 MiB is {"hex": ".."} in any case
+    /// and `right_expires` where these differ; a value over 1 MiB is {"hex": ".."} in any case
     Jsonl,
 }
 
