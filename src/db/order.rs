@@ -34,7 +34,7 @@ enum Changes {
     Kept(Vec<TableChanges>),
 }
 
-/// Keys in order, each with the sum of the changes up to it.
+/// Keys in order, each with the sum of the changes up to it; or the first with the sum of all.
 struct Gathered {
     sums: Vec<(Vec<u8>, i64)>,
     deleted: Arc<RangeTombstones>,
@@ -49,6 +49,15 @@ enum Effort {
     /// So many keys.
     Keys(usize),
     Whatever,
+}
+
+/// What is to be known of what was gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    /// The sum of all, for the whole range. Takes no memory.
+    Total,
+    /// The sum up to any key.
+    Keys,
 }
 
 /// What is done when what is kept is of another moment: of a later one, as when another thread has
@@ -79,7 +88,7 @@ impl KeyspaceState {
             return Ok(Some(0));
         }
         let as_of = self.judging(as_of);
-        let changes = self.changes(&start, end.as_deref(), as_of, other)?;
+        let changes = self.changes((&start, end.as_deref()), Detail::Total, as_of, other)?;
         let count = |changes| self.count_with(&start, end.as_deref(), &changes, as_of);
         changes.map(count).transpose()
     }
@@ -98,7 +107,8 @@ impl KeyspaceState {
         other: OtherMoment,
     ) -> Result<Option<Selected>> {
         let as_of = self.judging(as_of);
-        let Some(changes) = self.changes(b"", None, as_of, other)? else { return Ok(None) };
+        let changes = self.changes((b"", None), Detail::Keys, as_of, other)?;
+        let Some(changes) = changes else { return Ok(None) };
         self.select_with(rank, as_of, &changes).map(Some)
     }
 
@@ -148,7 +158,8 @@ impl KeyspaceState {
             return Ok(Some(Vec::new()));
         }
         let as_of = self.judging(as_of);
-        let Some(changes) = self.changes(b"", None, as_of, other)? else { return Ok(None) };
+        let changes = self.changes((b"", None), Detail::Keys, as_of, other)?;
+        let Some(changes) = changes else { return Ok(None) };
         let entries = self.count_with(&start, end.as_deref(), &changes, as_of)?;
         let first = self.count_with(b"", Some(&start), &changes, as_of)?;
         let ranks = draw(entries, count as u64, entropy);
@@ -238,16 +249,17 @@ impl KeyspaceState {
         Ok(count)
     }
 
-    /// What memtables change from `start` to in front of `end`: looked up if it is little, else as
-    /// it is kept, for which all keys of the memtables are looked up the first time.
+    /// What memtables change in a range: looked up if it is little, else as it is kept, for which
+    /// all keys of the memtables are looked up the first time.
     fn changes(
         &self,
-        start: &[u8],
-        end: Option<&[u8]>,
+        range: (&[u8], Option<&[u8]>),
+        detail: Detail,
         as_of: AsOf,
         other: OtherMoment,
     ) -> Result<Option<Changes>> {
-        if let Some(gathered) = self.gather(start, end, as_of, Effort::Keys(LOOKED_UP_MAX))? {
+        let little = Effort::Keys(LOOKED_UP_MAX);
+        if let Some(gathered) = self.gather(range, detail, as_of, little)? {
             return Ok(Some(Changes::Gathered(gathered)));
         }
         // P3: a deleted range changes what older memtables do.
@@ -259,7 +271,7 @@ impl KeyspaceState {
                 return Ok(None);
             }
         }
-        Ok(self.gather(start, end, as_of, Effort::Whatever)?.map(Changes::Gathered))
+        Ok(self.gather(range, detail, as_of, Effort::Whatever)?.map(Changes::Gathered))
     }
 
     fn kept_changes(&self, as_of: AsOf) -> Result<Option<Vec<TableChanges>>> {
@@ -281,12 +293,12 @@ impl KeyspaceState {
         Ok(Some(kept))
     }
 
-    /// Looks up what memtables change from `start` to in front of `end`; `None` if that is more
-    /// than the effort allows.
+    /// Looks up what memtables change in a range, from its start to in front of its end; `None` if
+    /// that is more than the effort allows.
     fn gather(
         &self,
-        start: &[u8],
-        end: Option<&[u8]>,
+        (start, end): (&[u8], Option<&[u8]>),
+        detail: Detail,
         as_of: AsOf,
         effort: Effort,
     ) -> Result<Option<Gathered>> {
@@ -316,9 +328,14 @@ impl KeyspaceState {
             let change = i64::from(is_there) - i64::from(was_there);
             if change != 0 {
                 sum += change;
-                sums.push((key.to_vec(), sum));
+                if detail == Detail::Keys {
+                    sums.push((key.to_vec(), sum));
+                }
             }
             merged.next()?;
+        }
+        if detail == Detail::Total {
+            sums.push((start.to_vec(), sum));
         }
         Ok(Some(Gathered { sums, deleted }))
     }
