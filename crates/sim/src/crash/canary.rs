@@ -138,6 +138,7 @@ impl Canary {
             run.planted = self.plan();
             run.diet = self.diet;
             run.structure = self.structure;
+            run.is_over_when_found = true;
             run.run(&ledger);
             ledger.finding_count() > 0
         })

@@ -80,6 +80,8 @@ pub struct CrashRun {
     pub structure: Option<Structure>,
     /// Faults of the storage while the run goes on: planted mistakes.
     pub planted: FaultPlan,
+    /// Whether nothing more is tried once something was found.
+    pub is_over_when_found: bool,
 }
 
 impl CrashRun {
@@ -98,6 +100,7 @@ impl CrashRun {
             diet: Diet::Everything,
             structure: None,
             planted: FaultPlan::new(),
+            is_over_when_found: false,
         }
     }
 
@@ -203,10 +206,11 @@ impl Striker {
             None => (point + self.run.seed).is_multiple_of(self.run.stride),
         };
         let is_of_kind = self.run.only_operation.is_none_or(|only| mutation.operation == only);
-        if !is_due || !is_of_kind {
+        let ledger = &self.examiner.ledger;
+        let is_over = self.run.is_over_when_found && ledger.finding_count() > 0;
+        if !is_due || !is_of_kind || is_over {
             return;
         }
-        let ledger = &self.examiner.ledger;
         ledger.count(POINTS);
         let timeline = Arc::new(look(&self.timeline).clone());
         for index in self.run.states.clone() {
