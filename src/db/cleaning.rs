@@ -24,6 +24,10 @@ const SLICE_BYTES: u64 = 8 << 20;
 /// The background does not keep up when garbage is so many times what it is to be.
 const BEHIND_FACTOR: f64 = 1.25;
 
+/// Rounds that a flush waits for at most: files that some snapshot's entries keep filling up are no
+/// reason to stop the writers for ever.
+const ROUNDS_WITH_FLUSH_MAX: usize = 8;
+
 /// How far cleaning is.
 #[derive(Debug)]
 pub(super) struct Cleaner {
@@ -233,19 +237,25 @@ impl Core {
             return;
         }
         let _turn = lock(&self.cleaning.between_flushes);
-        let begun = lock(&self.cleaning.round).take();
-        let begun = begun.or_else(|| self.begin_cleaning(self.cleaning.aim()));
-        let Some(mut round) = begun else { return };
-        while is_too_much() {
-            match self.clean_slice(&mut round) {
-                Ok(Cleaned::Slice { .. }) => {}
-                Ok(Cleaned::Busy) if self.finish_flush(&round).is_ok() => {}
-                // What is left of it is no reason to stop the writers.
-                Ok(Cleaned::Busy | Cleaned::Everything) | Err(_) => return,
+        let mut begun = lock(&self.cleaning.round).take();
+        for _ in 0..ROUNDS_WITH_FLUSH_MAX {
+            let next = begun.take().or_else(|| self.begin_cleaning(self.cleaning.aim()));
+            let Some(mut round) = next else { return };
+            while is_too_much() {
+                match self.clean_slice(&mut round) {
+                    Ok(Cleaned::Slice { .. }) => {}
+                    Ok(Cleaned::Busy) if self.finish_flush(&round).is_ok() => {}
+                    Ok(Cleaned::Everything) => break,
+                    // What is left of it is no reason to stop the writers.
+                    Ok(Cleaned::Busy) | Err(_) => return,
+                }
+            }
+            if !is_too_much() {
+                // It goes on in the background, or with the next flush.
+                *lock(&self.cleaning.round) = Some(round);
+                return;
             }
         }
-        // It goes on in the background, or with the next flush.
-        *lock(&self.cleaning.round) = Some(round);
     }
 
     /// Does a slice of the flush that is in the way of a round.

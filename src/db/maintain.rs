@@ -74,6 +74,7 @@ impl Core {
         let bytes = table.memtable.data_size() as u64;
         let order = FlushOrder {
             memtable_bytes: bytes,
+            value_bytes: table.value_bytes(),
             log_end: table.log_end(),
             last_seqno: table.newest(),
             now: self.time.now_if_used(),

@@ -146,7 +146,7 @@ const VALUE_FILE_SIZE_MAX: u64 = 4 << 30;
 const CLEANING_RATE_DEFAULT: u64 = 128 << 20;
 const CLEANING_RATE_MIN: u64 = 64 << 10;
 /// `docs/decisions/0023-value-log.md` has what was measured.
-const GARBAGE_SHARE_DEFAULT: f32 = 0.2;
+const GARBAGE_SHARE_DEFAULT: f32 = 0.16;
 /// With less, cleaning would write more than the writers.
 const GARBAGE_SHARE_RANGE: RangeInclusive<f32> = 0.05..=8.0;
 
@@ -243,7 +243,7 @@ impl Builder {
     }
 
     /// Garbage in value files, for each byte of values that is live, from which on cleaning is due:
-    /// 0.05 to 8, default 0.2. It then goes on until half of that is left. Less takes less room and
+    /// 0.05 to 8, default 0.16. It then goes on until half of that is left. Less takes less room and
     /// writes more. Values that are overwritten count as live until the entry is consolidated that
     /// has overwritten them.
     #[must_use]

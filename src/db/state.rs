@@ -163,6 +163,12 @@ impl Table {
         }
     }
 
+    /// Bytes that its entries point to.
+    pub(super) fn value_bytes(&self) -> u64 {
+        let held = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        held.values().map(|(_, bytes)| bytes).sum()
+    }
+
     /// Its newest commit.
     pub(super) fn newest(&self) -> SeqNo {
         self.memtable.seqno_range().map_or(SeqNo::ZERO, |(_, newest)| newest)
@@ -212,12 +218,11 @@ impl Runtime {
         self.fresh_runs.store(self.store.debt().fresh_runs, Ordering::Relaxed);
     }
 
-    /// Bytes of values that a memtable may refer to: some files, or a part of what is live.
+    /// Bytes of values that a memtable may refer to: a file, or a part of what is live.
     fn value_room(&self) -> u64 {
-        const FILE_COUNT: u64 = 2;
         const LIVE_FRACTION: u64 = 16;
         let live: u64 = self.store.value_bytes().values().sum();
-        (FILE_COUNT * self.values.file_size()).max(live / LIVE_FRACTION)
+        self.values.file_size().max(live / LIVE_FRACTION)
     }
 }
 

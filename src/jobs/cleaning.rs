@@ -27,7 +27,8 @@ impl ValueFileFigures {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Aim {
     /// Garbage is let be up to this share of what is live; when it is more, half of that is to be
-    /// left. So much room more than needed is taken, and so rarely is what stays live moved.
+    /// left. So much room more than needed is taken, and so rarely is what stays live moved. At most
+    /// a part of what is live is moved in one go, as files go when all of it is over.
     Bounded(f64),
     /// Whatever is worth it; for those who ask.
     Thorough,
@@ -38,6 +39,10 @@ pub enum Aim {
 const WORTHWHILE_FRACTION: u64 = 4;
 /// The same for those who ask.
 const THOROUGH_FRACTION: u64 = 16;
+
+/// What one go moves is at most what is live over this, or one file: so much room it takes until
+/// the files go.
+const MOVED_FRACTION: u64 = 16;
 
 /// Garbage of all files, and what is live in them. That of files in which nothing can be moved does
 /// not count: these go by themselves, with the next flush, or when the last snapshot goes that
@@ -72,10 +77,13 @@ impl GarbageFigures {
 #[must_use]
 pub fn files_to_clean(files: &[ValueFileFigures], aim: Aim) -> BTreeSet<u64> {
     let garbage = GarbageFigures::of(files);
-    let (fraction, enough) = match aim {
+    let (fraction, enough, moved_max) = match aim {
         Aim::Bounded(share) if !garbage.exceed(share) => return BTreeSet::new(),
-        Aim::Bounded(share) => (WORTHWHILE_FRACTION, (garbage.live as f64 * share / 2.0) as u64),
-        Aim::Thorough => (THOROUGH_FRACTION, 0),
+        Aim::Bounded(share) => {
+            let enough = (garbage.live as f64 * share / 2.0) as u64;
+            (WORTHWHILE_FRACTION, enough, garbage.live / MOVED_FRACTION)
+        }
+        Aim::Thorough => (THOROUGH_FRACTION, 0, u64::MAX),
     };
     let mut dead = garbage.dead;
     let mut worthwhile: Vec<&ValueFileFigures> =
@@ -87,8 +95,10 @@ pub fn files_to_clean(files: &[ValueFileFigures], aim: Aim) -> BTreeSet<u64> {
         std::cmp::Reverse(gain / u128::from(file.live))
     });
     let mut chosen = BTreeSet::new();
+    let mut moved = 0u64;
     for file in worthwhile {
-        if dead <= enough {
+        moved = moved.saturating_add(file.movable);
+        if dead <= enough || (moved > moved_max && !chosen.is_empty()) {
             break;
         }
         dead -= file.dead();
@@ -114,17 +124,28 @@ mod tests {
     fn garbage_is_let_be_until_it_is_too_large_a_share_of_what_is_live() {
         let few = files(&[(100, 70), (100, 70), (100, 100)]);
         assert_eq!(files_to_clean(&few, Aim::Bounded(0.5)), BTreeSet::new());
-        assert_eq!(files_to_clean(&few, Aim::Bounded(0.2)), BTreeSet::from([1, 2]));
+        assert_eq!(files_to_clean(&few, Aim::Bounded(0.2)), BTreeSet::from([1]));
         assert_eq!(files_to_clean(&few, Aim::Thorough), BTreeSet::from([1, 2]));
     }
 
     #[test]
     fn the_emptiest_files_go_first_and_only_as_many_as_it_takes() {
-        let many = files(&[(100, 60), (100, 10), (100, 95), (100, 50), (100, 20)]);
-        // 235 live, 265 dead: down to 58 or less, or until no file is worth it.
-        assert_eq!(files_to_clean(&many, Aim::Bounded(0.5)), BTreeSet::from([2, 4, 5]));
+        let mut many = vec![(100, 60), (100, 10), (100, 95), (100, 50), (100, 20)];
+        many.resize(25, (100, 100));
+        // 2235 live, 265 dead: down to 111 or less, or until no file is worth it.
+        assert_eq!(files_to_clean(&files(&many), Aim::Bounded(0.1)), BTreeSet::from([2, 5]));
         let two = files(&[(100, 100), (100, 100), (100, 5), (100, 90), (100, 60)]);
         assert_eq!(files_to_clean(&two, Aim::Bounded(0.5)), BTreeSet::new());
+    }
+
+    #[test]
+    fn one_go_moves_a_part_of_what_is_live_and_one_file_at_least() {
+        for (count, chosen) in [(2, 1), (20, 1), (40, 2), (80, 5)] {
+            let half = files(&vec![(100, 50); count]);
+            assert_eq!(files_to_clean(&half, Aim::Bounded(0.5)).len(), chosen, "{count}");
+
+            assert_eq!(files_to_clean(&half, Aim::Thorough).len(), count);
+        }
     }
 
     #[test]

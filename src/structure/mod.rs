@@ -108,6 +108,8 @@ pub trait StructureCursor: Cursor + Send + fmt::Debug {
 pub struct FlushOrder {
     /// Key and value bytes in the memtable that is flushed: what maintenance is paced by.
     pub memtable_bytes: u64,
+    /// Bytes of the values in value files that its entries point to.
+    pub value_bytes: u64,
     /// The log position that a complete flush of this memtable makes unnecessary.
     pub log_end: u64,
     /// The newest stamp in it.

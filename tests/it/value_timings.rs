@@ -78,7 +78,8 @@ fn figures_by_size_of_values() {
 }
 
 /// How large the store of `count` values of 4 KiB becomes while as many as `rounds` times that are
-/// overwritten at random, and how fast that is, a tenth at a time.
+/// overwritten at random, and how fast that is, a tenth at a time: with what of it entries point to,
+/// what none does, and all that is not in value files.
 fn overwrite_steadily(builder: lithedb::Builder, count: usize, rounds: usize) {
     const VALUE_SIZE: usize = 4 << 10;
     let clock = SystemClock::new();
@@ -91,7 +92,7 @@ fn overwrite_steadily(builder: lithedb::Builder, count: usize, rounds: usize) {
     let mut highest: f64 = 0.0;
     for tenth in 0..10 {
         let began = clock.monotonic();
-        let mut largest: f64 = 0.0;
+        let (mut largest, mut parts): (f64, _) = (0.0, [0.0; 3]);
         let written = count * rounds / 10;
         for _ in 0..written / 500 {
             let some: Vec<usize> = (0..500).map(|_| random.next_u64() as usize % count).collect();
@@ -99,13 +100,18 @@ fn overwrite_steadily(builder: lithedb::Builder, count: usize, rounds: usize) {
             let stats = db.stats();
             let keyspaces: u64 = stats.keyspaces.iter().map(|stats| stats.bytes_on_disk).sum();
             let size = keyspaces + stats.value_bytes() + stats.wal_bytes_on_disk;
-            largest = largest.max(size as f64 / data);
+            if size as f64 / data > largest {
+                largest = size as f64 / data;
+                let dead = stats.value_bytes() - stats.value_bytes_live();
+                let rest = keyspaces + stats.wal_bytes_on_disk;
+                parts = [stats.value_bytes_live(), dead, rest].map(|part| part as f64 / data);
+            }
         }
         let took = (clock.monotonic() - began).as_secs_f64();
         let (stats, rate) = (db.stats(), (written * VALUE_SIZE) as f64 / 1e6 / took);
         highest = highest.max(largest);
         println!(
-            "{tenth}  {rate:>4.0} MB/s  size {largest:.2}  write amp. {:.2}  moved {} MB  {:?}",
+            "{tenth}  {rate:>4.0} MB/s  size {largest:.2} {parts:.2?}  write amp. {:.2}  moved {} MB  {:?}",
             stats.write_amplification(),
             stats.value_bytes_moved / 1_000_000,
             stats.stall_time,

@@ -136,6 +136,7 @@ impl Bench {
         let mut cursor = ChangeCursor { entries, place: 0, seqno };
         let order = FlushOrder {
             memtable_bytes: bytes,
+            value_bytes: 0,
             log_end: self.flush_count * 100,
             last_seqno: seqno,
             now: self.now,
@@ -390,6 +391,7 @@ fn value_files_stay_when_a_flush_has_left_its_edit_in_doubt() {
     let mut cursor = ChangeCursor { entries: entries.collect(), place: 0, seqno };
     let order = FlushOrder {
         memtable_bytes: 4 * (700 << 10),
+        value_bytes: 0,
         log_end: 100,
         last_seqno: seqno,
         now: 0,

@@ -132,6 +132,7 @@ fn operands_in_a_keyspace_without_an_operator_are_named() {
     let mut entries = BlockCursor::new(Arc::new(block));
     let order = FlushOrder {
         memtable_bytes: 100,
+        value_bytes: 0,
         log_end: 10_000,
         last_seqno: seqno,
         slice_bytes: 1 << 20,

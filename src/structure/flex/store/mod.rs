@@ -223,7 +223,8 @@ impl FlexStore {
             }
             None => {
                 memtable.seek_first()?;
-                sweep.begin_flush(order.memtable_bytes, self.options.consolidation_pace);
+                let bytes = (order.memtable_bytes, order.value_bytes);
+                sweep.begin_flush(bytes, self.options.consolidation_pace);
                 0
             }
         };
