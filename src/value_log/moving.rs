@@ -113,7 +113,7 @@ impl Mover {
     }
 
     fn move_whole(&mut self, pointer: &ValuePointer) -> Result<ValuePointer> {
-        let record = read_record(&self.log.file_of(pointer)?, pointer)?;
+        let record = read_record(&self.log.file_of(pointer)?, pointer, self.log.budget.heap())?;
         let out = self.make_room()?;
         let (file, offset) = (Arc::clone(&out.writable.file), out.end);
         let writable = out.writable.clone();

@@ -1,7 +1,6 @@
 //! Reading whole values.
 
 use std::io;
-use std::iter;
 use std::sync::Arc;
 
 use super::ValueLog;
@@ -10,7 +9,7 @@ use super::format::{CHUNK_LEN, chunk_offset, first_bad_chunk, hash_value, record
 use super::format::{FILE_HEADER_LEN, RECORD_HEADER_LEN, RecordHeader, RecordLayout};
 use super::reader::ValueReader;
 use crate::base::{Error, Result, Slice, ValuePointer};
-use crate::memory::SharedBytes;
+use crate::memory::{Heap, SharedBytes};
 use crate::storage::OpenMode;
 
 /// A record in memory, verified (V4).
@@ -47,7 +46,7 @@ impl ValueLog {
     pub fn read(&self, pointer: &[u8]) -> Result<Slice> {
         let pointer = self.decode(pointer)?;
         let file = self.file_of(&pointer)?;
-        let record = read_record(&file, &pointer)?;
+        let record = read_record(&file, &pointer, self.budget.heap())?;
         if self.verify == Verify::Hash {
             verify_hash(&record, &file, &pointer)?;
         }
@@ -67,7 +66,7 @@ impl ValueLog {
             return Ok(record_len(u64::from(pointer.len)));
         }
         let file = self.file_of(pointer)?;
-        let record = read_record(&file, pointer)?;
+        let record = read_record(&file, pointer, self.budget.heap())?;
         if verify == Verify::Hash {
             verify_hash(&record, &file, pointer)?;
         }
@@ -145,17 +144,21 @@ fn verify_hash(record: &Record, file: &ValueFile, pointer: &ValuePointer) -> Res
 }
 
 /// Reads a record in one piece and verifies its checksums.
-pub(super) fn read_record(file: &Arc<ValueFile>, pointer: &ValuePointer) -> Result<Record> {
+pub(super) fn read_record(
+    file: &Arc<ValueFile>,
+    pointer: &ValuePointer,
+    heap: &Arc<Heap>,
+) -> Result<Record> {
     let ValuePointer { offset, len, .. } = *pointer;
     let layout = layout_within(file, pointer)?;
     let handle = file.file()?;
-    // Not zeroed twice, and handed out as it is.
-    let mut data: Arc<[u8]> = iter::repeat_n(0, layout.table_end as usize).collect();
-    let room = Arc::get_mut(&mut data).expect("nobody else has it yet");
-    handle.read_exact_at(room, offset).map_err(|error| read_error(file, offset, error))?;
-    let header = checked_header(file, &data, pointer)?;
+    // Handed out as it is. Memory of the heap needs no zeros.
+    let mut data = heap.take(layout.table_end as usize);
+    let record = &mut data[..layout.table_end as usize];
+    handle.read_exact_at(record, offset).map_err(|error| read_error(file, offset, error))?;
+    let header = checked_header(file, record, pointer)?;
     let value_offset = offset + RECORD_HEADER_LEN as u64;
-    let (value, table) = data[RECORD_HEADER_LEN..].split_at(len as usize);
+    let (value, table) = record[RECORD_HEADER_LEN..].split_at(len as usize);
     if sum_of(value, table, file.tag, value_offset) != header.sum {
         return Err(file.damaged(offset, "the value does not verify"));
     }
@@ -163,7 +166,7 @@ pub(super) fn read_record(file: &Arc<ValueFile>, pointer: &ValuePointer) -> Resu
         let at = chunk_offset(value_offset, number);
         return Err(file.damaged(at, format!("a piece of {CHUNK_LEN} bytes does not verify")));
     }
-    Ok(Record { data: SharedBytes::from(data), layout, header })
+    Ok(Record { data: data.freeze(), layout, header })
 }
 
 /// Where the parts of a record lie, if the file has room for it: only then is memory taken for it.

@@ -116,7 +116,7 @@ fn streamed_and_staged_records_are_the_same_but_for_their_place() {
     let (staged, _held) = append(&log, std::slice::from_ref(&value)).unwrap();
     let (streamed, _also_held) = stream(&log, &value, CHUNK_LEN);
     assert_eq!((streamed.len, streamed.hash), (staged[0].len, staged[0].hash));
-    let record = |at| read_record(&log.file_of(at).unwrap(), at).unwrap();
+    let record = |at| read_record(&log.file_of(at).unwrap(), at, log.budget.heap()).unwrap();
     let (one, other) = (record(&staged[0]), record(&streamed));
     assert_eq!((one.layout, one.value()), (other.layout, other.value()));
 }

@@ -13,7 +13,8 @@ use lithedb::storage::{
     Storage,
 };
 use lithedb::{
-    Background, Builder, Db, Durability, Error, KeyRange, Keyspace, KeyspaceOptions, WriteBatch,
+    Background, Builder, Cleaning, Db, Durability, Error, KeyRange, Keyspace, KeyspaceOptions,
+    WriteBatch,
 };
 
 use crate::support::assert_sound;
@@ -27,7 +28,11 @@ fn builder(storage: &Arc<dyn Storage>) -> Builder {
 }
 
 fn open(storage: &Arc<dyn Storage>) -> (Db, Keyspace) {
-    let db = builder(storage).open("/db").unwrap();
+    open_with(builder(storage))
+}
+
+fn open_with(builder: Builder) -> (Db, Keyspace) {
+    let db = builder.open("/db").unwrap();
     let options = KeyspaceOptions::flex().value_separation(Some(1000)).interval_size(512);
     let keyspace = match db.keyspace("k") {
         Ok(keyspace) => keyspace,
@@ -170,7 +175,8 @@ fn deleted_values_give_their_room_back_however_they_are_deleted() {
 
 #[test]
 fn vacuum_moves_what_is_live_keeps_stamps_and_ends_when_it_is_told_to() {
-    let (_, db, keyspace) = fresh();
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let (db, keyspace) = open_with(builder(&storage).cleaning(Cleaning::OnDemand));
     for round in 0..3 {
         put_all(&db, &keyspace, (0..200).filter(|key| round == 0 || key % 3 == round), round);
         db.flush().unwrap();
