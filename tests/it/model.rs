@@ -6,6 +6,7 @@ use lithe_sim::ledger::Ledger;
 use lithe_sim::model::{ModelRun, run_ops};
 use lithe_sim::parallel::run_cases;
 use lithe_sim::setup::Setup;
+use lithe_sim::twins::TwinRun;
 use lithedb::Background;
 use lithedb::storage::{OsStorage, SimStorage};
 
@@ -34,6 +35,16 @@ fn random_operations_agree_with_the_model_on_files_and_with_threads() {
         }
         true
     });
+}
+
+#[test]
+fn the_same_operations_on_two_structures_have_the_same_results() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 32, |seed| {
+        TwinRun { seed, op_count: 3000 }.run(&ledger);
+        true
+    });
+    ledger.assert_clean();
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! | `isolation` | transactions of several threads, with every read judged |
 //! | `model` | everything that can be read, against `BTreeMap`s |
 //! | `space` | flexible spaces: all of this for them |
+//! | `twins` | the same operations on two structures |
 //! | `ledger`, `parallel`, `allocation` | counting, running on several threads, limits |
 
 pub mod allocation;
@@ -34,4 +35,5 @@ pub mod session;
 pub mod setup;
 pub mod space;
 pub mod timeline;
+pub mod twins;
 pub mod watched;

@@ -25,6 +25,7 @@ use lithe_sim::space::canary::SPACE_CANARIES;
 use lithe_sim::space::damage::SpaceFixture;
 use lithe_sim::space::faults::{SpaceFaultRun, fill_up};
 use lithe_sim::space::{self, SpaceCrashRun, SpaceModelRun};
+use lithe_sim::twins::{TWIN_OPERATIONS, TWIN_SETUPS, TwinRun};
 use lithedb::Structure;
 use lithedb::base::{Clock, SystemClock};
 use lithedb::storage::{OpenMode, OsStorage, Storage};
@@ -44,6 +45,9 @@ lithe-sim COMMAND [OPTIONS]
                  --structure N  all keyspaces of one structure: 0 Flex, 1 Lsm
   model        random operations against BTreeMaps
                  --runs N (default 100), --operations N each (default 3000), --run SEED
+  twins        the same operations on both structures, which must answer alike
+                 --operations N (default 1000000) in runs of --each N (default 50000),
+                 --run SEED
   isolation    transactions of several threads against each other, with crashes
                  --transactions N (default 100000) in runs of --each N (default 3000),
                  --run SEED
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
     match arguments.command.as_str() {
         "crash" => crash(&arguments, &ledger),
         "model" => model(&arguments, &ledger),
+        "twins" => twins(&arguments, &ledger),
         "isolation" => isolation(&arguments, &ledger),
         "appends" => appends(&arguments, &ledger),
         "flips" | "truncations" | "sectors" | "files" => damage(&arguments, &ledger),
@@ -134,6 +139,22 @@ fn model(arguments: &Arguments, ledger: &Arc<Ledger>) {
     run_cases(arguments.threads(), run_count, |number| {
         ModelRun { seed: seed_of(&[arguments.seed(), number]), op_count }.run(ledger);
         true
+    });
+}
+
+fn twins(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    let op_count = arguments.number("each").unwrap_or(50_000);
+    if let Some(seed) = arguments.number("run") {
+        let op_count = arguments.number("operations").unwrap_or(op_count);
+        return TwinRun { seed, op_count }.run(ledger);
+    }
+    let wanted = arguments.number("operations").unwrap_or(1_000_000);
+    run_cases(arguments.threads(), u64::MAX, |number| {
+        // One option set after the other.
+        let seed = seed_of(&[arguments.seed(), number]);
+        let seed = seed - seed % TWIN_SETUPS + number % TWIN_SETUPS;
+        TwinRun { seed, op_count }.run(ledger);
+        ledger.counted(TWIN_OPERATIONS) < wanted
     });
 }
 
