@@ -243,9 +243,9 @@ impl Builder {
     }
 
     /// Garbage in value files, for each byte of values that is live, from which on cleaning is due:
-    /// 0.05 to 8, default 0.16. It then goes on until half of that is left. Less takes less room and
-    /// writes more. Values that are overwritten count as live until the entry is consolidated that
-    /// has overwritten them.
+    /// 0.05 to 8, default 0.16. It then goes on until half of that is left. Less takes less room
+    /// and writes more. Values that are overwritten count as live until the entry is consolidated
+    /// that has overwritten them.
     #[must_use]
     pub fn garbage_share(mut self, share: f32) -> Builder {
         self.garbage_share = share;

@@ -27,8 +27,8 @@ impl ValueFileFigures {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Aim {
     /// Garbage is let be up to this share of what is live; when it is more, half of that is to be
-    /// left. So much room more than needed is taken, and so rarely is what stays live moved. At most
-    /// a part of what is live is moved in one go, as files go when all of it is over.
+    /// left. So much room more than needed is taken, and so rarely is what stays live moved. At
+    /// most a part of what is live is moved in one go, as files go when all of it is over.
     Bounded(f64),
     /// Whatever is worth it; for those who ask.
     Thorough,

@@ -78,8 +78,8 @@ fn figures_by_size_of_values() {
 }
 
 /// How large the store of `count` values of 4 KiB becomes while as many as `rounds` times that are
-/// overwritten at random, and how fast that is, a tenth at a time: with what of it entries point to,
-/// what none does, and all that is not in value files.
+/// overwritten at random, and how fast that is, a tenth at a time: with what of it entries point
+/// to, what none does, and all that is not in value files.
 fn overwrite_steadily(builder: lithedb::Builder, count: usize, rounds: usize) {
     const VALUE_SIZE: usize = 4 << 10;
     let clock = SystemClock::new();
@@ -111,7 +111,8 @@ fn overwrite_steadily(builder: lithedb::Builder, count: usize, rounds: usize) {
         let (stats, rate) = (db.stats(), (written * VALUE_SIZE) as f64 / 1e6 / took);
         highest = highest.max(largest);
         println!(
-            "{tenth}  {rate:>4.0} MB/s  size {largest:.2} {parts:.2?}  write amp. {:.2}  moved {} MB  {:?}",
+            "{tenth}  {rate:>4.0} MB/s  size {largest:.2} {parts:.2?}  write amp. {:.2}  \
+             moved {} MB  {:?}",
             stats.write_amplification(),
             stats.value_bytes_moved / 1_000_000,
             stats.stall_time,

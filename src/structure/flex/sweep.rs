@@ -61,9 +61,9 @@ impl Overwrites {
 }
 
 impl Sweep {
-    /// Adds the credit of one flush of `memtable_bytes` with pointers to `value_bytes`. Where nothing
-    /// is overwritten there is no room to be gained, and reads find their entry among deltas as
-    /// well.
+    /// Adds the credit of one flush of `memtable_bytes` with pointers to `value_bytes`. Where
+    /// nothing is overwritten there is no room to be gained, and reads find their entry among
+    /// deltas as well.
     pub(super) fn begin_flush(&mut self, (memtable_bytes, value_bytes): (u64, u64), pace: f32) {
         let share = self.overwrites.share().max(CREDIT_SHARE_MIN);
         let paced = memtable_bytes as f64 / f64::from(pace) + (value_bytes / VALUE_FRACTION) as f64;
