@@ -26,12 +26,12 @@ mod wal;
 
 pub use base::{Codec, Error, Expiry, KeyRange, Result, SeqNo, Slice};
 pub use db::{
-    BATCH_SIZE_MAX, Background, Builder, BytesWritten, COMMIT_PAYLOAD_LEN_MAX, CheckReport,
-    Cleaning, Commit, Commits, Cursor, Db, Durability, Entry, Ingest, IngestReport, Iter,
-    KEY_LEN_MAX, Keys, Keyspace, KeyspaceInfo, KeyspaceStats, OpenExisting, RecoveryReport,
-    Savepoint, Snapshot, Stats, Swap, Transaction, TransactionCursor, TransactionIter,
-    UPDATE_TRY_COUNT, VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader, ValueWriter,
-    WriteBatch,
+    BATCH_SIZE_MAX, Background, BackgroundPause, Builder, BytesWritten, COMMIT_PAYLOAD_LEN_MAX,
+    CheckReport, Cleaning, Commit, Commits, CompactionReport, Cursor, Db, Durability, Entry,
+    Ingest, IngestReport, Iter, KEY_LEN_MAX, Keys, Keyspace, KeyspaceInfo, KeyspaceStats,
+    OpenExisting, RecoveryReport, Savepoint, Snapshot, Stats, Swap, Transaction, TransactionCursor,
+    TransactionIter, UPDATE_TRY_COUNT, VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader,
+    ValueWriter, WriteBatch,
 };
 pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
 pub use operator::{MergeError, MergeOperator};

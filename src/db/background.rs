@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::base::{Error, Result, SeqNo};
 use crate::db::core::{Core, lock};
-use crate::db::maintain::Found;
+use crate::db::maintain::{Found, Keeping};
 use crate::db::options::Background;
 
 /// Two: so that one keyspace's long flush does not hold up another's.
@@ -133,8 +133,7 @@ fn work(core: &Arc<Core>, role: Role) {
             Err(Error::DiskFull { .. }) => core.workers.wait_for_call(seen, RETRY_WAIT),
             // After a failure the database is poisoned, and says so on every write.
             Ok(false) | Err(_) => {
-                let longest = core.cleaning.wait_at_most(IDLE_WAIT, core.clock.monotonic());
-                core.workers.wait_for_call(seen, longest);
+                core.workers.wait_for_call(seen, core.idle_wait());
             }
         }
     }
@@ -189,7 +188,29 @@ impl Core {
 
     /// Whether there may be something to consolidate that is not left to who asks for it.
     fn may_have_leftovers(&self) -> bool {
-        self.cleaning.is_in_background() && self.workers.may_have_leftovers()
+        self.cleaning.is_in_background()
+            && !self.pauses.is_paused()
+            && self.workers.may_have_leftovers()
+    }
+
+    /// How long a thread waits that has found nothing to do.
+    fn idle_wait(&self) -> Duration {
+        if self.pauses.is_paused() {
+            return IDLE_WAIT; // The end of the pause is a call.
+        }
+        let now = self.clock.monotonic();
+        let longest = self.cleaning.wait_at_most(IDLE_WAIT, now);
+        match self.compaction_rate.wait(now) {
+            Duration::ZERO => longest,
+            wait => longest.min(wait),
+        }
+    }
+
+    fn compact_in_background(&self) -> Result<bool> {
+        self.compact_slice_of_any(match self.background {
+            Background::Threads => Keeping::ToRate,
+            Background::Stepped => Keeping::ToNone,
+        })
     }
 
     /// Gives memory back, and consolidates at the pace of cleaning, until something is committed or
@@ -205,15 +226,26 @@ impl Core {
             self.workers.nothing_left.store(true, Ordering::Relaxed);
             let mut found = Found::Nothing;
             let began = self.clock.monotonic();
+            let early = self.compaction_rate.wait(began);
+            if !early.is_zero() {
+                self.workers.note_leftovers();
+                self.workers.wait_for_call(seen, early);
+                continue;
+            }
             let done = caught(self, || {
                 found = self.consolidate_in_background()?;
                 Ok(matches!(found, Found::Work { .. }))
             });
+            if self.pauses.is_paused() {
+                self.workers.note_leftovers();
+                return;
+            }
             if done.is_err() || found == Found::Nothing {
                 return; // After a failure: until something is flushed again.
             }
             self.workers.note_leftovers();
             let Found::Work { bytes } = found else { return };
+            self.compaction_rate.note(bytes, began);
             let next = began + self.cleaning.time_for(bytes);
             self.workers.wait_for_call(seen, next.saturating_sub(self.clock.monotonic()));
         }
@@ -223,6 +255,7 @@ impl Core {
         if self.poison().is_some() || !self.cleaning.is_in_background() {
             return Ok(Found::Nothing);
         }
+        let Some(_working) = self.pauses.begin_work() else { return Ok(Found::Busy) };
         self.consolidate_slice_of_any().inspect_err(|error| self.note_idle_failure(error))
     }
 
@@ -249,7 +282,7 @@ impl Core {
         }
         match self.flush_slice_of_any() {
             Ok(true) => Ok(true),
-            Ok(false) if self.sync_ahead()? || self.compact_slice_of_any()? => Ok(true),
+            Ok(false) if self.sync_ahead()? || self.compact_in_background()? => Ok(true),
             Ok(false) => self.give_back_rest(),
             // It waits for room, which may be found here.
             Err(full @ Error::DiskFull { .. }) => match self.give_back_rest()? {

@@ -40,6 +40,8 @@ pub(super) struct Cleaner {
     /// Held by the thread that cleans between flushes: another would move the same values.
     between_flushes: Mutex<()>,
     round_count: AtomicU64,
+    /// Of the background.
+    bytes_per_second: AtomicU64,
     /// When the next slice in the background may begin.
     not_before: Mutex<Duration>,
 }
@@ -47,6 +49,7 @@ pub(super) struct Cleaner {
 impl Cleaner {
     pub(super) fn new(policy: CleaningPolicy) -> Cleaner {
         Cleaner {
+            bytes_per_second: AtomicU64::new(policy.bytes_per_second),
             policy,
             may_have_garbage: AtomicBool::new(false),
             round: Mutex::default(),
@@ -63,7 +66,18 @@ impl Cleaner {
 
     /// How long `bytes` take at the pace of the background.
     pub(super) fn time_for(&self, bytes: u64) -> Duration {
-        Duration::from_secs_f64(bytes as f64 / self.policy.bytes_per_second as f64)
+        Duration::from_secs_f64(bytes as f64 / self.rate() as f64)
+    }
+
+    /// Bytes a second that the background writes at most.
+    pub(super) fn rate(&self) -> u64 {
+        self.bytes_per_second.load(Ordering::Relaxed)
+    }
+
+    /// Sets the rate; what is waited for on account of the one before is not waited for any more.
+    pub(super) fn set_rate(&self, bytes_per_second: u64) {
+        self.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
+        *lock(&self.not_before) = Duration::ZERO;
     }
 
     /// The share of garbage from which on flushes wait for cleaning.
@@ -216,6 +230,7 @@ impl Core {
         if self.poison().is_some() || !self.cleaning.is_in_background() {
             return Ok(None);
         }
+        let Some(_working) = self.pauses.begin_work() else { return Ok(None) };
         let Some(mut round) = self.take_round() else { return Ok(None) };
         // What fails ends the round.
         let cleaned = self.clean_slice(&mut round)?;
@@ -233,7 +248,8 @@ impl Core {
     pub(super) fn clean_with_flush(&self) {
         let Some(share) = self.cleaning.share_with_flush() else { return };
         let is_too_much = || GarbageFigures::of(&self.value_file_figures()).exceed(share);
-        if self.values.is_empty() || self.check_writable().is_err() || !is_too_much() {
+        let is_of_use = || !self.values.is_empty() && !self.pauses.is_paused();
+        if !is_of_use() || self.check_writable().is_err() || !is_too_much() {
             return;
         }
         let _turn = lock(&self.cleaning.between_flushes);
@@ -241,16 +257,20 @@ impl Core {
         for _ in 0..ROUNDS_WITH_FLUSH_MAX {
             let next = begun.take().or_else(|| self.begin_cleaning(self.cleaning.aim()));
             let Some(mut round) = next else { return };
-            while is_too_much() {
+            let is_over = loop {
+                if !is_too_much() {
+                    break false;
+                }
+                let Some(_working) = self.pauses.begin_work() else { break false };
                 match self.clean_slice(&mut round) {
                     Ok(Cleaned::Slice { .. }) => {}
                     Ok(Cleaned::Busy) if self.finish_flush(&round).is_ok() => {}
-                    Ok(Cleaned::Everything) => break,
+                    Ok(Cleaned::Everything) => break true,
                     // What is left of it is no reason to stop the writers.
                     Ok(Cleaned::Busy) | Err(_) => return,
                 }
-            }
-            if !is_too_much() {
+            };
+            if !is_over {
                 // It goes on in the background, or with the next flush.
                 *lock(&self.cleaning.round) = Some(round);
                 return;
@@ -302,9 +322,9 @@ impl Core {
 mod tests {
     use super::*;
     use crate::base::{Clock, ManualClock};
+    use crate::db::maintain::Found;
     use crate::db::{Background, Builder, Db, Durability, WriteBatch};
     use crate::storage::MemoryStorage;
-    use crate::structure::RoundProgress;
 
     const RATE: u64 = 1 << 20;
 
@@ -328,8 +348,7 @@ mod tests {
             }
             db.write_with(batch, Durability::Buffered).unwrap();
             db.core().flush_all().unwrap();
-            let runtime = db.core().runtimes().pop().unwrap();
-            while db.core().compact_slice(&runtime).unwrap() == RoundProgress::GoesOn {}
+            while !matches!(db.core().consolidate_slice_of_any().unwrap(), Found::Nothing) {}
         }
         db
     }

@@ -10,6 +10,7 @@ use crate::cache::{Cache, Charge, MemoryBudget, Part};
 use crate::db::background::Workers;
 use crate::db::cleaning::Cleaner;
 use crate::db::commit::CommitLog;
+use crate::db::control::Pauses;
 use crate::db::maintain::DroppedRegister;
 use crate::db::options::{Background, Builder, Durability, Sizes};
 use crate::db::snapshot::SnapshotRegister;
@@ -18,7 +19,7 @@ use crate::db::stats::StallCounters;
 use crate::db::time::Time;
 use crate::db::transaction::TransactionRegister;
 use crate::db::{KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
-use crate::jobs::Pacer;
+use crate::jobs::{Pacer, RateLimit};
 use crate::manifest::{KeyspaceOptions, Manifest, Totals};
 use crate::operator::{MergeLimits, Merging, Operators};
 use crate::storage::{Storage, StorageLock};
@@ -86,6 +87,9 @@ pub(super) struct Core {
     pub stalls: StallCounters,
     pub pacer: Pacer,
     pub cleaning: Cleaner,
+    /// Of compaction in the background, and of consolidation.
+    pub compaction_rate: RateLimit,
+    pub pauses: Pauses,
     pub dropped: DroppedRegister,
     /// Held shared while an ingest writes to files; closing waits for that.
     pub staging: RwLock<()>,
@@ -158,6 +162,8 @@ impl Core {
             stalls: StallCounters::default(),
             pacer: Pacer::default(),
             cleaning,
+            compaction_rate: RateLimit::new(builder.compaction_rate),
+            pauses: Pauses::default(),
             dropped: DroppedRegister::default(),
             staging: RwLock::new(()),
             lock: Mutex::new(Some(parts.lock)),

@@ -151,7 +151,7 @@ impl Keyspace {
         Ok(())
     }
 
-    fn core(&self) -> &Core {
+    pub(super) fn core(&self) -> &Core {
         &self.handle.core
     }
 

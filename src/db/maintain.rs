@@ -11,13 +11,13 @@ use crate::db::core::{Core, keyspace_dir, keyspaces_dir};
 use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
 use crate::db::time::Time;
-use crate::jobs::FlushRate;
+use crate::jobs::{FlushRate, can_wait};
 use crate::manifest::{Closing, Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
 use crate::memtable::{MemtableCursor, StackedCursor};
 use crate::storage::EntryType;
 use crate::structure::{
-    Compacted, Consolidation, FlushOrder, FlushProgress, RoundProgress, Store, Version,
-    create_store, open_store,
+    Compacted, Consolidation, Debt, FlushOrder, FlushProgress, Store, Version, create_store,
+    open_store,
 };
 use crate::value_log::ValueLog;
 use crate::wal::Lsn;
@@ -125,17 +125,38 @@ impl Core {
     }
 
     /// Does a slice of what keeps structures in shape while they are written to, and hands out what
-    /// is finished. Whether there was any.
-    pub(super) fn compact_slice_of_any(&self) -> Result<bool> {
+    /// is finished, also by others. Whether there was any.
+    pub(super) fn compact_slice_of_any(&self, keeping: Keeping) -> Result<bool> {
         for runtime in self.runtimes() {
-            let now = self.time.now_if_used();
-            let slice_bytes = self.flush_slice_size.unwrap_or(COMPACTION_SLICE_BYTES);
-            let compacted = runtime.store.compact(slice_bytes, now);
+            let began = self.clock.monotonic();
+            let is_held = keeping == Keeping::ToRate;
+            let is_early = is_held && !self.compaction_rate.wait(began).is_zero();
+            let working = match is_early && can_wait_for_rate(&runtime) {
+                true => None,
+                false => self.pauses.begin_work(),
+            };
+            let compacted = match working {
+                Some(_working) => {
+                    let slice_bytes = self.flush_slice_size.unwrap_or(COMPACTION_SLICE_BYTES);
+                    let slice_bytes = self.compaction_rate.slice_bytes(slice_bytes);
+                    runtime.store.compact(slice_bytes, self.time.now_if_used())
+                }
+                None => Ok(Compacted::Ready),
+            };
             // What is not merged is as good as it was, and it is tried again behind the next flush.
             let compacted = compacted.inspect_err(|error| self.note_idle_failure(error));
-            let Ok(Compacted::Slice { bytes, is_ready }) = compacted else { continue };
+            let (has_worked, is_ready) = match compacted {
+                Ok(Compacted::Slice { bytes, is_ready }) => {
+                    if is_held && !is_early {
+                        self.compaction_rate.note(bytes, began); // Else it gave way.
+                    }
+                    (true, is_ready)
+                }
+                Ok(Compacted::Ready) => (false, true),
+                Ok(Compacted::Nothing) | Err(_) => continue,
+            };
             let installed = is_ready && self.install_compactions(&runtime)?;
-            if bytes > 0 || installed {
+            if has_worked || installed {
                 // There may be parts for other threads.
                 self.workers.wake();
                 return Ok(true);
@@ -215,30 +236,9 @@ impl Core {
         self.remove_unreferenced_values();
     }
 
-    /// Flushes everything, and consolidates what is worth it, once round each keyspace. Writers go
-    /// on meanwhile: what they have sealed is flushed in between, by whoever has the turn.
-    pub(super) fn compact_all(&self) -> Result<()> {
-        self.flush_all()?;
-        for runtime in self.runtimes() {
-            runtime.store.begin_round();
-            while self.compact_slice(&runtime)? == RoundProgress::GoesOn {}
-        }
-        self.workers.wake(); // They may have found the turn taken.
-        Ok(())
-    }
-
-    pub(super) fn compact_slice(&self, runtime: &Arc<Runtime>) -> Result<RoundProgress> {
-        self.check_writable()?;
-        let _turn = crate::db::core::lock(&runtime.flushing);
-        if self.flush_oldest(runtime.id).inspect_err(|error| self.note_failure(error))? {
-            return Ok(RoundProgress::GoesOn);
-        }
-        let consolidated = self.consolidate_slice(runtime);
-        match consolidated.inspect_err(|error| self.note_idle_failure(error))? {
-            Consolidation::Slice { round, .. } => Ok(round),
-            // Between slices of a flush and nothing sealed: the keyspace was dropped.
-            Consolidation::FlushUnderWay | Consolidation::Nothing => Ok(RoundProgress::Over),
-        }
+    /// Bytes that a slice of a round writes.
+    pub(super) fn round_slice_bytes(&self) -> u64 {
+        self.flush_slice_size.unwrap_or(CONSOLIDATION_SLICE_BYTES)
     }
 
     /// Gives back the part of the log that no memtable needs any more (D3).
@@ -475,6 +475,20 @@ impl Core {
         self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
         closed
     }
+}
+
+/// Whether a keyspace's compaction can wait until the rate allows it.
+fn can_wait_for_rate(runtime: &Runtime) -> bool {
+    let Debt { bytes, fresh_runs, size } = runtime.store.debt();
+    can_wait(fresh_runs, bytes, size)
+}
+
+/// Whether a thread keeps to the rate of compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeping {
+    ToRate,
+    /// Time passes as the caller says; work is what it takes.
+    ToNone,
 }
 
 /// What a look for something to consolidate has found.

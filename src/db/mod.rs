@@ -24,6 +24,8 @@ mod check;
 mod cleaning;
 mod commit;
 mod commits;
+mod compact;
+mod control;
 mod core;
 mod describe;
 mod group;
@@ -58,6 +60,8 @@ pub use atomic::Swap;
 pub use batch::WriteBatch;
 pub use check::CheckReport;
 pub use commits::{Commit, Commits};
+pub use compact::CompactionReport;
+pub use control::BackgroundPause;
 pub(crate) use describe::explain_commit;
 pub use ingest::{Ingest, IngestReport};
 pub use iter::{Cursor, Entry, Iter, Keys};
@@ -257,19 +261,6 @@ impl Db {
     /// `DiskFull`: try again when there is room. `Io`, `Corruption`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
         self.core().flush_and_clean()
-    }
-
-    /// Flushes, and then consolidates what flushes have left in delta runs: reads become as fast as
-    /// they can be, and room that overwritten, deleted and expired entries take is given back. An
-    /// idle database does the same by itself. Others may read and write meanwhile.
-    ///
-    /// Costs up to reading and writing all data once, in slices of 8 MiB, each durable by itself;
-    /// so much room is needed beside what there is.
-    ///
-    /// # Errors
-    /// As [`Db::flush`]. What was consolidated before stays so.
-    pub fn compact(&self) -> Result<()> {
-        self.core().compact_all()
     }
 
     /// This moment of all keyspaces. Costs a few reference counts and looks at the clock, however

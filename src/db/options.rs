@@ -91,6 +91,7 @@ pub struct Builder {
     pub(super) verify_values: Verify,
     pub(super) cleaning: Cleaning,
     pub(super) cleaning_rate: u64,
+    pub(super) compaction_rate: Option<u64>,
     pub(super) garbage_share: f32,
     pub(super) durability: Durability,
     pub(super) background: Background,
@@ -113,6 +114,7 @@ impl Default for Builder {
             verify_values: Verify::Checksums,
             cleaning: Cleaning::default(),
             cleaning_rate: CLEANING_RATE_DEFAULT,
+            compaction_rate: None,
             garbage_share: GARBAGE_SHARE_DEFAULT,
             durability: Durability::default(),
             background: Background::default(),
@@ -144,7 +146,7 @@ const VALUE_FILE_SIZE_MIN: u64 = 4 << 10;
 const VALUE_FILE_SIZE_MAX: u64 = 4 << 30;
 /// Half of what a common solid-state disk takes.
 const CLEANING_RATE_DEFAULT: u64 = 128 << 20;
-const CLEANING_RATE_MIN: u64 = 64 << 10;
+const RATE_MIN: u64 = 64 << 10;
 /// `docs/decisions/0023-value-log.md` has what was measured.
 const GARBAGE_SHARE_DEFAULT: f32 = 0.16;
 /// With less, cleaning would write more than the writers.
@@ -236,9 +238,32 @@ impl Builder {
 
     /// Bytes a second that cleaning in the background writes at most, 64 KiB or more. Default 128
     /// MiB. Averaged over slices of up to 8 MiB. Nobody keeps to it with [`Background::Stepped`].
+    /// [`Db::set_cleaning_rate`] changes it.
     #[must_use]
     pub fn cleaning_rate(mut self, bytes_per_second: u64) -> Builder {
         self.cleaning_rate = bytes_per_second;
+        self
+    }
+
+    /// Bytes a second that compaction in the background writes at most, for all keyspaces together,
+    /// 64 KiB or more: of [`Structure::Lsm`](crate::Structure::Lsm), and consolidation of
+    /// [`Structure::Flex`](crate::Structure::Flex) in idle moments, which keeps to
+    /// [`Builder::cleaning_rate`] as well. Default: no limit. Averaged over slices of an eighth of
+    /// a second or 64 KiB, up to 4 MiB (8 MiB of `Flex`). [`Db::set_compaction_rate`] changes it.
+    ///
+    /// The rate comes first, then writers are slowed down, then the rate gives way. Where it is too
+    /// low for what is written to an `Lsm` keyspace, runs pile up; from 12 on that wait to be
+    /// merged, its writers are slowed down, more with each. At 36, when they get no slower, or when
+    /// compaction would have to read more than all that the keyspace has (and 256 MiB), that
+    /// keyspace's compactions go as fast as may be until it is better. So what is behind has a
+    /// bound, whatever the rate.
+    ///
+    /// Not held back by it: flushes, with the maintenance that `Flex` does in them; and what
+    /// somebody asks for, as by [`Db::compact`], for the part that the asking thread does. Nobody
+    /// keeps to it with [`Background::Stepped`].
+    #[must_use]
+    pub fn compaction_rate(mut self, bytes_per_second: u64) -> Builder {
+        self.compaction_rate = Some(bytes_per_second);
         self
     }
 
@@ -320,7 +345,8 @@ impl Builder {
         check_range("wal_file_size", wal_file, WAL_FILE_SIZE_MIN, WAL_FILE_SIZE_MAX)?;
         let value_file = self.value_file_size.unwrap_or(VALUE_FILE_SIZE_DEFAULT);
         check_range("value_file_size", value_file, VALUE_FILE_SIZE_MIN, VALUE_FILE_SIZE_MAX)?;
-        check_range("cleaning_rate", self.cleaning_rate, CLEANING_RATE_MIN, u64::MAX)?;
+        check_rate("cleaning_rate", self.cleaning_rate)?;
+        self.compaction_rate.map_or(Ok(()), |rate| check_rate("compaction_rate", rate))?;
         if !GARBAGE_SHARE_RANGE.contains(&self.garbage_share) {
             let (share, range) = (self.garbage_share, GARBAGE_SHARE_RANGE);
             let (start, end) = (range.start(), range.end());
@@ -361,6 +387,11 @@ pub(super) struct Sizes {
     pub memtable: u64,
     pub wal_file: u64,
     pub value_file: u64,
+}
+
+/// Checks a rate of background work.
+pub(super) fn check_rate(option: &str, bytes_per_second: u64) -> Result<()> {
+    check_range(option, bytes_per_second, RATE_MIN, u64::MAX)
 }
 
 fn check_range(option: &str, value: u64, min: u64, max: u64) -> Result<()> {
@@ -417,6 +448,7 @@ mod tests {
             Builder::default().wal_file_size(1),
             Builder::default().value_file_size(1),
             Builder::default().cleaning_rate(1),
+            Builder::default().compaction_rate(1),
             Builder::default().garbage_share(0.01),
             Builder::default().garbage_share(f32::NAN),
         ] {

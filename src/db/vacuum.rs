@@ -7,7 +7,6 @@ use crate::db::Db;
 use crate::db::cleaning::{Cleaned, CleaningRound};
 use crate::db::core::Core;
 use crate::jobs::Aim;
-use crate::structure::RoundProgress;
 
 /// What [`Db::vacuum`] has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +34,7 @@ struct Progress<'a> {
 }
 
 impl Db {
-    /// Gives back all room that is not needed: consolidates as [`Db::compact`] does, then moves the
+    /// Gives back all room that is not needed: compacts as [`Db::compact`] does, then moves the
     /// live values out of value files of which a sixteenth or more is garbage, and removes these.
     /// Others may read and write meanwhile; snapshots show what they showed.
     ///
@@ -83,14 +82,12 @@ impl Core {
 
     fn vacuum_slices(&self, progress: &mut Progress<'_>) -> Result<ControlFlow<()>> {
         self.flush_all()?;
-        for runtime in self.runtimes() {
-            runtime.store.begin_round();
-            while self.compact_slice(&runtime)? == RoundProgress::GoesOn {
-                self.note_progress(progress, None);
-                if (progress.go_on)(&progress.report).is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
+        let (flow, _) = self.work_through(self.rounds_of_everything(), &mut |_| {
+            self.note_progress(progress, None);
+            (progress.go_on)(&progress.report)
+        })?;
+        if flow.is_break() {
+            return Ok(flow);
         }
         self.cleaning.give_up();
         self.values.close_files();

@@ -6,5 +6,5 @@ mod pacer;
 mod pressure;
 
 pub use cleaning::{Aim, GarbageFigures, ValueFileFigures, files_to_clean};
-pub use pacer::{FlushRate, Pacer};
-pub use pressure::{Pressure, SealReason, Stall, seal_due, stall};
+pub use pacer::{FlushRate, Pacer, RateLimit};
+pub use pressure::{Pressure, SealReason, Stall, can_wait, seal_due, stall};

@@ -1,4 +1,4 @@
-//! Holding writers to a rate, and measuring the rate of flushes.
+//! Holding writers and background work to a rate, and measuring the rate of flushes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -39,6 +39,66 @@ impl Pacer {
         let due = next(before.unwrap_or_else(|due| due));
         let wait = Duration::from_nanos(due.saturating_sub(now)).min(WAIT_MAX);
         if wait < WAIT_MIN { Duration::ZERO } else { wait }
+    }
+}
+
+/// Slices of work under a rate take this part of a second, where that is not too short.
+const SLICES_PER_SECOND: u64 = 8;
+/// Shorter slices are not worth being one.
+const SLICE_BYTES_MIN: u64 = 64 << 10;
+
+/// Holds background work to a rate, or to none: a slice may begin when the ones before it have
+/// taken the time that the rate gives them. Threads that begin at once are all let go.
+#[derive(Debug)]
+pub struct RateLimit {
+    /// Bytes a second; `u64::MAX` for none.
+    rate: AtomicU64,
+    /// When the next slice may begin, in nanoseconds of the monotonic clock.
+    due: AtomicU64,
+}
+
+impl RateLimit {
+    /// One of so many bytes a second, or none.
+    #[must_use]
+    pub fn new(rate: Option<u64>) -> RateLimit {
+        RateLimit { rate: AtomicU64::new(rate.unwrap_or(u64::MAX)), due: AtomicU64::new(0) }
+    }
+
+    /// Bytes a second.
+    #[must_use]
+    pub fn rate(&self) -> Option<u64> {
+        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate != u64::MAX)
+    }
+
+    /// Sets it. What was written before counts no more.
+    pub fn set(&self, rate: Option<u64>) {
+        self.rate.store(rate.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.due.store(0, Ordering::Relaxed);
+    }
+
+    /// How long until the next slice may begin.
+    #[must_use]
+    pub fn wait(&self, now: Duration) -> Duration {
+        Duration::from_nanos(self.due.load(Ordering::Relaxed).saturating_sub(nanos(now)))
+    }
+
+    /// A slice that began then has written `bytes`.
+    pub fn note(&self, bytes: u64, began: Duration) {
+        let Some(rate) = self.rate() else { return };
+        let cost = nanos(Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64));
+        let order = Ordering::Relaxed; // Only a number.
+        let next = |due: u64| Some(due.max(nanos(began)).saturating_add(cost));
+        let _before = self.due.fetch_update(order, order, next);
+    }
+
+    /// Bytes of a slice, `most` at most: the lower the rate, the shorter, so that what is written
+    /// does not come in bursts.
+    #[must_use]
+    pub fn slice_bytes(&self, most: u64) -> u64 {
+        match self.rate() {
+            Some(rate) => most.min((rate / SLICES_PER_SECOND).max(SLICE_BYTES_MIN)),
+            None => most,
+        }
     }
 }
 
@@ -108,6 +168,25 @@ mod tests {
         assert_eq!(pacer.wait_for(1 << 30, 1000, now), WAIT_MAX);
         now += DEBT_MAX + WAIT_MAX;
         assert_eq!(pacer.wait_for(1000, 10_000_000, now), Duration::ZERO);
+    }
+
+    #[test]
+    fn slices_keep_to_a_rate_that_may_change_at_any_time() {
+        let limit = RateLimit::new(Some(1 << 20));
+        assert_eq!(limit.slice_bytes(4 << 20), 1 << 17);
+        let began = Duration::from_secs(5);
+        assert_eq!(limit.wait(began), Duration::ZERO);
+        limit.note(1 << 20, began);
+        limit.note(1 << 19, began); // of another thread
+        assert_eq!(limit.wait(began), Duration::from_millis(1500));
+        assert_eq!(limit.wait(began + Duration::from_secs(2)), Duration::ZERO);
+        limit.set(Some(1 << 30));
+        assert_eq!(limit.wait(began), Duration::ZERO);
+        assert_eq!((limit.rate(), limit.slice_bytes(4 << 20)), (Some(1 << 30), 4 << 20));
+        limit.set(None);
+        limit.note(1 << 40, began);
+        assert_eq!((limit.rate(), limit.wait(began)), (None, Duration::ZERO));
+        assert_eq!(RateLimit::new(Some(1)).slice_bytes(4 << 20), SLICE_BYTES_MIN);
     }
 
     #[test]

@@ -136,6 +136,17 @@ fn share_for_runs(runs: usize) -> f64 {
     left / (FRESH_RUNS_SLOWEST - FRESH_RUNS_SLOW) as f64
 }
 
+/// Debt up to this many bytes is none to speak of.
+const DEBT_SMALL: u64 = 256 << 20;
+
+/// Whether compaction of a structure can be kept to a rate: not when writers are as slow already as
+/// they get on account of its runs, nor when more is to be read for it than all that there is. So a
+/// rate that is too low slows the writers first, and then gives way: debt has a bound.
+#[must_use]
+pub fn can_wait(fresh_runs: usize, debt: u64, size: u64) -> bool {
+    fresh_runs < FRESH_RUNS_SLOWEST && debt <= size.max(DEBT_SMALL)
+}
+
 fn share(whole: u64, (numerator, denominator): (u64, u64)) -> u64 {
     whole / denominator * numerator
 }

@@ -113,17 +113,18 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Bytes to be written before the structure is in shape.
     fn debt(&self) -> Debt;
 
-    /// Consolidates, when there is nothing else to do or somebody asks for it, what is worth it,
-    /// until about `slice_bytes` are written or four times as many read. Durable on return. At the
-    /// end it goes on from the start; a *round* is over then. Under the turn.
+    /// Consolidates, when there is nothing else to do, what is worth it, until about `slice_bytes`
+    /// are written or four times as many read. Durable on return. At the end it goes on from the
+    /// start. Under the turn.
     ///
     /// # Errors
     /// As [`Store::flush`].
     fn consolidate(&self, slice_bytes: u64, now: u64) -> Result<Consolidation>;
 
-    /// Has the next [`Store::consolidate`] begin a round, in which everything goes that is not
-    /// needed.
-    fn begin_round(&self);
+    /// Begins a round over these keys, for somebody who asks for it: everything goes that is not
+    /// needed, and reads become as fast as they can be. Any number at once. Reads nothing; what is
+    /// flushed later is no concern of it.
+    fn begin_round(self: Arc<Self>, span: KeySpan, now: u64) -> Box<dyn Round>;
 
     /// Moves values out of the mover's files, from the place `from` on, until about `slice_bytes`
     /// are written. No stamp changes, and no version that exists. Durable on return. Under the
@@ -230,6 +231,60 @@ pub trait Staged: Send + fmt::Debug {
     fn discard(self: Box<Self>);
 }
 
+/// Keys from the first on to in front of the second, or without end.
+pub type KeySpan = (Slice, Option<Slice>);
+
+/// A round of consolidation over a part of the key space. When it is dropped, what it has begun and
+/// not made durable is taken back.
+pub trait Round: Send + fmt::Debug {
+    /// Does a slice of it, until about `slice_bytes` are written or four times as many read. What
+    /// it has finished is durable on return. Under the turn.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    fn slice(&mut self, slice_bytes: u64, now: u64) -> Result<RoundSlice>;
+
+    /// How far it is.
+    fn figures(&self) -> RoundFigures;
+}
+
+/// What a slice of a round came to.
+#[derive(Debug)]
+pub enum RoundSlice {
+    /// A flush is between two of its slices: not now.
+    FlushUnderWay,
+    /// Something was done, or waited for.
+    Done {
+        /// The next version.
+        version: Arc<dyn Version>,
+    },
+    /// Nothing was left to do.
+    Over,
+}
+
+/// How far a round is. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundFigures {
+    /// Read from the structure's files, about.
+    pub bytes_read: u64,
+    /// Written to the structure's files and to value files.
+    pub bytes_written: u64,
+    /// Still to be read, about.
+    pub bytes_left: u64,
+}
+
+impl RoundFigures {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: RoundFigures) -> RoundFigures {
+        RoundFigures {
+            bytes_read: self.bytes_read + other.bytes_read,
+            bytes_written: self.bytes_written + other.bytes_written,
+            bytes_left: self.bytes_left + other.bytes_left,
+        }
+    }
+}
+
 /// An index that was checked; its data is still to be.
 pub trait DataCheck: fmt::Debug {
     /// Reads and verifies all data, as of when the index was checked. Flushes may go on.
@@ -241,9 +296,11 @@ pub trait DataCheck: fmt::Debug {
 pub enum Compacted {
     /// Nothing is due, or others do all of it.
     Nothing,
+    /// Nothing but that something is to be installed.
+    Ready,
     /// Something was done.
     Slice {
-        /// Bytes written.
+        /// Bytes written; 0 where it only went past what is dropped.
         bytes: u64,
         /// Whether something is to be installed.
         is_ready: bool,
@@ -257,6 +314,8 @@ pub struct Debt {
     pub bytes: u64,
     /// Sorted runs of new entries, which a read has to look into one by one.
     pub fresh_runs: usize,
+    /// Bytes that there are.
+    pub size: u64,
 }
 
 /// What a slice of consolidation came to.
@@ -270,8 +329,6 @@ pub enum Consolidation {
     Slice {
         /// The next version.
         version: Arc<dyn Version>,
-        /// How far the round is.
-        round: RoundProgress,
         /// Bytes written to the structure's files, and to value files.
         bytes: u64,
     },
@@ -293,13 +350,4 @@ pub enum Moving {
         /// Bytes written to the structure's files and to value files.
         bytes: u64,
     },
-}
-
-/// Whether a round of consolidation has come to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundProgress {
-    /// It goes on behind the slice.
-    GoesOn,
-    /// The next slice is of another round.
-    Over,
 }

@@ -5,6 +5,7 @@
 mod check;
 mod cleaning;
 mod commits;
+mod compaction;
 mod concurrency;
 mod consolidation;
 mod corruption;

@@ -56,6 +56,9 @@ impl Core {
             slowdowns: self.stalls.slows.load(Ordering::Relaxed),
             slowdown_time: self.stalls.slow_time(),
             memory_transaction: self.budget.usage(Part::Transaction) as u64,
+            background_pauses: self.pauses.count(),
+            compaction_rate: self.compaction_rate.rate(),
+            cleaning_rate: self.cleaning.rate(),
             snapshots,
             oldest_snapshot_age,
             transactions_open: transactions.open,
@@ -142,6 +145,7 @@ impl Core {
     fn keyspace_stats(&self, keyspace: &KeyspaceState, lifetime: &Totals) -> KeyspaceStats {
         let runtime = &keyspace.runtime;
         let structure = runtime.store.stats(self.time.now_if_used());
+        let debt = runtime.store.debt();
         let since_open = structure.logical_bytes.saturating_sub(structure.logical_bytes_before);
         let lifetime = lifetime.keyspaces.get(&runtime.id).copied().unwrap_or_default();
         let cache = self.cache.counts();
@@ -173,6 +177,8 @@ impl Core {
             index_bytes_written: structure.index_bytes_written,
             flushes: structure.flushes,
             consolidations: structure.consolidations,
+            compaction_debt: debt.bytes,
+            fresh_runs: debt.fresh_runs as u64,
             gets: runtime.gets.total(0),
             blocks_read: structure.blocks_read,
             block_bytes_read: structure.block_bytes_read,

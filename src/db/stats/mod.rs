@@ -95,6 +95,13 @@ pub struct KeyspaceStats {
     pub flushes: u64,
     /// Intervals consolidated since opening.
     pub consolidations: u64,
+    /// Bytes that compactions have to read, about, before the keyspace is in shape; 0 with
+    /// [`Structure::Flex`](crate::Structure::Flex), whose flushes leave nothing that has to be
+    /// done.
+    pub compaction_debt: u64,
+    /// Runs of new entries that overlap others and wait to be merged, as writers are slowed down by
+    /// them; 0 with [`Structure::Flex`](crate::Structure::Flex).
+    pub fresh_runs: u64,
     /// Lookups by key since opening.
     pub gets: u64,
     /// Reads of blocks, or of parts of them, from disk since opening: for lookups, walks and
@@ -215,6 +222,12 @@ pub struct Stats {
     pub slowdowns: u64,
     /// How long in all.
     pub slowdown_time: Duration,
+    /// Pauses of background work that were begun and not ended ([`crate::Db::pause_background`]).
+    pub background_pauses: u64,
+    /// Bytes a second that compaction in the background writes at most, if there is a limit.
+    pub compaction_rate: Option<u64>,
+    /// Bytes a second that cleaning in the background writes at most.
+    pub cleaning_rate: u64,
     /// Snapshots held.
     pub snapshots: u64,
     /// Age of the oldest.

@@ -1,11 +1,12 @@
 //! What has expired in runs: when it goes, what it costs, and how it is counted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::tests::{Bench, NewEntry, small_options};
-use crate::base::{Entropy, EntryKind, Expiring, SeededEntropy};
+use crate::base::{Entropy, EntryKind, Expiring, SeededEntropy, Slice};
 use crate::structure::Want;
-use crate::structure::{Consolidation, RoundProgress, Store};
+use crate::structure::{Consolidation, RoundSlice, Store};
 
 fn key(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
@@ -22,11 +23,11 @@ fn entry(number: u64, until: Option<u64>) -> NewEntry {
     }
 }
 
-/// Consolidates until a round is over.
+/// Consolidates until nothing is worth it.
 fn consolidate(bench: &Bench, now: u64) {
     loop {
         match bench.store.consolidate(1 << 20, now).unwrap() {
-            Consolidation::Slice { round: RoundProgress::GoesOn, .. } => {}
+            Consolidation::Slice { .. } => {}
             _ => return,
         }
     }
@@ -92,8 +93,9 @@ fn consolidation_leaves_alone_what_is_not_worth_it_unless_all_is_wanted() {
     assert!(!bench.store.has_much_expired(150));
     consolidate(&bench, 150);
     assert_eq!(bench.store.stats(0).consolidations, before, "a tenth is not worth it");
-    bench.store.begin_round();
-    consolidate(&bench, 150);
+    let mut round = Arc::clone(&bench.store).begin_round((Slice::default(), None), 150);
+    while !matches!(round.slice(1 << 20, 150).unwrap(), RoundSlice::Over) {}
+    drop(round);
     assert_eq!(bench.store.stats(0).expiring, 1800, "all that has expired");
     assert!(bench.store.has_much_expired(1_000_000));
     consolidate(&bench, 1_000_000);

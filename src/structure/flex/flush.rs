@@ -5,6 +5,7 @@
 //! the store changes here: the result is an edit record, to be made durable and then applied.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::build::{BaseCutter, Purpose, RunWriter, Stream};
@@ -52,12 +53,14 @@ pub(super) struct Slicer<'a> {
     pub fan_in: u8,
     pub changes: Vec<ChangeRecord>,
     pub consolidations: u64,
+    /// By [`Slicer::consolidate_among`].
+    pub bytes_read: u64,
     /// What has expired by then goes.
     now: u64,
     /// Moves values on the way, and takes those that operands make.
     mover: &'a mut Mover,
     /// Neighbouring intervals that are consolidated in one stream.
-    range: Option<(std::ops::Range<usize>, BaseCutter)>,
+    range: Option<(Range<usize>, BaseCutter)>,
     delta: BlockBuilder,
 }
 
@@ -97,6 +100,7 @@ impl<'a> Slicer<'a> {
             fan_in,
             changes: Vec::new(),
             consolidations: 0,
+            bytes_read: 0,
             now,
             mover,
             range: None,
@@ -132,33 +136,32 @@ impl<'a> Slicer<'a> {
         Ok(SliceEnd::Complete)
     }
 
-    /// Consolidates the intervals from `start` on that are `worthwhile`, until `slice_bytes` are
-    /// written. No memtable takes part.
-    pub(super) fn consolidate_from(
+    /// Consolidates those of the intervals in these places that are `worthwhile`, until
+    /// `slice_bytes` are written. No memtable takes part.
+    pub(super) fn consolidate_among(
         &mut self,
-        start: usize,
+        places: Range<usize>,
         slice_bytes: u64,
         worthwhile: impl Fn(&Interval) -> bool,
     ) -> Result<SliceEnd> {
         let tree = self.tree;
         let started = self.bytes_written();
-        let mut bytes_read = 0;
         let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
         let none = RangeTombstones::default();
         let mut source = Source::new(&mut nothing, &none, self.now)?;
-        for (index, interval) in (start..).zip(tree.range(start..tree.len())) {
+        for (index, interval) in (places.start..).zip(tree.range(places)) {
             if !worthwhile(interval) {
                 self.finish_range()?;
                 continue;
             }
             // Where most was deleted, much is read and little written.
             let is_enough = self.bytes_written() - started >= slice_bytes
-                || bytes_read >= slice_bytes * READ_PER_WRITTEN_MAX;
+                || self.bytes_read >= slice_bytes.saturating_mul(READ_PER_WRITTEN_MAX);
             if is_enough {
                 self.finish_range()?;
                 return Ok(SliceEnd::At(interval.anchor.clone()));
             }
-            bytes_read += interval.base_bytes() + interval.delta_bytes();
+            self.bytes_read += interval.base_bytes() + interval.delta_bytes();
             self.consolidate(index, interval, &mut source, None)?;
         }
         self.finish_range()?;

@@ -69,7 +69,7 @@ fn value_log(storage: &Arc<dyn Storage>) -> Arc<ValueLog> {
 
 pub(super) struct Bench {
     pub place: StorePlace,
-    pub store: FlexStore,
+    pub store: Arc<FlexStore>,
     model: BTreeMap<Vec<u8>, Vec<u8>>,
     flush_count: u64,
     /// By when flushes judge what has expired.
@@ -110,7 +110,7 @@ impl Bench {
             merging,
         };
         FlexStore::create(&place).unwrap();
-        let store = FlexStore::open(&place, None).unwrap();
+        let store = Arc::new(FlexStore::open(&place, None).unwrap());
         Bench { place, store, model: BTreeMap::new(), flush_count: 0, now: 0 }
     }
 
@@ -153,7 +153,7 @@ impl Bench {
 
     fn reopen(&mut self) {
         let position = self.store.log_position();
-        self.store = FlexStore::open(&self.place, Some(position)).unwrap();
+        self.store = Arc::new(FlexStore::open(&self.place, Some(position)).unwrap());
     }
 
     pub fn problems(&self) -> Vec<String> {

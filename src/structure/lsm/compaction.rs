@@ -77,6 +77,8 @@ pub(super) struct Merging {
     /// Takes the values that operands make, and moves others.
     mover: Mover,
     is_begun: bool,
+    /// Bytes of keys and values that went past.
+    passed: u64,
     moved: Vec<u8>,
 }
 
@@ -101,12 +103,17 @@ impl Merging {
         let mut outputs = Outputs::new(place, &plan.options, plan.table_size, budget);
         outputs.delete_ranges(plan.ranges_to_keep(&span));
         let merged = Merged::new(&plan.runs, plan.deleted.clone(), caches, ReadMode::Passing);
-        Merging { span, merged, outputs, mover, is_begun: false, moved: Vec::new() }
+        Merging { span, merged, outputs, mover, is_begun: false, passed: 0, moved: Vec::new() }
     }
 
     /// Bytes written so far, values included.
     pub(super) fn bytes_written(&self) -> u64 {
         self.outputs.bytes_written() + self.mover.bytes()
+    }
+
+    /// Bytes of keys and values that went past so far: those that others hide are not counted.
+    pub(super) fn bytes_passed(&self) -> u64 {
+        self.passed
     }
 
     /// Goes on until about `slice_bytes` are written, or four times as many went past.
@@ -120,7 +127,7 @@ impl Merging {
         const ENTRIES_PER_LOOK: u32 = 64;
         let mut entries = 0u32;
         let until = self.bytes_written() + slice_bytes;
-        let mut passed = 0;
+        let enough = self.passed.saturating_add(slice_bytes.saturating_mul(READ_PER_WRITTEN_MAX));
         if !self.is_begun {
             self.merged.seek(&self.span.0)?;
             self.is_begun = true;
@@ -129,10 +136,10 @@ impl Merging {
             if self.span.1.as_ref().is_some_and(|end| key >= &**end) {
                 break;
             }
-            if passed >= slice_bytes * READ_PER_WRITTEN_MAX {
+            if self.passed >= enough {
                 return Ok(PartProgress::GoesOn);
             }
-            passed += self.take(plan, reader)?;
+            self.passed += self.take(plan, reader)?;
             self.merged.next()?;
             entries = entries.wrapping_add(1);
             if entries.is_multiple_of(ENTRIES_PER_LOOK) && self.bytes_written() >= until {

@@ -7,12 +7,10 @@ use std::sync::Arc;
 use super::table::{TableOptions, TablePlace, TableRecord, TableWriter};
 use crate::base::{EntryRef, RangeTombstones, Result, Slice};
 use crate::cache::MemoryBudget;
+pub(super) use crate::structure::KeySpan;
 
 /// One entry in so many is looked for in older tables.
 const ENTRIES_PER_SAMPLE: u64 = 64;
-
-/// A range of keys: its first one, and the first one behind it.
-pub(super) type KeySpan = (Slice, Option<Slice>);
 
 /// Writes tables of ascending, disjoint spans. What is dropped before it is finished is an orphan;
 /// [`Outputs::discard`] removes it.

@@ -2,66 +2,44 @@
 //! to be emptied. Slice by slice, each durable and visible by itself (X4).
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::{FlexStore, SliceDone, Writer};
 use crate::base::{Result, Slice};
-use crate::structure::RoundProgress;
 use crate::structure::flex::flush::{SliceEnd, Slicer};
 use crate::structure::flex::interval::Interval;
 use crate::structure::flex::sweep::{has_much_expired, is_worthwhile};
 use crate::value_log::Mover;
 
-/// A round of consolidation over the key space.
+/// A walk through the key space when there is nothing else to do.
 #[derive(Debug, Default)]
-pub(super) struct Round {
+pub(super) struct IdleWalk {
     /// It goes on with the interval that holds this key.
     from: Slice,
-    /// Segments to be emptied, as of when the round began; not known yet at its start.
+    /// Segments to be emptied, as of when the walk began; not known yet at its start.
     sparse: Option<BTreeSet<u64>>,
-    /// What an interval is consolidated for on account of what has expired.
-    expired: Expired,
 }
 
-impl Round {
-    /// One in which everything goes that has expired.
-    pub(super) fn of_everything() -> Round {
-        Round { expired: Expired::Any, ..Round::default() }
-    }
-}
-
-/// How much of an interval has to have expired for it to be consolidated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Expired {
-    /// So much that it is worth it.
-    #[default]
-    Much,
-    /// Anything: somebody wants all room back.
-    Any,
-}
-
-impl Expired {
-    fn is_reason_for(self, interval: &Interval, now: u64) -> bool {
-        match self {
-            Expired::Much => has_much_expired(interval.expired_about(now), interval.entry_count()),
-            Expired::Any => interval.first_expiry().is_some_and(|first| first <= now),
-        }
-    }
+/// What a slice has done.
+pub(super) struct Consolidated {
+    pub end: SliceEnd,
+    pub bytes_read: u64,
+    /// To segments and to value files.
+    pub bytes_written: u64,
 }
 
 impl Writer {
-    /// The first interval, from where the round is, that is worth consolidating. Looks for segments
-    /// to be emptied when the round begins.
+    /// The first interval, from where the walk is, that is worth consolidating. Looks for segments
+    /// to be emptied when the walk begins.
     fn next_worthwhile(&mut self, now: u64) -> Option<usize> {
         let open = self.runs.open_segments();
-        let (index, round) = (&self.index, &mut self.round);
-        let expired = round.expired;
-        let is_worth_it = |interval: &Interval, sparse: &BTreeSet<u64>| {
-            is_worthwhile_among(interval, sparse) || expired.is_reason_for(interval, now)
-        };
-        let sparse = round.sparse.get_or_insert_with(|| {
+        let (index, walk) = (&self.index, &mut self.idle_walk);
+        let is_worth_it =
+            |interval: &Interval, sparse: &BTreeSet<u64>| is_worth_it(interval, sparse, now);
+        let sparse = walk.sparse.get_or_insert_with(|| {
             index.sparse_segments(&open, |interval| is_worth_it(interval, &BTreeSet::new()))
         });
-        let from = index.tree.find_key(&round.from).map_or(0, |(index, _)| index);
+        let from = index.tree.find_key(&walk.from).map_or(0, |(index, _)| index);
         let mut rest = index.tree.range(from..index.tree.len());
         rest.position(|interval| is_worth_it(interval, sparse)).map(|at| from + at)
     }
@@ -94,7 +72,8 @@ impl FlexStore {
             mover,
             (self.options.delta_fan_in, now),
         );
-        let end = slicer.consolidate_from(start, slice_bytes, is_affected)?;
+        let behind = tree.len();
+        let end = slicer.consolidate_among(start..behind, slice_bytes, is_affected)?;
         let done = SliceDone {
             changes: slicer.changes,
             consolidations: slicer.consolidations,
@@ -106,24 +85,44 @@ impl FlexStore {
         Ok(Some((end, of_runs + mover.bytes() - moved_before)))
     }
 
-    /// How far the round is and what was written; `None` if there was nothing to do.
+    /// Goes on with the walk; the bytes written, `None` if there was nothing to do.
     pub(super) fn consolidate_slice(
         &self,
         writer: &mut Writer,
         mover: &mut Mover,
         slice_bytes: u64,
         now: u64,
-    ) -> Result<Option<(RoundProgress, u64)>> {
-        let (start, passed_end) = match writer.next_worthwhile(now) {
-            Some(start) => (start, RoundProgress::GoesOn),
+    ) -> Result<Option<u64>> {
+        let start = match writer.next_worthwhile(now) {
+            Some(start) => start,
             None => {
                 // What is known about segments may be of before: another look at all of it.
-                writer.round = Round::default();
+                writer.idle_walk = IdleWalk::default();
                 let Some(start) = writer.next_worthwhile(now) else { return Ok(None) };
-                (start, RoundProgress::Over)
+                start
             }
         };
-        let expired = writer.round.expired;
+        let range = start..writer.index.tree.len();
+        let sparse = writer.idle_walk.sparse.take().unwrap_or_default();
+        let is_worth_it = |interval: &Interval| is_worth_it(interval, &sparse, now);
+        let done =
+            self.consolidate_among((writer, mover), range, (slice_bytes, now), is_worth_it)?;
+        writer.idle_walk = match done.end {
+            SliceEnd::Complete => IdleWalk::default(),
+            SliceEnd::At(from) => IdleWalk { from, sparse: Some(sparse) },
+        };
+        Ok(Some(done.bytes_written))
+    }
+
+    /// Consolidates those of the intervals in these places that are `wanted`, for a slice, and
+    /// makes that durable.
+    pub(super) fn consolidate_among(
+        &self,
+        (writer, mover): (&mut Writer, &mut Mover),
+        places: Range<usize>,
+        (slice_bytes, now): (u64, u64),
+        wanted: impl Fn(&Interval) -> bool,
+    ) -> Result<Consolidated> {
         let bytes_before = writer.runs.bytes_written();
         let mut sweep = writer.sweep.clone();
         let mut slicer = Slicer::new(
@@ -134,10 +133,8 @@ impl FlexStore {
             mover,
             (self.options.delta_fan_in, now),
         );
-        let sparse = writer.round.sparse.take().unwrap_or_default();
-        let end = slicer.consolidate_from(start, slice_bytes, |interval| {
-            is_worthwhile_among(interval, &sparse) || expired.is_reason_for(interval, now)
-        })?;
+        let end = slicer.consolidate_among(places, slice_bytes, wanted)?;
+        let bytes_read = slicer.bytes_read;
         let done = SliceDone {
             changes: slicer.changes,
             consolidations: slicer.consolidations,
@@ -145,24 +142,16 @@ impl FlexStore {
             bytes_before,
         };
         self.commit_slice(writer, done, sweep, mover, None)?;
-        let progress = match end {
-            SliceEnd::Complete => {
-                writer.round = Round::default();
-                RoundProgress::Over
-            }
-            SliceEnd::At(key) => {
-                let expired = writer.round.expired;
-                writer.round = Round { from: key, sparse: Some(sparse), expired };
-                passed_end
-            }
-        };
-        Ok(Some((progress, writer.runs.bytes_written() - bytes_before + mover.bytes())))
+        let bytes_written = writer.runs.bytes_written() - bytes_before + mover.bytes();
+        Ok(Consolidated { end, bytes_read, bytes_written })
     }
 }
 
-/// Whether an interval has deltas worth consolidating, or runs in one of the `sparse` segments.
-fn is_worthwhile_among(interval: &Interval, sparse: &BTreeSet<u64>) -> bool {
+/// Whether an interval has deltas worth consolidating, or runs in one of the `sparse` segments, or
+/// enough of it has expired.
+fn is_worth_it(interval: &Interval, sparse: &BTreeSet<u64>, now: u64) -> bool {
     is_worthwhile(interval.base_bytes(), interval.delta_bytes(), interval.deltas.len())
         || interval.may_hide_values()
         || interval.runs().any(|run| sparse.contains(&run.segment.number))
+        || has_much_expired(interval.expired_about(now), interval.entry_count())
 }

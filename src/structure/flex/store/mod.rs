@@ -1,6 +1,7 @@
 //! The store of one Flex keyspace: its current version, and the one place that changes it.
 
 mod consolidation;
+mod round;
 mod seam;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +31,7 @@ use crate::structure::{
 };
 use crate::value_log::{Mover, ValueLog};
 
-use consolidation::Round;
+use consolidation::IdleWalk;
 
 /// When a store is closed, edits that take more of the index log's file than the rest over this are
 /// replaced by a snapshot.
@@ -61,7 +62,7 @@ pub(super) struct Writer {
     /// Where the flush at hand goes on; `None` between flushes.
     resume: Option<Slice>,
     /// Where [`FlexStore::consolidate`] is.
-    round: Round,
+    idle_walk: IdleWalk,
     consolidations: u64,
     index_bytes_written: u64,
     /// Bytes of runs that ingests wrote.
@@ -181,7 +182,7 @@ impl FlexStore {
             runs,
             sweep,
             resume: None,
-            round: Round::default(),
+            idle_walk: IdleWalk::default(),
             consolidations: 0,
             index_bytes_written: 0,
             ingested_bytes: 0,

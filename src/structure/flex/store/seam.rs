@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::consolidation::Round;
+use super::consolidation::IdleWalk;
+use super::round::FlexRound;
 use super::{EDITS_AT_CLOSE_FRACTION, FlexStore, IndexCheck};
 use crate::base::{Cursor, RangeTombstones, Result, SeqNo};
 use crate::manifest::LogPosition;
@@ -16,7 +17,7 @@ use crate::structure::flex::ingest::StagedRuns;
 use crate::structure::flex::sweep::has_much_expired;
 use crate::structure::{
     BegunFlush, Compacted, Consolidation, DataCheck, Debt, Findings, FlushOrder, FlushOutcome,
-    Moving, Staged, Store, StructureStats, Version,
+    KeySpan, Moving, Round, Staged, Store, StructureStats, Version,
 };
 use crate::value_log::Mover;
 
@@ -96,13 +97,11 @@ impl Store for FlexStore {
         let result = self.consolidate_slice(writer, &mut mover, slice_bytes, now);
         if result.is_err() {
             self.give_up(writer, &mut mover);
-            writer.round = Round::default();
+            writer.idle_walk = IdleWalk::default();
         }
         Ok(match result? {
             None => Consolidation::Nothing,
-            Some((round, bytes)) => {
-                Consolidation::Slice { version: self.publish(writer), round, bytes }
-            }
+            Some(bytes) => Consolidation::Slice { version: self.publish(writer), bytes },
         })
     }
 
@@ -121,7 +120,7 @@ impl Store for FlexStore {
         let result = self.move_slice(writer, mover, from, (slice_bytes, now));
         if result.is_err() {
             self.give_up(writer, mover);
-            writer.round = Round::default();
+            writer.idle_walk = IdleWalk::default();
         }
         let Some((end, bytes)) = result? else { return Ok(Moving::Nothing) };
         let next = match end {
@@ -131,8 +130,9 @@ impl Store for FlexStore {
         Ok(Moving::Slice { version: self.publish(writer), next, bytes })
     }
 
-    fn begin_round(&self) {
-        self.lock_writer().round = Round::of_everything();
+    /// Consolidates every interval that has deltas, or of which anything has expired.
+    fn begin_round(self: Arc<Self>, span: KeySpan, now: u64) -> Box<dyn Round> {
+        Box::new(FlexRound::begin(self, span, now))
     }
 
     fn has_much_expired(&self, now: u64) -> bool {

@@ -105,6 +105,7 @@ pub struct Span {
 
 impl Span {
     /// All keys.
+    #[cfg(test)]
     #[must_use]
     pub fn all() -> Span {
         Span { first: Slice::default(), end: None }

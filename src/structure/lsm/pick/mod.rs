@@ -38,7 +38,7 @@ pub use figures::{
     CompactionPolicy, CompactionReason, CompactionStyle, LAST_LEVEL, LEVEL_COUNT, LeveledPolicy,
     ManualStep, Pick, Span, TableFigures, TieredPolicy, VersionFigures,
 };
-pub use manual::pick_span;
+pub use manual::DueTables;
 
 use picture::Picture;
 use shape::Shape;

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::rounds::Rounds;
 use super::{Change, LsmStore, Written, figures_of};
 use crate::base::{Result, Slice};
 use crate::structure::Compacted;
@@ -19,8 +20,7 @@ use crate::structure::lsm::compaction::{Merging, PartProgress, Plan, deletions};
 use crate::structure::lsm::index::{Index, Run};
 use crate::structure::lsm::output::{KeySpan, discard};
 use crate::structure::lsm::pick::{
-    CompactionReason, ManualStep, Pick, Span, TableFigures, output_table_size, pick, pick_span,
-    split_keys,
+    CompactionReason, Pick, Span, TableFigures, output_table_size, pick, split_keys,
 };
 use crate::structure::lsm::record::{PlacedTable, RunPlace};
 use crate::structure::lsm::table::{Table, TableRecord};
@@ -36,20 +36,25 @@ const PART_WAIT: Duration = Duration::from_millis(20);
 /// What is under way.
 #[derive(Debug, Default)]
 pub(in crate::structure::lsm) struct Jobs {
-    jobs: Vec<Job>,
+    pub(super) jobs: Vec<Job>,
     next_id: u64,
-    /// Everything is to be compacted: tables with numbers from this one on were written since.
-    pub(super) round: Option<u64>,
-    /// A compaction has failed since the last flush: nothing is chosen until the next.
+    /// What somebody wants compacted comes before what is due.
+    pub(super) rounds: Rounds,
+    /// A compaction has failed since the last flush: nothing is chosen until the next, but for
+    /// those who ask.
     has_failed: bool,
 }
 
 #[derive(Debug)]
-struct Job {
+pub(super) struct Job {
     id: u64,
-    plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
     parts: Vec<Part>,
-    is_given_up: bool,
+    /// The round that it was chosen for.
+    pub(super) round: Option<u64>,
+    /// Bytes of its inputs that were read, about.
+    pub(super) bytes_read: u64,
+    pub(super) is_given_up: bool,
 }
 
 #[derive(Debug)]
@@ -70,7 +75,7 @@ struct Finished {
 }
 
 /// A part that a thread has taken.
-struct Taken {
+pub(super) struct Taken {
     id: u64,
     position: usize,
     plan: Arc<Plan>,
@@ -94,6 +99,18 @@ impl Job {
     fn has_taken(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Taken))
     }
+
+    /// Bytes of the inputs that are read for `logical` bytes of keys and values of a part, about.
+    fn bytes_behind(&self, logical: u64) -> u64 {
+        let tables = self.plan.runs.iter().flat_map(|run| run.tables.iter());
+        let whole = tables.map(|table| table.record.logical_bytes).sum::<u64>().max(1);
+        let bytes = u128::from(self.plan.pick.input_size) * u128::from(logical) / u128::from(whole);
+        (bytes as u64).min(self.bytes_of_part())
+    }
+
+    fn bytes_of_part(&self) -> u64 {
+        self.plan.pick.input_size / self.parts.len() as u64
+    }
 }
 
 impl Jobs {
@@ -112,11 +129,11 @@ impl Jobs {
         self.has_failed = false;
     }
 
-    fn picks(&self) -> Vec<Pick> {
+    pub(super) fn picks(&self) -> Vec<Pick> {
         self.jobs.iter().map(|job| job.plan.pick.clone()).collect()
     }
 
-    fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.jobs.iter().any(Job::is_ready)
     }
 
@@ -128,7 +145,7 @@ impl Jobs {
     }
 
     /// Gives up every compaction that nobody is at, and is not to be gone on with.
-    fn drop_given_up(&mut self, store: &LsmStore) {
+    pub(super) fn drop_given_up(&mut self, store: &LsmStore) {
         let over = |job: &mut Job| job.is_given_up && !job.has_taken();
         for job in self.jobs.extract_if(.., over) {
             for part in job.parts {
@@ -174,32 +191,49 @@ impl LsmStore {
             match self.take_part(&mut jobs, now)? {
                 Some(taken) => taken,
                 None if jobs.is_ready() => {
-                    return Ok(Compacted::Slice { bytes: 0, is_ready: true });
+                    return Ok(Compacted::Ready);
                 }
                 None => return Ok(Compacted::Nothing),
             }
         };
-        self.merge_part(taken, slice_bytes)
+        let (bytes, is_ready) = self.merge_part(taken, slice_bytes)?;
+        Ok(Compacted::Slice { bytes, is_ready })
     }
 
     /// Takes a part that is to be gone on with, or begins the next compaction.
     fn take_part(&self, jobs: &mut Jobs, now: u64) -> Result<Option<Taken>> {
-        if let Some(taken) = self.take_begun(jobs) {
+        if let Some(taken) = self.take_begun(jobs, |_| true) {
             return Ok(Some(taken));
         }
         if jobs.has_failed {
             return Ok(None);
         }
-        let Some(pick) = self.choose(jobs, now) else { return Ok(None) };
-        let job = self.job_of(pick, jobs.next_id, now);
-        let job = job.inspect_err(|_| jobs.has_failed = true)?;
-        jobs.next_id += 1;
-        jobs.jobs.push(job);
-        Ok(self.take_begun(jobs))
+        let Some((pick, round)) = self.choose(jobs, now) else { return Ok(None) };
+        let begun = self.begin(jobs, (pick, round), now);
+        begun.inspect_err(|_| jobs.has_failed = true)?;
+        Ok(self.take_begun(jobs, |_| true))
     }
 
-    fn take_begun(&self, jobs: &mut Jobs) -> Option<Taken> {
-        for job in jobs.jobs.iter_mut().filter(|job| !job.is_given_up) {
+    /// Begins a compaction, for a round or for none.
+    pub(super) fn begin(
+        &self,
+        jobs: &mut Jobs,
+        (pick, round): (Pick, Option<u64>),
+        now: u64,
+    ) -> Result<()> {
+        let job = self.job_of(pick, jobs.next_id, now)?;
+        jobs.next_id += 1;
+        jobs.jobs.push(Job { round, ..job });
+        Ok(())
+    }
+
+    /// Takes a part of a compaction that is under way, of those that are `wanted`.
+    pub(super) fn take_begun(
+        &self,
+        jobs: &mut Jobs,
+        wanted: impl Fn(&Job) -> bool,
+    ) -> Option<Taken> {
+        for job in jobs.jobs.iter_mut().filter(|job| !job.is_given_up && wanted(job)) {
             let open = |part: &Part| matches!(part, Part::Waiting(_) | Part::Begun(_));
             let Some(position) = job.parts.iter().position(open) else { continue };
             let (id, plan) = (job.id, Arc::clone(&job.plan));
@@ -216,15 +250,25 @@ impl LsmStore {
         None
     }
 
-    /// Merges a slice of a part, and puts it back.
-    fn merge_part(&self, taken: Taken, slice_bytes: u64) -> Result<Compacted> {
+    /// Merges a slice of a part, and puts it back. The bytes written, and whether something is to
+    /// be installed.
+    pub(super) fn merge_part(&self, taken: Taken, slice_bytes: u64) -> Result<(u64, bool)> {
         let Taken { id, position, plan, mut merging } = taken;
-        let before = merging.bytes_written();
+        let (before, passed_before) = (merging.bytes_written(), merging.bytes_passed());
         let run = || merging.run(&plan, &self.reader, slice_bytes);
         let progress = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
         let bytes = merging.bytes_written().saturating_sub(before);
-        let mut jobs = self.lock_jobs();
+        let mut guard = self.lock_jobs();
+        let jobs = &mut *guard;
         let job = jobs.jobs.iter_mut().find(|job| job.id == id).expect("P2");
+        let read_before = job.bytes_behind(passed_before);
+        let read = match &progress {
+            Ok(Ok(PartProgress::Done(_))) => job.bytes_of_part(),
+            _ => job.bytes_behind(merging.bytes_passed()),
+        };
+        let read = read.saturating_sub(read_before);
+        job.bytes_read += read;
+        jobs.rounds.note_work(job.round, read, bytes);
         let (part, outcome) = match progress {
             Ok(Ok(PartProgress::GoesOn)) => (Part::Begun(merging), Ok(())),
             Ok(Ok(PartProgress::Done(tables))) => {
@@ -237,7 +281,7 @@ impl LsmStore {
                 job.is_given_up = true;
                 job.parts[position] = Part::Begun(merging);
                 jobs.has_failed = true;
-                drop(jobs);
+                drop(guard);
                 std::panic::resume_unwind(panic);
             }
         };
@@ -248,23 +292,17 @@ impl LsmStore {
         }
         jobs.drop_given_up(self);
         let is_ready = jobs.is_ready();
-        drop(jobs);
+        drop(guard);
         self.part_done.notify_all();
-        outcome.map(|()| Compacted::Slice { bytes, is_ready })
+        outcome.map(|()| (bytes, is_ready))
     }
 
-    /// The compaction that is due most.
-    fn choose(&self, jobs: &mut Jobs, now: u64) -> Option<Pick> {
+    /// The compaction that is wanted or due most, and the round that it is for.
+    fn choose(&self, jobs: &Jobs, now: u64) -> Option<(Pick, Option<u64>)> {
         let figures = figures_of(&self.lock_writer().index.runs, now);
         let running = jobs.picks();
-        if let Some(before) = jobs.round {
-            match pick_span(&figures, &running, &self.policy, &Span::all(), before) {
-                ManualStep::Compact(pick) => return Some(pick),
-                ManualStep::Wait => {}
-                ManualStep::Done => jobs.round = None,
-            }
-        }
-        pick(&figures, &running, &self.policy)
+        let of_round = jobs.rounds.pick(&figures, &running, &self.policy);
+        of_round.or_else(|| Some((pick(&figures, &running, &self.policy)?, None)))
     }
 
     fn job_of(&self, pick: Pick, id: u64, now: u64) -> Result<Job> {
@@ -277,7 +315,7 @@ impl LsmStore {
         } else {
             parts_of(&plan).into_iter().map(Part::Waiting).collect()
         };
-        Ok(Job { id, plan, parts, is_given_up: false })
+        Ok(Job { id, plan, parts, round: None, bytes_read: 0, is_given_up: false })
     }
 
     /// What a pick says, with the tables that it names.
@@ -320,9 +358,11 @@ impl LsmStore {
         for position in ready.into_iter().rev() {
             let change = change_of(&jobs.jobs[position]);
             let counters = writer.index.counters;
+            let outputs: Vec<u64> = change.added.iter().map(|added| added.table.number).collect();
             // What fails for want of room is tried again with the next that is ready.
             self.commit(writer, change, counters)?;
             let job = jobs.jobs.remove(position); // P2
+            jobs.rounds.note_installed(&job.plan, &outputs);
             job.note_installed();
         }
         self.publish(writer);
@@ -349,6 +389,7 @@ impl LsmStore {
                 let mut guard = self.lock_writer();
                 let counters = guard.index.counters;
                 let cleaning = tables.iter().map(|table| table.size).sum();
+                let outputs: Vec<u64> = tables.iter().map(|table| table.number).collect();
                 let of =
                     |table: &TableRecord| PlacedTable { run: plan.output, table: table.clone() };
                 let change = Change {
@@ -361,6 +402,7 @@ impl LsmStore {
                 match &committed {
                     Ok(()) => {
                         mover.note_held();
+                        jobs.rounds.note_installed(&plan, &outputs);
                         self.publish(&guard);
                     }
                     Err(_) if guard.log.failure().is_none() => {
@@ -407,7 +449,8 @@ impl LsmStore {
         let id = jobs.next_id;
         jobs.next_id += 1;
         let parts = vec![Part::Taken];
-        jobs.jobs.push(Job { id, plan: Arc::clone(&plan), parts, is_given_up: false });
+        let (job_plan, round) = (Arc::clone(&plan), None);
+        jobs.jobs.push(Job { id, plan: job_plan, parts, round, bytes_read: 0, is_given_up: false });
         Ok(Some((id, plan)))
     }
 

@@ -1,6 +1,7 @@
 //! The store of one Lsm keyspace: its current version, and the one place that changes it.
 
 mod jobs;
+mod rounds;
 mod seam;
 
 use std::collections::BTreeSet;
@@ -248,7 +249,8 @@ impl LsmStore {
         let mut jobs = self.lock_jobs();
         // Those that a compaction has taken since stay: the run's deleted ranges hide them.
         let busy = jobs.inputs();
-        let removed = removed.into_iter().filter(|number| !busy.contains(number)).collect();
+        let removed: Vec<u64> =
+            removed.into_iter().filter(|number| !busy.contains(number)).collect();
         let mut guard = self.lock_writer();
         let writer = &mut *guard;
         let mut counters = writer.index.counters;
@@ -261,13 +263,14 @@ impl LsmStore {
         let flush = tables.iter().map(|table| table.size).sum();
         let written = Written { flush, ..Written::default() };
         let added = tables.iter().map(|table| PlacedTable { run, table: table.clone() }).collect();
-        let change = Change { removed, added, written, compactions: 0 };
+        let change = Change { removed: removed.clone(), added, written, compactions: 0 };
         let committed = self.commit(writer, change, counters);
         if committed.is_err() && writer.log.failure().is_none() {
             discard(&self.place, &tables);
         }
         committed?;
         jobs.note_flush();
+        jobs.rounds.note_removed(&removed);
         self.publish(writer);
         Ok(taken)
     }
@@ -375,6 +378,7 @@ fn summary_of(writer: &Writer, policy: &CompactionPolicy) -> Summary {
         debt: Debt {
             bytes: compaction_debt(&figures, policy),
             fresh_runs: fresh_run_count(&writer.index),
+            size: writer.index.size(),
         },
     }
 }

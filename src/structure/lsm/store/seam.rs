@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::rounds::LsmRound;
 use super::{EDITS_AT_CLOSE_FRACTION, LsmStore};
 use crate::base::{Cursor, RangeTombstones, Result, SeqNo, Slice};
 use crate::manifest::LogPosition;
 use crate::operator::Merging;
 use crate::structure::lsm::check;
 use crate::structure::lsm::ingest::StagedTables;
+use crate::structure::lsm::pick::Span;
 use crate::structure::lsm::record::RunPlace;
 use crate::structure::lsm::table::TableRecord;
 use crate::structure::{
     BegunFlush, Compacted, Consolidation, DataCheck, Debt, Findings, FlushOrder, FlushOutcome,
-    FlushProgress, Moving, RoundProgress, Staged, Store, StructureStats, TableInfo, Version,
+    FlushProgress, KeySpan, Moving, Round, Staged, Store, StructureStats, TableInfo, Version,
 };
 use crate::value_log::Mover;
 
@@ -92,24 +94,20 @@ impl Store for LsmStore {
         self.summary.load().debt
     }
 
-    /// Goes on with compactions, and installs them; in a round until everything is in one run that
-    /// has no garbage.
+    /// Goes on with compactions, and installs them.
     fn consolidate(&self, slice_bytes: u64, now: u64) -> Result<Consolidation> {
         let bytes = match self.compact_slice(slice_bytes, now)? {
-            Compacted::Slice { bytes, .. } => bytes,
-            Compacted::Nothing if self.lock_jobs().round.is_some() && self.wait_for_part() => 0,
             Compacted::Nothing => return Ok(Consolidation::Nothing),
+            Compacted::Ready => 0,
+            Compacted::Slice { bytes, .. } => bytes,
         };
         self.install_ready()?;
-        let round = match self.lock_jobs().round {
-            Some(_) => RoundProgress::GoesOn,
-            None => RoundProgress::Over,
-        };
-        Ok(Consolidation::Slice { version: self.version(), round, bytes })
+        Ok(Consolidation::Slice { version: self.version(), bytes })
     }
 
-    fn begin_round(&self) {
-        self.lock_jobs().round = Some(self.place.next_number());
+    /// Brings the tables that overlap the keys to the last level, whole.
+    fn begin_round(self: Arc<Self>, (first, end): KeySpan, now: u64) -> Box<dyn Round> {
+        Box::new(LsmRound::begin(self, &Span { first, end }, now))
     }
 
     /// Rewrites the next table that points into the files.
@@ -136,16 +134,18 @@ impl Store for LsmStore {
         let (next, bytes) = match self.rewrite(number, mover, now)? {
             Some(bytes) => (Visited { done: number, ..visited }, bytes),
             // Its compaction comes first; what that writes is looked at as well.
-            None => match self.compact_slice(slice_bytes, now)? {
-                Compacted::Slice { bytes, .. } => {
-                    self.install_ready()?;
-                    (Visited { end: self.place.next_number(), ..visited }, bytes)
-                }
-                Compacted::Nothing => {
-                    self.wait_for_part();
-                    return Ok(Moving::FlushUnderWay);
-                }
-            },
+            None => {
+                let bytes = match self.compact_slice(slice_bytes, now)? {
+                    Compacted::Slice { bytes, .. } => bytes,
+                    Compacted::Ready => 0,
+                    Compacted::Nothing => {
+                        self.wait_for_part();
+                        return Ok(Moving::FlushUnderWay);
+                    }
+                };
+                self.install_ready()?;
+                (Visited { end: self.place.next_number(), ..visited }, bytes)
+            }
         };
         Ok(Moving::Slice { version: self.version(), next: Some(next.encode()), bytes })
     }

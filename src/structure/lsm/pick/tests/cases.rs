@@ -2,8 +2,8 @@
 
 use crate::base::{Codec, Slice};
 use crate::structure::lsm::pick::{
-    CompactionPolicy, CompactionReason, CompactionStyle, LEVEL_COUNT, LeveledPolicy, ManualStep,
-    Pick, Span, TableFigures, TieredPolicy, VersionFigures, compaction_debt, pick, pick_span,
+    CompactionPolicy, CompactionReason, CompactionStyle, DueTables, LEVEL_COUNT, LeveledPolicy,
+    ManualStep, Pick, Span, TableFigures, TieredPolicy, VersionFigures, compaction_debt, pick,
 };
 
 /// Flushes and tables of 100 bytes, ten bytes an entry, eight runs, a quarter of garbage.
@@ -296,35 +296,58 @@ fn debt_is_what_is_still_to_be_read() {
 
 #[test]
 fn a_range_or_all_is_brought_to_the_last_level_on_demand() {
-    let told_step = |text: &str, running: &[Pick], first: &str, end: &str, before: u64| {
-        let span = Span {
-            first: Slice::from(first.as_bytes()),
-            end: (!end.is_empty()).then(|| Slice::from(end.as_bytes())),
-        };
-        match pick_span(&version(text), running, &policy(), &span, before) {
+    let told_step = |text: &str, running: &[Pick], first: &str, end: &str| {
+        let version = version(text);
+        let due = DueTables::of_span(&version, &span_of(first, end));
+        match due.pick(&version, running, &policy()) {
             ManualStep::Compact(pick) => told(&pick),
             ManualStep::Wait => "wait".to_owned(),
             ManualStep::Done => "done".to_owned(),
         }
     };
     let text = "0: 6:a-z=100\n0: 4:a-m=50 5:n-z=50\n5: 3:x-y=100\n6: 1:a-m=100,t10 2:n-z=100";
-    for (first, end, before, expected) in [
-        ("", "", 100, "Manual 6 4 5 3 1 2 -> 6"),
-        ("b", "c", 100, "Manual 6 4 5 3 1 2 -> 6"),
-        ("zz", "", 100, "done"),
+    for (first, end, expected) in [
+        ("", "", "Manual 6 4 5 3 1 2 -> 6"),
+        ("b", "c", "Manual 6 4 5 3 1 2 -> 6"),
+        ("zz", "", "done"),
     ] {
-        assert_eq!(told_step(text, &[], first, end, before), expected, "{first} to {end}");
+        assert_eq!(told_step(text, &[], first, end), expected, "{first} to {end}");
     }
     let columns = "0: 4:a-m=50 5:n-z=50\n6: 1:a-m=100,t10 2:n-z=100";
-    assert_eq!(told_step(columns, &[], "", "", 100), "Manual 4 1 -> 6");
-    assert_eq!(told_step(columns, &[], "p", "q", 100), "Manual 5 2 -> 6");
+    assert_eq!(told_step(columns, &[], "", ""), "Manual 4 1 -> 6");
+    assert_eq!(told_step(columns, &[], "p", "q"), "Manual 5 2 -> 6");
     let last = "6: 1:a-m=100,t10 2:n-z=100";
-    assert_eq!(told_step(last, &[], "", "", 100), "Manual 1 -> 6");
-    assert_eq!(told_step(last, &[], "n", "", 100), "done");
-    assert_eq!(told_step(last, &[], "", "", 1), "done", "written since");
-    assert_eq!(told_step("0: 1:a-z=100", &[], "", "", 100), "Move 1 -> 6");
-    let running = pick_span(&version(columns), &[], &policy(), &Span::all(), 100);
+    assert_eq!(told_step(last, &[], "", ""), "Manual 1 -> 6");
+    assert_eq!(told_step(last, &[], "n", ""), "done");
+    assert_eq!(told_step("0: 1:a-z=100", &[], "", ""), "Move 1 -> 6");
+    let columns = version(columns);
+    let running = DueTables::of_span(&columns, &Span::all()).pick(&columns, &[], &policy());
     let ManualStep::Compact(running) = running else { panic!("{running:?}") };
     let rest = "0: 4:a-m=50\n6: 1:a-m=100,t10";
-    assert_eq!(told_step(rest, &[running], "", "", 100), "wait");
+    assert_eq!(told_step(rest, &[running], "", ""), "wait");
+}
+
+fn span_of(first: &str, end: &str) -> Span {
+    let end = (!end.is_empty()).then(|| Slice::from(end.as_bytes()));
+    Span { first: Slice::from(first.as_bytes()), end }
+}
+
+#[test]
+fn what_is_flushed_later_is_not_due_and_what_is_made_of_what_is_due_is() {
+    let text = "0: 4:a-m=50 5:n-z=50\n6: 1:a-m=100,t10 2:n-z=100";
+    let mut due = DueTables::of_span(&version(text), &span_of("p", "q"));
+    assert_eq!(due.bytes_left(&version(text)), 150, "5, and 2 below it");
+    let flushed = "0: 9:a-z=70\n0: 4:a-m=50 5:n-z=50\n6: 1:a-m=100,t10 2:n-z=100";
+    assert_eq!(due.bytes_left(&version(flushed)), 150);
+    // Somebody else merges it with what is newer: what comes of that is due.
+    due.note_installed(&[9, 4, 5], 4, &[10]);
+    let merged = version("4: 10:a-z=160\n6: 1:a-m=100,t10 2:n-z=100");
+    assert_eq!(due.bytes_left(&merged), 360);
+    let ManualStep::Compact(pick) = due.pick(&merged, &[], &policy()) else { panic!("{due:?}") };
+    assert_eq!(told(&pick), "Manual 10 1 2 -> 6");
+    due.note_installed(&[3], 2, &[11]);
+    assert!(!due.is_empty(), "others are no concern of it");
+    due.note_installed(&[10, 1, 2], 6, &[12]);
+    assert!(due.is_empty());
+    assert_eq!(due.pick(&merged, &[], &policy()), ManualStep::Done);
 }

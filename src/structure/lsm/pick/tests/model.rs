@@ -143,11 +143,6 @@ impl Model {
         }
     }
 
-    /// The next number of a table.
-    pub fn next_number(&self) -> u64 {
-        self.next_number
-    }
-
     /// The newest entry of a key; `None` when there is none, or a deleted range hides it.
     pub fn find(&self, key: u32) -> Option<Entry> {
         let span = Span { first: key_slice(key), end: Some(key_slice(key + 1)) };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::base::Codec;
 use crate::structure::lsm::pick::tests::model::{Content, Entry, Hints, Model, key_slice};
 use crate::structure::lsm::pick::{
-    CompactionPolicy, CompactionStyle, LEVEL_COUNT, LeveledPolicy, ManualStep, Span, TieredPolicy,
-    compaction_debt, pick, pick_span,
+    CompactionPolicy, CompactionStyle, DueTables, LAST_LEVEL, LEVEL_COUNT, LeveledPolicy,
+    ManualStep, Span, TieredPolicy, compaction_debt, pick,
 };
 
 /// Numbers that look random (SplitMix64).
@@ -150,13 +150,13 @@ fn check_shape(model: &Model) {
 }
 
 fn compact_all(model: &mut Model, numbers: &mut Numbers) {
-    let before = model.next_number();
+    let mut due = DueTables::of_span(&model.version, &Span::all());
     for _ in 0..20_000 {
-        match pick_span(&model.version, &model.running_picks(), &model.policy, &Span::all(), before)
-        {
+        match due.pick(&model.version, &model.running_picks(), &model.policy) {
             ManualStep::Compact(found) => model.start(found),
             ManualStep::Wait => {
                 let index = numbers.below(model.running.len() as u64) as usize;
+                due.note_installed(&model.running_picks()[index].inputs, LAST_LEVEL, &[]);
                 model.install(index);
             }
             ManualStep::Done => {
@@ -238,7 +238,6 @@ fn thousands_of_flushes_and_compactions_lose_nothing_and_come_to_rest() {
 
 #[test]
 fn a_compaction_of_a_range_leaves_what_lies_elsewhere() {
-    let mut numbers = Numbers(77);
     let policy = CompactionPolicy {
         style: CompactionStyle::Leveled(LeveledPolicy { level0_trigger: 8, level_ratio: 4.0 }),
         flush_size: 1200,
@@ -255,12 +254,11 @@ fn a_compaction_of_a_range_leaves_what_lies_elsewhere() {
         }
     }
     let span = Span { first: key_slice(300), end: Some(key_slice(400)) };
-    let before = model.next_number();
-    while let ManualStep::Compact(found) =
-        pick_span(&model.version, &[], &model.policy, &span, before)
-    {
+    let mut due = DueTables::of_span(&model.version, &span);
+    while let ManualStep::Compact(found) = due.pick(&model.version, &[], &model.policy) {
+        due.note_installed(&found.inputs, LAST_LEVEL, &[]);
         model.start(found);
-        model.install(numbers.below(1) as usize);
+        model.install(0);
     }
     assert!(!model.version.level0.is_empty(), "other keys are not touched");
     let inside = model.version.level0.iter().flatten().filter(|table| table.span().overlaps(&span));

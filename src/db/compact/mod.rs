@@ -1,0 +1,231 @@
+//! Compacting on demand: a range of keys, a keyspace, or everything; with progress, and to be
+//! cancelled.
+
+use std::ops::{ControlFlow, RangeBounds};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::base::{KeyRange, Result, Slice};
+use crate::db::Db;
+use crate::db::core::{Core, lock};
+use crate::db::keyspace::Keyspace;
+use crate::db::state::Runtime;
+use crate::structure::{Round, RoundFigures, RoundSlice};
+
+/// How far a compaction is that somebody asked for, or what it came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompactionReport {
+    /// Bytes of segments or tables that were read for it, about.
+    pub bytes_read: u64,
+    /// Bytes that were written for it: to segments or tables, and to value files.
+    pub bytes_written: u64,
+    /// Bytes of segments or tables that are still to be read for it, about: with
+    /// [`Structure::Lsm`](crate::Structure::Lsm), those of tables that overlap the range, above the
+    /// last level or in the way to it. What was compacted meanwhile by others is not among them.
+    pub bytes_left: u64,
+    /// Slices of work that are done, those of flushes that came in between included.
+    pub slices: u64,
+    /// Whether it was ended before all was done.
+    pub is_cancelled: bool,
+}
+
+/// A round over keys of a keyspace. The round goes first: it works in the keyspace's directory.
+#[derive(Debug)]
+pub(super) struct KeyspaceRound {
+    round: Box<dyn Round>,
+    runtime: Arc<Runtime>,
+}
+
+/// Whether there is more to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RoundProgress {
+    GoesOn,
+    Over,
+}
+
+type GoOn<'a> = &'a mut dyn FnMut(&CompactionReport) -> ControlFlow<()>;
+
+impl Db {
+    /// Flushes, and then compacts everything: reads become as fast as they can be, and room that
+    /// overwritten, deleted and expired entries take is given back. An idle database does much of
+    /// that by itself. Others may read and write meanwhile; what they write is not waited for.
+    ///
+    /// Costs up to reading and writing all data once, in slices of 8 MiB. With
+    /// [`Structure::Flex`](crate::Structure::Flex) each slice is durable by itself, and needs so
+    /// much room beside what there is; with [`Structure::Lsm`](crate::Structure::Lsm) tables are
+    /// replaced when all are written that take the place of some: one table of each level and what
+    /// it overlaps, or all of them where runs are not cut alike, as tiered ones are. Snapshots keep
+    /// what they show, and its room.
+    ///
+    /// Works also while background work is paused ([`Db::pause_background`]), and as fast as may
+    /// be, whatever [`Builder::compaction_rate`](crate::Builder::compaction_rate) says. To have it
+    /// go slower, wait in the closure of [`Db::compact_while`].
+    ///
+    /// # Errors
+    /// As [`Db::flush`]. What was compacted before stays so; what was begun is taken back.
+    pub fn compact(&self) -> Result<()> {
+        self.compact_while(|_| ControlFlow::Continue(())).map(drop)
+    }
+
+    /// As [`Db::compact`]; asks `go_on` after each slice whether to go on. When it says no, what
+    /// was begun and is not durable is taken back, and its room is given back.
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn compact_while(
+        &self,
+        mut go_on: impl FnMut(&CompactionReport) -> ControlFlow<()>,
+    ) -> Result<CompactionReport> {
+        let core = self.core();
+        core.flush_all()?;
+        core.compact_rounds(core.rounds_of_everything(), &mut go_on)
+    }
+}
+
+impl Keyspace {
+    /// Flushes the keyspace, and then compacts what it has in `range`, as [`Db::compact`] does with
+    /// everything. Works with whole intervals or tables: what these have beside the range is
+    /// compacted with it. What lies elsewhere stays as it is, and keeps its room. An empty range is
+    /// nothing to do.
+    ///
+    /// Any number of threads may do so at once, with ranges that overlap or not.
+    ///
+    /// ```
+    /// # fn main() -> lithedb::Result<()> {
+    /// # use std::ops::ControlFlow;
+    /// # let db = lithedb::Db::builder()
+    /// #     .storage(std::sync::Arc::new(lithedb::storage::MemoryStorage::new())).open("/db")?;
+    /// let days = db.keyspace_or_create("days")?;
+    /// days.put("2026-01-01", "sunny")?;
+    /// days.put("2026-02-01", "rain")?;
+    /// days.delete_prefix("2026-01")?;
+    /// let report = days.compact_while("2026-01".."2026-02", |so_far| {
+    ///     println!("{} bytes written, {} left", so_far.bytes_written, so_far.bytes_left);
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert!(!report.is_cancelled);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `KeyspaceNotFound`, also when it is dropped meanwhile. Else as [`Db::compact`].
+    pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.compact_while(range, |_| ControlFlow::Continue(())).map(drop)
+    }
+
+    /// As [`Keyspace::compact`]; asks `go_on` after each slice whether to go on, as
+    /// [`Db::compact_while`] does.
+    ///
+    /// # Errors
+    /// As [`Keyspace::compact`].
+    pub fn compact_while<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        mut go_on: impl FnMut(&CompactionReport) -> ControlFlow<()>,
+    ) -> Result<CompactionReport> {
+        let (core, runtime) = (self.core(), self.runtime());
+        let gone = || runtime.dropped.load(Ordering::Acquire);
+        core.check_writable()?;
+        if gone() {
+            return Err(self.not_found());
+        }
+        let (start, end) = KeyRange::new(&range).half_open();
+        if end.as_ref().is_some_and(|end| *end <= start) {
+            return Ok(CompactionReport::default());
+        }
+        core.flush_keyspace(runtime)?;
+        let round = core.begin_round(runtime, (Slice::from(start), end.map(Slice::from)));
+        let report = core.compact_rounds(vec![round], &mut go_on)?;
+        if gone() { Err(self.not_found()) } else { Ok(report) }
+    }
+}
+
+impl Core {
+    fn begin_round(&self, runtime: &Arc<Runtime>, span: (Slice, Option<Slice>)) -> KeyspaceRound {
+        let store = Arc::clone(&runtime.store);
+        let round = store.begin_round(span, self.time.now_if_used());
+        KeyspaceRound { round, runtime: Arc::clone(runtime) }
+    }
+
+    /// Rounds over all keys of all keyspaces.
+    pub(super) fn rounds_of_everything(&self) -> Vec<KeyspaceRound> {
+        let everything = || (Slice::default(), None);
+        self.runtimes().iter().map(|runtime| self.begin_round(runtime, everything())).collect()
+    }
+
+    fn compact_rounds(
+        &self,
+        rounds: Vec<KeyspaceRound>,
+        go_on: GoOn<'_>,
+    ) -> Result<CompactionReport> {
+        let mut report = CompactionReport::default();
+        let worked = self.work_through(rounds, &mut |figures| {
+            report.note(figures);
+            report.slices += 1;
+            go_on(&report)
+        });
+        self.workers.wake(); // They may have found the turn taken.
+        let (flow, figures) = worked?;
+        report.note(figures);
+        report.is_cancelled = flow.is_break();
+        Ok(report)
+    }
+
+    /// Goes through rounds, one after the other; `look` is shown the sum of all of them after each
+    /// slice, and says whether to go on. Those that are left are taken back.
+    pub(super) fn work_through(
+        &self,
+        rounds: Vec<KeyspaceRound>,
+        look: &mut dyn FnMut(RoundFigures) -> ControlFlow<()>,
+    ) -> Result<(ControlFlow<()>, RoundFigures)> {
+        let left_of = |of: &KeyspaceRound| of.round.figures().bytes_left;
+        let lefts: Vec<u64> = rounds.iter().map(left_of).collect();
+        let mut others = RoundFigures { bytes_left: lefts.iter().sum(), ..RoundFigures::default() };
+        for (mut of, left) in rounds.into_iter().zip(lefts) {
+            others.bytes_left -= left;
+            while self.round_slice(&mut of)? == RoundProgress::GoesOn {
+                let so_far = others.plus(of.round.figures());
+                if look(so_far).is_break() {
+                    return Ok((ControlFlow::Break(()), so_far));
+                }
+            }
+            others = others.plus(RoundFigures { bytes_left: 0, ..of.round.figures() });
+        }
+        Ok((ControlFlow::Continue(()), others))
+    }
+
+    /// Does a slice of a round, or of the flush that is in its way.
+    fn round_slice(&self, of: &mut KeyspaceRound) -> Result<RoundProgress> {
+        self.check_writable()?;
+        let _turn = lock(&of.runtime.flushing);
+        if of.runtime.dropped.load(Ordering::Acquire) {
+            return Ok(RoundProgress::Over);
+        }
+        // Checks, under the turn, which closing waits for, that the database is open.
+        if self.flush_oldest(of.runtime.id).inspect_err(|error| self.note_failure(error))? {
+            return Ok(RoundProgress::GoesOn);
+        }
+        let slice = of.round.slice(self.round_slice_bytes(), self.time.now_if_used());
+        match slice.inspect_err(|error| self.note_idle_failure(error))? {
+            RoundSlice::Done { version } => {
+                self.publish_version(&of.runtime, &version);
+                Ok(RoundProgress::GoesOn)
+            }
+            // Between slices of a flush and nothing sealed: the keyspace was dropped.
+            RoundSlice::FlushUnderWay | RoundSlice::Over => Ok(RoundProgress::Over),
+        }
+    }
+}
+
+impl CompactionReport {
+    fn note(&mut self, figures: RoundFigures) {
+        self.bytes_read = figures.bytes_read;
+        self.bytes_written = figures.bytes_written;
+        self.bytes_left = figures.bytes_left;
+    }
+}
+
+#[cfg(test)]
+mod tests;
