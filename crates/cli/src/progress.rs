@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use lithedb::base::{Clock, SystemClock};
 
-use crate::notation::{count_text, duration_text, rate_text};
+use crate::notation::{bytes_text, count_text, duration_text, rate_text};
 use crate::output::Notices;
 
 /// What ends sooner shows no bar.
@@ -56,17 +56,34 @@ impl Progress {
 
     /// Draws when it is time to. Cheap enough to call for every batch.
     pub fn update(&mut self, done: Done) {
-        if self.visibility == Visibility::Hidden {
-            return;
+        if let Some(now) = self.time_to_draw() {
+            let bar = self.bar.get_or_insert_with(|| new_bar(self.total_bytes));
+            bar.set_position(done.bytes);
+            bar.set_message(progress_text(done, self.total_bytes, now));
         }
+    }
+
+    /// As [`Progress::update`], of work whose size is not known for certain: so many bytes were
+    /// read and written, and so many are still to be read.
+    pub fn update_work(&mut self, (read, written): (u64, u64), left: u64) {
+        if let Some(now) = self.time_to_draw() {
+            let total = read + left;
+            let bar = self.bar.get_or_insert_with(|| new_bar(Some(total)));
+            bar.set_length(total);
+            bar.set_position(read);
+            bar.set_message(work_text((read, written), left, now));
+        }
+    }
+
+    /// The time since the start, if it is time to draw.
+    fn time_to_draw(&mut self) -> Option<Duration> {
         let now = self.elapsed();
-        if now < SHOWN_AFTER || now < self.drawn_at + DRAWN_EVERY {
-            return;
+        let is_early = now < SHOWN_AFTER || now < self.drawn_at + DRAWN_EVERY;
+        if self.visibility == Visibility::Hidden || is_early {
+            return None;
         }
         self.drawn_at = now;
-        let bar = self.bar.get_or_insert_with(|| new_bar(self.total_bytes));
-        bar.set_position(done.bytes);
-        bar.set_message(progress_text(done, self.total_bytes, now));
+        Some(now)
     }
 
     /// Takes the bar away.
@@ -97,6 +114,16 @@ fn progress_text(done: Done, total_bytes: Option<u64>, elapsed: Duration) -> Str
         text = format!("{text}  {} left", time_left_text(left));
     }
     text
+}
+
+/// `1.2 GiB read, 0.9 GiB written  85.1 MB/s  12 s left`.
+fn work_text((read, written): (u64, u64), left: u64, elapsed: Duration) -> String {
+    let done = format!("{} read, {} written", bytes_text(read), bytes_text(written));
+    let rate = megabytes_per_second(written, elapsed);
+    match time_left(read, read + left, elapsed) {
+        Some(time) => format!("{done}  {rate}  {} left", time_left_text(time)),
+        None => format!("{done}  {rate}"),
+    }
 }
 
 /// The time that the rest takes at the rate so far; `None` when there is no rate yet.
@@ -133,6 +160,9 @@ mod tests {
         assert!(text.ends_with("  0 s left"), "{text}");
         let text = progress_text(done, None, Duration::from_secs(2));
         assert_eq!(text, "1,000,000 rows  500,000 rows/s  25.0 MB/s");
+        let text = work_text((3 << 20, 1 << 20), 9 << 20, Duration::from_secs(2));
+        assert_eq!(text, "3.0 MiB read, 1.0 MiB written  0.5 MB/s  6 s left");
+        assert!(!work_text((0, 0), 9, Duration::from_secs(2)).contains("left"));
     }
 
     #[test]

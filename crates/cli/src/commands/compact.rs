@@ -1,36 +1,111 @@
 //! `lithe compact`: consolidates, and gives back what overwritten and deleted entries take.
 
-use clap::Args;
-use lithedb::Stats;
+use std::ops::ControlFlow;
 
-use crate::args::Globals;
+use clap::Args;
+use lithedb::{CompactionReport, Db, KeyRange, Stats};
+
+use super::range::RangeArgs;
+use crate::args::{Globals, Origin};
 use crate::database::{close, open_existing};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
 use crate::notation::bytes_text;
 use crate::output::Notices;
+use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
 Examples:
   lithe --db my.lithe compact
-  lithe --db my.lithe --memory 64MiB compact
+  lithe --db my.lithe --keyspace users compact
+  lithe --db my.lithe --keyspace users compact --prefix user:17:
+  lithe --db my.lithe --memory 64MiB compact --from 2024-01 --to 2024-07
 
-Costs up to reading and writing all data once. Each slice of it is durable by itself: what was done
-before an interruption stays done.";
+All keyspaces, unless one is named or a range; without a name the range is one of the keyspace
+`default`. Costs up to reading and writing all of it once. What a range shares an interval or a
+table with is compacted as well. Ctrl-C ends it after the slice at hand, with exit code 130: what
+was finished stays so, what was begun is taken back. A second one ends it at once, which loses
+nothing.";
 
 /// Options of `lithe compact`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct CompactArgs {}
+pub struct CompactArgs {
+    /// The range.
+    #[command(flatten)]
+    pub range: RangeArgs,
+}
 
-/// Compacts all keyspaces, and says what it brought.
-pub fn run(globals: &Globals, notices: Notices, _args: &CompactArgs) -> Outcome {
+/// What is to be compacted.
+enum Extent {
+    Everything,
+    /// Of the keyspace that the command line names.
+    Range(KeyRange),
+    Nothing,
+}
+
+/// Compacts, and says what it brought.
+pub fn run(
+    globals: &Globals,
+    notices: Notices,
+    interrupt: &Interrupt,
+    args: &CompactArgs,
+) -> Outcome {
+    let extent = match args.range.key_range()? {
+        _ if args.is_everything() && globals.keyspace_origin == Origin::Elsewhere => {
+            Extent::Everything
+        }
+        Some(range) => Extent::Range(range),
+        None => Extent::Nothing,
+    };
     let db = open_existing(globals)?;
+    interrupt.graceful();
     let before = bytes_of_keyspaces(&db.stats());
-    db.compact()?;
+    let report = compact(&db, globals, &extent, (notices, interrupt))?;
     let after = bytes_of_keyspaces(&db.stats());
     close(&db)?;
-    notices.say(format!("{} before, {} after", bytes_text(before), bytes_text(after)));
+    let written = bytes_text(report.bytes_written);
+    let sizes = format!("{} before, {} after", bytes_text(before), bytes_text(after));
+    if report.is_cancelled {
+        let left = bytes_text(report.bytes_left);
+        notices.say(format!("{sizes}; {written} written, about {left} not compacted"));
+        return Err(Failure::Interrupted);
+    }
+    notices.say(format!("{sizes}; {written} written"));
     Ok(())
+}
+
+fn compact(
+    db: &Db,
+    globals: &Globals,
+    extent: &Extent,
+    (notices, interrupt): (Notices, &Interrupt),
+) -> Result<CompactionReport, Failure> {
+    let mut progress = Progress::start(notices, None);
+    let go_on = |so_far: &CompactionReport| {
+        progress.update_work((so_far.bytes_read, so_far.bytes_written), so_far.bytes_left);
+        match interrupt.is_raised() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let report = match extent {
+        Extent::Everything => db.compact_while(go_on),
+        Extent::Range(range) => {
+            let keyspace = db.keyspace(&globals.keyspace)?;
+            keyspace.compact_while((range.start.clone(), range.end.clone()), go_on)
+        }
+        Extent::Nothing => db.keyspace(&globals.keyspace).map(|_| CompactionReport::default()),
+    };
+    progress.finish();
+    Ok(report?)
+}
+
+impl CompactArgs {
+    fn is_everything(&self) -> bool {
+        let RangeArgs { prefix, from, to, .. } = &self.range;
+        prefix.is_none() && from.is_none() && to.is_none()
+    }
 }
 
 /// Bytes that the files of all keyspaces take on disk.

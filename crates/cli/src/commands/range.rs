@@ -1,4 +1,4 @@
-//! `--prefix`, `--from`, `--to`: the range of keys that scan and count walk over.
+//! `--prefix`, `--from`, `--to`: the range of keys that commands like scan and count work on.
 
 use std::ffi::OsString;
 use std::ops::Bound;

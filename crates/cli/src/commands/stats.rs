@@ -72,8 +72,13 @@ fn database_table(stats: &Stats) -> Table {
     row("commits", format!("{} since it was created", count_text(stats.lifetime_commits)));
     row("slowdowns", events_text(stats.slowdowns, stats.slowdown_time));
     row("stalls", events_text(stats.stalls, stats.stall_time));
+    row("to be compacted", bytes_text(debt_of(stats)));
     row("snapshots", snapshots_text(stats));
     table
+}
+
+fn debt_of(stats: &Stats) -> u64 {
+    stats.keyspaces.iter().map(|keyspace| keyspace.compaction_debt).sum()
 }
 
 fn disk_text(stats: &Stats) -> String {
@@ -274,6 +279,9 @@ fn stats_json(stats: &Stats) -> Value {
         "slowdown_seconds": stats.slowdown_time.as_secs_f64(),
         "stalls": stats.stalls,
         "stall_seconds": stats.stall_time.as_secs_f64(),
+        "background_pauses": stats.background_pauses,
+        "compaction_rate_bytes": stats.compaction_rate,
+        "cleaning_rate_bytes": stats.cleaning_rate,
         "snapshots": stats.snapshots,
         "oldest_snapshot_seconds": stats.oldest_snapshot_age.map(|age| age.as_secs_f64()),
         "keyspaces": stats.keyspaces.iter().map(keyspace_json).collect::<Vec<Value>>(),
@@ -324,6 +332,8 @@ fn keyspace_json(keyspace: &KeyspaceStats) -> Value {
         "logical_written_bytes": keyspace.logical_bytes_written,
         "structure_written_bytes": keyspace.structure_bytes_written,
         "index_written_bytes": keyspace.index_bytes_written,
+        "compaction_debt_bytes": keyspace.compaction_debt,
+        "fresh_runs": keyspace.fresh_runs,
         "flushes": keyspace.flushes,
         "consolidations": keyspace.consolidations,
         "gets": keyspace.gets,

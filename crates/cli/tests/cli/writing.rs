@@ -382,3 +382,33 @@ fn version_completions_and_help_need_no_database() {
     assert!(help.contains("130  interrupted") && help.contains("demo"), "{help}");
     assert!(shell.run(&["load", "--help"]).ok_text().contains("Examples:"));
 }
+
+#[test]
+fn a_keyspace_or_a_range_of_it_is_compacted_and_nothing_else() {
+    let shell = Shell::new();
+    for name in ["default", "users"] {
+        shell.db(&["keyspaces", "create", name, "--structure", "lsm"]).ok();
+        let rows: Vec<u8> = (0..3000).flat_map(|n| format!("{n:05}\n").into_bytes()).collect();
+        for _ in 0..2 {
+            let load = ["--keyspace", name, "load", "-q", "--value", "line-number", "-"];
+            shell.db_with_input(&load, &rows).ok();
+        }
+    }
+    let run_count = |name: &str| {
+        let tables = shell.db(&["--keyspace", name, "tables", "--format", "jsonl"]).ok_text();
+        tables.lines().count()
+    };
+    assert_eq!([run_count("default"), run_count("users")], [2, 2]);
+    shell.db(&["compact", "--from", "b", "--to", "a"]).ok();
+    shell.db(&["compact", "--prefix", "x"]).ok();
+    assert_eq!([run_count("default"), run_count("users")], [2, 2]);
+    shell.db(&["compact", "--prefix", "000"]).ok();
+    assert_eq!([run_count("default"), run_count("users")], [1, 2]);
+    let told = shell.db(&["--keyspace", "users", "compact"]);
+    assert!(told.stderr.contains(" before, ") && told.stderr.contains(" written"), "{told:?}");
+    assert_eq!(run_count("users"), 1);
+    shell.db(&["--keyspace", "nobody", "compact"]).fails(1);
+    shell.db(&["compact", "--key-format", "hex", "--from", "xyz"]).fails(2);
+    shell.db(&["compact"]).ok();
+    assert_eq!(shell.db(&["count"]).ok(), b"3000\n");
+}
