@@ -48,6 +48,10 @@ pub enum Op {
     Step(u8),
     /// Gives back all room that is not needed; ends after so many slices.
     Vacuum(u8),
+    /// Compacts a range; ends after so many slices.
+    Compact(Slot, Extent, u8),
+    /// Pauses what keeps structures in shape, or has it go on.
+    Pause,
     /// Creates a keyspace with this name and these options.
     Create(u8, u8),
     /// Drops a keyspace.
@@ -241,7 +245,9 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
     let slot = random.below(8) as Slot;
     let key = Key::choose(random, mix.key_count);
     match random.below(300) {
-        0..80 => Op::Put(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
+        0..74 => Op::Put(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
+        74..79 => draw_compaction(random, mix),
+        79 => Op::Pause,
         80..105 => Op::Delete(slot, key, draw_durability(random)),
         105..150 => draw_batch(random, mix),
         150..158 => Op::Sync,
@@ -268,6 +274,11 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
         _ if mix.purpose == Purpose::Comparing => Op::Reopen(draw_farewell(random)),
         _ => Op::Step(16),
     }
+}
+
+fn draw_compaction(random: &mut Random, mix: Mix) -> Op {
+    let slice_count = if random.chance(700) { u8::MAX } else { random.below(6) as u8 };
+    Op::Compact(random.below(8) as Slot, draw_extent(random, mix.key_count), slice_count)
 }
 
 fn draw_batch(random: &mut Random, mix: Mix) -> Op {

@@ -11,12 +11,14 @@ use std::time::{Duration, SystemTime};
 
 use lithedb::base::Clock as _;
 use lithedb::storage::{SimStorage, Storage};
-use lithedb::{Db, Durability, Error, Expiry, KeyRange, Keyspace, SeqNo, WriteBatch};
+use lithedb::{
+    BackgroundPause, Db, Durability, Error, Expiry, KeyRange, Keyspace, SeqNo, WriteBatch,
+};
 
 use crate::clock::SimClock;
 use crate::finding::{Fault, Finding, Verdict};
 use crate::operator::tail;
-use crate::ops::{Edit, IngestEnd, KEYSPACE_COUNT_MAX, KeyEdit, Life, NAMES, Op, Slot};
+use crate::ops::{Edit, Extent, IngestEnd, KEYSPACE_COUNT_MAX, KeyEdit, Life, NAMES, Op, Slot};
 use crate::readback::{Detail, now_of, payload_for, read_all, timeline_of};
 use crate::sample::{Key, Value};
 use crate::setup::{Setup, start_of};
@@ -74,6 +76,8 @@ pub struct Session {
     setup: Setup,
     /// What the clock showed.
     began: u64,
+    /// While it is there, compaction and the like are paused.
+    pause: Option<BackgroundPause>,
 }
 
 /// What a keyspace takes beside plain values.
@@ -127,7 +131,8 @@ impl Session {
         }
         *look(&timeline) = timeline_of(found);
         let began = clock.wall_millis();
-        Ok(Session { db, clock, keyspaces, timeline, setup: setup.clone(), began })
+        let (setup, pause) = (setup.clone(), None);
+        Ok(Session { db, clock, keyspaces, timeline, setup, began, pause })
     }
 
     /// The history.
@@ -183,6 +188,14 @@ impl Session {
                 Ok(())
             }
             Op::Vacuum(slice_count) => self.vacuum(*slice_count),
+            Op::Compact(slot, extent, slice_count) => self.compact(*slot, extent, *slice_count),
+            Op::Pause => {
+                self.pause = match self.pause.take() {
+                    Some(_) => None,
+                    None => Some(self.db.pause_background()),
+                };
+                Ok(())
+            }
             Op::Step(count) => {
                 for _ in 0..*count {
                     if !self.db.step()? {
@@ -234,6 +247,23 @@ impl Session {
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         self.timeline().mark_durable();
+        Ok(())
+    }
+
+    /// Compacts a range, for so many slices at most. What it flushes is durable.
+    fn compact(&self, slot: Slot, extent: &Extent, slice_count: u8) -> Result<(), Trouble> {
+        let Some(keyspace) = self.keyspace(slot) else { return Ok(()) };
+        let range = extent.key_range();
+        let (mut left, mut slices) = (slice_count, 0);
+        let report = keyspace.compact_while((range.start, range.end), |so_far| {
+            slices = so_far.slices;
+            left = left.saturating_sub(1);
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        let is_whole = report.is_cancelled || report.bytes_left == 0;
+        if report.slices != slices || !is_whole {
+            return Err(absurd(format!("{slices} slices of a compaction: {report:?}")));
+        }
         Ok(())
     }
 
