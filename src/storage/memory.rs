@@ -93,16 +93,23 @@ impl Storage for MemoryStorage {
         let mut tree = self.tree();
         if let Some(renamed) = tree.names.rename(from, to)?
             && let Some(replaced) = renamed.replaced
+            && !tree.names.is_named(replaced.id)
         {
             tree.contents.remove(&replaced.id);
         }
         Ok(())
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.tree().names.link(from, to).map(drop)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut tree = self.tree();
         let (node, _) = tree.names.remove_file(path)?;
-        tree.contents.remove(&node.id);
+        if !tree.names.is_named(node.id) {
+            tree.contents.remove(&node.id);
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! and simulation add those, and share these rules, so that both answer as POSIX does.
 //!
 //! Invariants
-//! - N1  A node has at most one name (there are no hard links).
+//! - N1  A directory has at most one name; a file has one for each link to it.
 //! - N2  `places` and `directories` say the same: an entry exists in one exactly if in the other.
 //! - N3  The root has no name and always exists. Relative paths start there.
 
@@ -52,7 +52,8 @@ pub(super) struct Renamed {
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     directories: BTreeMap<NodeId, BTreeMap<Arc<OsStr>, Node>>,
-    places: BTreeMap<NodeId, Place>,
+    /// The oldest first; none without a name.
+    places: BTreeMap<NodeId, Vec<Place>>,
     next: u64,
 }
 
@@ -92,7 +93,7 @@ impl Names {
             match component {
                 Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
                 Component::ParentDir => {
-                    at = self.places.get(&at).map_or(ROOT, |place| place.directory);
+                    at = self.place_of(at).map_or(ROOT, |place| place.directory);
                 }
                 Component::Normal(name) => {
                     let node = self.directories[&at].get(name);
@@ -125,7 +126,21 @@ impl Names {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let node = self.new_node(EntryType::File);
-        self.put(node, place.clone());
+        self.add(node, place.clone());
+        Ok((node, place))
+    }
+
+    /// Gives a file one more name, which nothing may have.
+    pub(super) fn link(&mut self, from: &Path, to: &Path) -> io::Result<(Node, Place)> {
+        let node = self.find(from)?;
+        let place = self.place_at(to)?;
+        if self.node_at(&place).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if node.entry_type == EntryType::Directory {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        self.add(node, place.clone());
         Ok((node, place))
     }
 
@@ -156,7 +171,7 @@ impl Names {
             Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
             None => {
                 let node = self.new_node(EntryType::Directory);
-                self.put(node, place.clone());
+                self.add(node, place.clone());
                 created.push((node, place));
                 Ok(())
             }
@@ -189,7 +204,7 @@ impl Names {
                 _ => {}
             }
         }
-        self.put(node, to.clone());
+        self.change(node, &from, to.clone());
         if let Some(old) = replaced {
             self.directories.remove(&old.id);
         }
@@ -199,7 +214,9 @@ impl Names {
     /// Removes the name of a file.
     pub(super) fn remove_file(&mut self, path: &Path) -> io::Result<(Node, Place)> {
         let id = self.find_file(path)?;
-        self.remove(Node { id, entry_type: EntryType::File })
+        let place = self.place_at(path)?;
+        self.take(id, &place);
+        Ok((Node { id, entry_type: EntryType::File }, place))
     }
 
     /// Removes an empty directory.
@@ -211,9 +228,11 @@ impl Names {
         if !self.is_empty(node.id) {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
-        let removed = self.remove(node)?;
+        let place = self.place_of(node.id).cloned();
+        let place = place.ok_or_else(|| io::Error::from(io::ErrorKind::ResourceBusy))?; // N3.
+        self.take(node.id, &place);
         self.directories.remove(&node.id);
-        Ok(removed)
+        Ok((node, place))
     }
 
     /// The names in a directory, sorted.
@@ -228,26 +247,43 @@ impl Names {
         Ok(entries)
     }
 
-    /// Gives a node a name; its old name and the node that had this one lose theirs.
-    pub(super) fn put(&mut self, node: Node, place: Place) {
-        if let Some(old_place) = self.places.remove(&node.id) {
-            self.entries_of(old_place.directory).remove(&old_place.name);
+    /// Gives a node a name, beside those that it has; the node that had this one loses it.
+    pub(super) fn add(&mut self, node: Node, place: Place) {
+        if let Some(replaced) = self.node_at(&place) {
+            self.take(replaced.id, &place);
         }
         if node.entry_type == EntryType::Directory {
             self.entries_of(node.id);
         }
-        let replaced = self.entries_of(place.directory).insert(place.name.clone(), node);
-        if let Some(replaced) = replaced {
-            self.places.remove(&replaced.id);
-        }
-        self.places.insert(node.id, place);
+        self.entries_of(place.directory).insert(place.name.clone(), node);
+        self.places.entry(node.id).or_default().push(place);
         self.next = self.next.max(node.id.0 + 1);
     }
 
-    /// Takes a node's name away, if the node has exactly this one.
+    /// Gives a node the name `to` in place of `from`; or in place of its only one, where `from` is
+    /// the name that it would have, had nothing been lost in a crash.
+    pub(super) fn change(&mut self, node: Node, from: &Place, to: Place) {
+        let places = self.places.get(&node.id).map(Vec::as_slice).unwrap_or_default();
+        let old = match places {
+            [only] => Some(only.clone()),
+            several => several.iter().find(|place| *place == from).cloned(),
+        };
+        if let Some(old) = old {
+            self.take(node.id, &old);
+        }
+        self.add(node, to);
+    }
+
+    /// Takes a name from a node, if the node has this one.
     pub(super) fn take(&mut self, id: NodeId, place: &Place) {
-        if self.places.get(&id) == Some(place) {
+        let Some(places) = self.places.get_mut(&id) else { return };
+        let count = places.len();
+        places.retain(|its| its != place);
+        let has_lost_it = places.len() < count;
+        if places.is_empty() {
             self.places.remove(&id);
+        }
+        if has_lost_it {
             self.entries_of(place.directory).remove(&place.name);
         }
     }
@@ -257,12 +293,12 @@ impl Names {
         self.places.contains_key(&id)
     }
 
-    /// The path of a node, as far as it hangs together.
+    /// A path of a node, as far as it hangs together.
     pub(super) fn path_of(&self, id: NodeId) -> PathBuf {
         let mut names = Vec::new();
         let mut at = id;
         // A node cannot be below itself, so there are no more steps than names.
-        while let Some(place) = self.places.get(&at).filter(|_| names.len() < self.places.len()) {
+        while let Some(place) = self.place_of(at).filter(|_| names.len() < self.places.len()) {
             names.push(&place.name);
             at = place.directory;
         }
@@ -285,13 +321,14 @@ impl Names {
 
     /// Forgets whatever the root does not lead to.
     pub(super) fn drop_unreachable(&mut self) {
-        let mut reachable = BTreeMap::new();
+        let mut reachable: BTreeMap<NodeId, Vec<Place>> = BTreeMap::new();
         let mut directories = BTreeMap::new();
         let mut to_visit = vec![ROOT];
         while let Some(directory) = to_visit.pop() {
             let Some(entries) = self.directories.remove(&directory) else { continue };
             for (name, node) in &entries {
-                reachable.insert(node.id, Place { directory, name: name.clone() });
+                let place = Place { directory, name: name.clone() };
+                reachable.entry(node.id).or_default().push(place);
                 if node.entry_type == EntryType::Directory {
                     to_visit.push(node.id);
                 }
@@ -323,6 +360,11 @@ impl Names {
         Ok(Place { directory, name: name.into() })
     }
 
+    /// The oldest name of a node: of a directory the only one (N1).
+    fn place_of(&self, id: NodeId) -> Option<&Place> {
+        self.places.get(&id)?.first()
+    }
+
     fn node_at(&self, place: &Place) -> Option<Node> {
         self.directories.get(&place.directory)?.get(&place.name).copied()
     }
@@ -342,7 +384,7 @@ impl Names {
             if id == outer {
                 return true;
             }
-            at = self.places.get(&id).map(|place| place.directory);
+            at = self.place_of(id).map(|place| place.directory);
         }
         false
     }
@@ -351,12 +393,5 @@ impl Names {
         let id = NodeId(self.next);
         self.next += 1;
         Node { id, entry_type }
-    }
-
-    fn remove(&mut self, node: Node) -> io::Result<(Node, Place)> {
-        let place = self.places.remove(&node.id);
-        let place = place.ok_or_else(|| io::Error::from(io::ErrorKind::ResourceBusy))?; // N3.
-        self.entries_of(place.directory).remove(&place.name);
-        Ok((node, place))
     }
 }

@@ -29,7 +29,7 @@ impl Subject {
         let below = |end: usize| (random.next_u64() % end as u64) as usize;
         let path = self.root.join(PATHS[below(PATHS.len())]);
         let other = self.root.join(PATHS[below(PATHS.len())]);
-        let (choice, offset, size) = (below(23), below(20_000) as u64, below(9000));
+        let (choice, offset, size) = (below(25), below(20_000) as u64, below(9000));
         let fill = below(255) as u8 + 1;
         let handle = self.handles.get(below(HANDLES_MAX)).cloned();
         match choice {
@@ -50,6 +50,7 @@ impl Subject {
             11 => told(self.storage.list_dir(&path)),
             12 => told(self.storage.sync_dir(&path)),
             13 => told(self.storage.exists(&path)),
+            23 | 24 => told(self.storage.link(&path, &other)),
             _ => handle.map_or("no file".into(), |file| match choice {
                 14..=16 => told(file.write_at(&vec![fill; size], offset)),
                 17 | 18 => {

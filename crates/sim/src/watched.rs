@@ -15,7 +15,7 @@ use lithedb::storage::{
 pub struct Mutation<'a> {
     /// Its kind.
     pub operation: Operation,
-    /// The file or directory; of a rename the old name.
+    /// The file or directory; of a rename and a link the old name.
     pub path: &'a Path,
     /// Of a write: offset and bytes.
     pub write: Option<(u64, &'a [u8])>,
@@ -67,6 +67,11 @@ impl Storage for WatchedStorage {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.announce(Operation::Rename, from);
         self.inner.rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.announce(Operation::Link, from);
+        self.inner.link(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

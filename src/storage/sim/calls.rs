@@ -82,6 +82,17 @@ impl Storage for SimStorage {
         })
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Operation::Link, &[from, to], 0, |machine, course| {
+            if !machine.live.names.exists(to)? {
+                machine.check_room_for_name()?;
+            }
+            let (node, place) = machine.live.names.link(from, to)?;
+            machine.note_name_change(NameChange { node, from: None, to: Some(place) });
+            course.outcome()
+        })
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.call(Operation::Remove, &[path], 0, |machine, course| {
             let (node, place) = machine.live.names.remove_file(path)?;

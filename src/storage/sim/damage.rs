@@ -122,7 +122,7 @@ impl SimStorage {
         let file = match machine.live.names.find_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let (node, place) = machine.live.names.create_file(path)?;
-                machine.durable.names.put(node, place);
+                machine.durable.names.add(node, place);
                 node.id
             }
             found => found?,

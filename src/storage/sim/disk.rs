@@ -41,7 +41,7 @@ pub(super) enum DataChange {
     Reserve { len: u64 },
 }
 
-/// A change to names: created (`from` is `None`), removed (`to` is `None`) or renamed.
+/// A change to names: created or linked (`from` is `None`), removed (`to` is `None`) or renamed.
 #[derive(Clone, Debug)]
 pub(super) struct NameChange {
     pub(super) node: Node,
@@ -95,7 +95,8 @@ impl Disk {
 
     pub(super) fn apply_name(&mut self, change: &NameChange) {
         match (&change.to, &change.from) {
-            (Some(to), _) => self.names.put(change.node, to.clone()),
+            (Some(to), Some(from)) => self.names.change(change.node, from, to.clone()),
+            (Some(to), None) => self.names.add(change.node, to.clone()),
             (None, Some(from)) => self.names.take(change.node.id, from),
             (None, None) => unreachable!("a change of names has a name"),
         }

@@ -54,11 +54,13 @@ pub enum Operation {
     Exists,
     /// `punch_hole`.
     PunchHole,
+    /// `link`; a rule matches either path.
+    Link,
 }
 
 impl Operation {
     /// Every kind.
-    pub const ALL: [Operation; 17] = [
+    pub const ALL: [Operation; 18] = [
         Operation::Open,
         Operation::Create,
         Operation::Read,
@@ -76,6 +78,7 @@ impl Operation {
         Operation::Lock,
         Operation::Exists,
         Operation::PunchHole,
+        Operation::Link,
     ];
 
     /// Whether the call changes the disk, or what of it is durable: these are the crash points.
@@ -91,6 +94,7 @@ impl Operation {
             | Operation::SyncDir
             | Operation::CreateDir
             | Operation::Rename
+            | Operation::Link
             | Operation::Remove
             | Operation::RemoveDir => true,
             Operation::Open

@@ -78,6 +78,7 @@ fn perform(
         Operation::Lock => storage.lock(Path::new("/LOCK")).map(drop),
         Operation::Exists => storage.exists(Path::new("/a")).map(drop),
         Operation::PunchHole => file.punch_hole(0, 1),
+        Operation::Link => storage.link(Path::new("/a"), Path::new("/b")),
     }
 }
 
