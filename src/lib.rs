@@ -29,12 +29,13 @@ pub use db::{
     BATCH_SIZE_MAX, Background, BackgroundPause, Builder, BytesWritten, COMMIT_PAYLOAD_LEN_MAX,
     CheckReport, Cleaning, Commit, Commits, CompactionReport, Cursor, Db, Durability, Entry,
     Ingest, IngestReport, Iter, KEY_LEN_MAX, Keys, Keyspace, KeyspaceInfo, KeyspaceStats,
-    OpenExisting, RecoveryReport, Savepoint, Snapshot, Stats, Swap, Transaction, TransactionCursor,
-    TransactionIter, UPDATE_TRY_COUNT, VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader,
-    ValueWriter, WriteBatch,
+    OpenExisting, RecoveryReport, Savepoint, Snapshot, Stats, Swap, TABLE_FILE_SIZE_MAX,
+    TableIngestReport, TableSummary, TableWriter, Transaction, TransactionCursor, TransactionIter,
+    UPDATE_TRY_COUNT, VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader, ValueWriter,
+    WriteBatch,
 };
 pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
 pub use operator::{MergeError, MergeOperator};
-pub use structure::TableInfo;
 pub use structure::flex::tree as flex_tree;
+pub use structure::{TableCheck, TableInfo, TableIngest, TableSource};
 pub use value_log::Verify;

@@ -35,7 +35,8 @@ use crate::db::keyspace::Keyspace;
 use crate::db::operation::Write;
 use crate::db::state::{Runtime, State, Table};
 use crate::memtable::MemtableCursor;
-use crate::structure::Staged;
+use crate::structure::lsm::OutsideTable;
+use crate::structure::{Adopted, Staged, TableIngest};
 use crate::value_log::ValueFile;
 
 /// Large values that are written to the value log together, in bytes.
@@ -43,6 +44,10 @@ const VALUES_TOGETHER: usize = 256 << 10;
 /// How often what others write to the range is flushed while they go on. Each time it is what came
 /// in the time that the one before took.
 const UNHELD_TRY_COUNT: u32 = 4;
+
+/// The first key of an ingest, and the first one behind it; `None` if it has no end, as what
+/// deletes all to the last key.
+pub(super) type IngestRange = (Slice, Option<Slice>);
 
 /// A bulk ingest: see [`Keyspace::begin_ingest`].
 pub struct Ingest {
@@ -215,7 +220,7 @@ impl Ingest {
     }
 
     #[inline]
-    fn add_for(&mut self, key: &[u8], value: &[u8], lifetime: Lifetime) -> Result<()> {
+    pub(super) fn add_for(&mut self, key: &[u8], value: &[u8], lifetime: Lifetime) -> Result<()> {
         let added = self.try_add(key, value, lifetime);
         if added.is_err() {
             self.has_failed = true;
@@ -245,15 +250,30 @@ impl Ingest {
             return Ok(self.report);
         }
         self.place_waiting()?;
+        let end = Slice::from(successor(&self.last_key));
+        let range = (Slice::from(&*self.first_key), Some(end));
+        self.report.seqno = self.commit(range, self.report.bytes)?;
+        Ok(self.report)
+    }
+
+    /// Makes what is staged, in a range of keys, visible; its stamp.
+    pub(super) fn commit(&mut self, range: IngestRange, data_bytes: u64) -> Result<SeqNo> {
         let core = Arc::clone(&self.keyspace.handle().core);
         let runtime = Arc::clone(self.keyspace.runtime());
-        let range = (Slice::from(&*self.first_key), Slice::from(&*self.last_key));
-        let order = Order { runtime: &runtime, range, data_bytes: self.report.bytes };
-        let Some(staged) = self.staged.as_mut() else { return Ok(self.report) };
-        self.report.seqno = core.commit_ingest(&order, &mut **staged)?;
-        self.staged = None; // The index has its segments.
+        let order = Order { runtime: &runtime, range, data_bytes };
+        let staged = self.staged.as_mut().expect("it is there until it is over");
+        let seqno = core.commit_ingest(&order, &mut **staged)?;
+        self.staged = None; // The index has its files.
         core.give_back_unreferenced(&runtime);
-        Ok(self.report)
+        Ok(seqno)
+    }
+
+    /// Takes a table as it is, above all that came before.
+    pub(super) fn adopt(&mut self, table: &OutsideTable, how: &TableIngest) -> Result<Adopted> {
+        let core = &self.keyspace.handle().core;
+        let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
+        core.check_writable()?;
+        self.staged.as_mut().expect("it is there until it is over").adopt(table, how)
     }
 
     fn core(&self) -> &Core {
@@ -364,8 +384,7 @@ impl Drop for Ingest {
 /// What is to be committed, and where.
 struct Order<'a> {
     runtime: &'a Arc<Runtime>,
-    /// First and last key.
-    range: (Slice, Slice),
+    range: IngestRange,
     data_bytes: u64,
 }
 
@@ -443,9 +462,9 @@ impl Core {
         let state = self.published.state();
         let keyspace = state.find(order.runtime.id);
         let keyspace = keyspace.ok_or_else(|| Error::KeyspaceNotFound { name: name() })?;
-        let (first, last) = &order.range;
+        let (first, end) = &order.range;
         for table in keyspace.tables() {
-            if has_between(table, first, last)? {
+            if has_between(table, first, end.as_deref())? {
                 return Ok(true);
             }
         }
@@ -458,13 +477,12 @@ impl Core {
     }
 }
 
-fn has_between(table: &Table, first: &[u8], last: &[u8]) -> Result<bool> {
-    let behind = successor(last);
+fn has_between(table: &Table, first: &[u8], end: Option<&[u8]>) -> Result<bool> {
     let deleted = table.memtable.ranges();
-    if deleted.is_some_and(|ranges| ranges.has_newer(first, Some(&behind), SeqNo::ZERO)) {
+    if deleted.is_some_and(|ranges| ranges.has_newer(first, end, SeqNo::ZERO)) {
         return Ok(true);
     }
     let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
     cursor.seek(first)?;
-    Ok(cursor.entry().is_some_and(|entry| entry.key <= last))
+    Ok(cursor.entry().is_some_and(|entry| end.is_none_or(|end| entry.key < end)))
 }

@@ -94,7 +94,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// does not say how refuses.
     ///
     /// # Errors
-    /// `Unsupported` and `CrossesDevices` where that cannot be; `AlreadyExists`, `NotFound`;
+    /// `Unsupported` and `CrossesDevices` where that cannot be, `Unsupported` for a symbolic link; `AlreadyExists`, `NotFound`;
     /// whatever the system says.
     fn link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())

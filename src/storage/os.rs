@@ -81,6 +81,10 @@ impl Storage for OsStorage {
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // It would be the symbolic link that gets another name.
+        if fs::symlink_metadata(from)?.is_symlink() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         fs::hard_link(from, to)
     }
 

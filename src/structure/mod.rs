@@ -26,8 +26,9 @@ use crate::manifest::OpenReport;
 
 pub use shares::{ShareSums, ValueShare};
 pub use store::{
-    BegunFlush, Compacted, Consolidation, DataCheck, Debt, KeySpan, Moving, Round, RoundFigures,
-    RoundSlice, SharedStores, Staged, Store, StorePlace, create_store, open_store,
+    Adopted, BegunFlush, Compacted, Consolidation, DataCheck, Debt, KeySpan, Moving, Round,
+    RoundFigures, RoundSlice, SharedStores, Staged, Store, StorePlace, TableCheck, TableIngest,
+    TableSource, create_store, open_store,
 };
 
 /// An entry found by key.

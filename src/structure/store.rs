@@ -12,7 +12,7 @@ use crate::manifest::{KeyspaceOptions, LogPosition, Structure};
 use crate::operator::Merging;
 use crate::storage::Storage;
 use crate::structure::flex::{FlexStore, OpenSegments};
-use crate::structure::lsm::{LsmStore, OpenTables, Partition};
+use crate::structure::lsm::{LsmStore, OpenTables, OutsideTable, Partition};
 use crate::structure::{Findings, FlushOrder, FlushOutcome, StructureStats, TableInfo, Version};
 use crate::value_log::{Mover, ValueLog};
 
@@ -212,6 +212,17 @@ pub trait Staged: Send + fmt::Debug {
     /// `InvalidArgument` when it does not fit; `DiskFull`, `Io`: the ingest is to be discarded.
     fn add(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()>;
 
+    /// Takes a table that was made outside of the database as it is, above all that was added or
+    /// adopted before: it is durable then, but for its name. A structure without tables does
+    /// nothing: its entries are to be added.
+    ///
+    /// # Errors
+    /// `Corruption`, `FormatVersion`, `InvalidArgument` when it is not what it was when it was
+    /// opened; `DiskFull`, `Io`: the ingest is to be discarded.
+    fn adopt(&mut self, _table: &OutsideTable, _how: &TableIngest) -> Result<Adopted> {
+        Ok(Adopted::NotHere)
+    }
+
     /// Finds the place of everything in the structure as it is, and makes it durable. May be called
     /// again when the structure has changed since. Under the turn.
     ///
@@ -282,6 +293,87 @@ impl RoundFigures {
             bytes_written: self.bytes_written + other.bytes_written,
             bytes_left: self.bytes_left + other.bytes_left,
         }
+    }
+}
+
+/// What became of a table that was to be adopted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adopted {
+    /// Its file is in the keyspace's directory too.
+    Linked,
+    /// A copy is.
+    Copied,
+    /// The structure has no tables.
+    NotHere,
+}
+
+/// What becomes of the file of a table that is ingested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TableSource {
+    /// It stays, and is copied.
+    #[default]
+    Copy,
+    /// It becomes the keyspace's own: it gets a second name in the keyspace's directory, and loses
+    /// the one that was given when the ingest is durable. Costs the same however large it is.
+    /// Where that cannot be, as on another file system, it is copied and then removed.
+    Move,
+}
+
+/// What is verified of a table before it is ingested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TableCheck {
+    /// Every byte: checksums, order of keys, indexes, filters, sums. Costs reading the file.
+    #[default]
+    Everything,
+    /// Header, footer, and what the table says of itself, by their checksums; of entries nothing.
+    /// For files of which it is known that they are as [`TableWriter`](crate::TableWriter) made
+    /// them. Damage in a block is found by its checksum when it is read, or by
+    /// [`Db::check`](crate::Db::check), and never taken for data; but by then what was there is
+    /// lost, and so is the source, if it was moved.
+    Ends,
+}
+
+/// How tables are ingested: see [`Keyspace::ingest_tables`](crate::Keyspace::ingest_tables).
+///
+/// ```
+/// use lithedb::{TableCheck, TableIngest, TableSource};
+/// let how = TableIngest::moving().check(TableCheck::Ends);
+/// assert_eq!((how.source, how.check), (TableSource::Move, TableCheck::Ends));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableIngest {
+    /// What becomes of the files.
+    pub source: TableSource,
+    /// What is verified first.
+    pub check: TableCheck,
+}
+
+impl TableIngest {
+    /// The files stay where they are; everything is verified.
+    #[must_use]
+    pub const fn copying() -> TableIngest {
+        TableIngest { source: TableSource::Copy, check: TableCheck::Everything }
+    }
+
+    /// The files become the keyspace's own; everything is verified.
+    #[must_use]
+    pub const fn moving() -> TableIngest {
+        TableIngest { source: TableSource::Move, check: TableCheck::Everything }
+    }
+
+    /// What becomes of the files.
+    #[must_use]
+    pub const fn source(mut self, source: TableSource) -> TableIngest {
+        self.source = source;
+        self
+    }
+
+    /// What is verified.
+    #[must_use]
+    pub const fn check(mut self, check: TableCheck) -> TableIngest {
+        self.check = check;
+        self
     }
 }
 

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use lithe_sim::crash::canary::CANARIES;
-use lithe_sim::crash::{CrashRun, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
+use lithe_sim::crash::{CrashRun, Diet, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
 use lithe_sim::ledger::Ledger;
 use lithe_sim::parallel::run_cases;
+use lithedb::Structure;
 
 use crate::THREADS;
 
@@ -24,6 +25,20 @@ fn after_a_crash_anywhere_a_moment_that_had_to_survive_is_found() {
     {
         assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
     }
+}
+
+#[test]
+fn after_a_crash_within_an_ingest_of_tables_a_moment_that_had_to_survive_is_found() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 8, |seed| {
+        let mut run = CrashRun::of_seed(seed, 3);
+        (run.diet, run.op_count, run.stride) = (Diet::Tables, 8, 2);
+        run.structure = Some(if seed % 4 == 0 { Structure::Flex } else { Structure::Lsm });
+        run.run(&ledger);
+        true
+    });
+    ledger.assert_clean();
+    assert!(ledger.counted(STATES) > 500, "{}", ledger.counted(STATES));
 }
 
 #[test]

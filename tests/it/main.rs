@@ -15,6 +15,7 @@ mod expiry;
 mod fuzz_smoke;
 mod holes;
 mod ingest;
+mod ingest_tables;
 mod ingest_timings;
 mod inspect;
 mod lsm;

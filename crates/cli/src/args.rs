@@ -116,6 +116,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Load lines, CSV, TSV, NDJSON or a dump from a file or standard input
     Load(crate::load::LoadArgs),
+    /// Make table files part of a keyspace, all or none
+    Ingest(commands::ingest::IngestArgs),
     /// Print the value of a key
     Get(commands::get::GetArgs),
     /// Store a value under a key, durably

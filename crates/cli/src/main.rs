@@ -54,6 +54,7 @@ fn run_command(
     match command {
         Command::Demo(args) => demo::run(globals, notices, &args),
         Command::Load(args) => load::run(globals, notices, interrupt, &args),
+        Command::Ingest(args) => commands::ingest::run(globals, notices, &args),
         Command::Get(args) => commands::get::run(globals, &args),
         Command::Put(args) => commands::put::run(globals, &args),
         Command::Merge(args) => commands::merge::run(globals, &args),

@@ -2,13 +2,15 @@
 
 use std::ops::Bound;
 
-use lithedb::{Durability, KeyRange};
+use lithedb::{Durability, KeyRange, TableSource};
 
 use crate::random::Random;
 use crate::sample::{FAMILY_COUNT, Key, Value, ValueSizes};
 
 /// Operations of a batch at most.
 const BATCH_LEN_MAX: u64 = 24;
+/// Tables of an ingest at most.
+const TABLE_COUNT_MAX: u64 = 3;
 /// Entries of an ingest at most.
 const INGEST_LEN_MAX: u64 = 60;
 /// Keyspaces that a run has at most.
@@ -40,6 +42,8 @@ pub enum Op {
     DeleteRange(Slot, Extent, Vec<KeyEdit>, Vec<KeyEdit>, Durability),
     /// Ingests entries, in the order of their keys and each key once; some may expire.
     Ingest(Slot, Vec<(Key, Value, Option<Life>)>, IngestEnd),
+    /// Ingests tables that are made outside, in the order of the keys and each key once.
+    IngestTables(Slot, TablesOp),
     /// Makes all commits durable.
     Sync,
     /// Flushes all memtables.
@@ -72,6 +76,19 @@ pub enum Op {
     DropSnapshot(u8),
     /// Lets the database check itself.
     Check,
+}
+
+/// Tables that are made outside, and ingested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TablesOp {
+    /// A key without a value is deleted, where that can be; some expire.
+    pub entries: Vec<(Key, Option<Value>, Option<Life>)>,
+    /// How many tables they are parted into.
+    pub table_count: u8,
+    /// What one table deletes beside, if it is one, and where that can be.
+    pub range: Option<(Key, Key)>,
+    /// What becomes of the files.
+    pub source: TableSource,
 }
 
 /// What a commit does to one key.
@@ -269,7 +286,8 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
             Op::PutExpiring(slot, key, value, life, draw_durability(random))
         }
         222.. => Op::Merge(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
-        214.. => draw_ingest(random, mix),
+        217.. => draw_ingest(random, mix),
+        214.. => draw_table_ingest(random, mix),
         212.. => Op::Vacuum(if random.chance(700) { u8::MAX } else { random.below(4) as u8 }),
         _ if mix.purpose == Purpose::Comparing => Op::Reopen(draw_farewell(random)),
         _ => Op::Step(16),
@@ -355,6 +373,27 @@ pub fn draw_ingest(random: &mut Random, mix: Mix) -> Op {
         _ => IngestEnd::Finish,
     };
     Op::Ingest(random.below(8) as Slot, entries, end)
+}
+
+/// An ingest of tables.
+pub fn draw_table_ingest(random: &mut Random, mix: Mix) -> Op {
+    let len = 1 + random.below(INGEST_LEN_MAX);
+    let together = random.chance(600).then(|| Key::choose(random, mix.key_count));
+    let entry = |number| {
+        let key = match together {
+            Some(Key(first)) => Key(first.saturating_add(number as u16 * FAMILY_COUNT)),
+            None => Key::choose(random, mix.key_count),
+        };
+        let value = (number % 5 > 0).then(|| Value::choose(random, mix.sizes));
+        (key, value, (number % 4 == 1).then(|| draw_life(random)))
+    };
+    let entries = (0..len).map(entry).collect();
+    let table_count = 1 + random.below(TABLE_COUNT_MAX) as u8;
+    let mut bound = || Key::choose(random, mix.key_count);
+    let range = (table_count == 1).then(|| (bound(), bound()));
+    let source = if random.chance(700) { TableSource::Move } else { TableSource::Copy };
+    let slot = random.below(8) as Slot;
+    Op::IngestTables(slot, TablesOp { entries, table_count, range, source })
 }
 
 fn draw_reading_op(random: &mut Random, mix: Mix) -> Op {

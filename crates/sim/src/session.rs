@@ -6,19 +6,24 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use lithedb::base::Clock as _;
 use lithedb::storage::{SimStorage, Storage};
 use lithedb::{
-    BackgroundPause, Db, Durability, Error, Expiry, KeyRange, Keyspace, SeqNo, WriteBatch,
+    BackgroundPause, Db, Durability, Error, Expiry, KeyRange, Keyspace, SeqNo, Structure,
+    TableIngest, WriteBatch,
 };
 
 use crate::clock::SimClock;
 use crate::finding::{Fault, Finding, Verdict};
 use crate::operator::tail;
-use crate::ops::{Edit, Extent, IngestEnd, KEYSPACE_COUNT_MAX, KeyEdit, Life, NAMES, Op, Slot};
+use crate::ops::{
+    Edit, Extent, IngestEnd, KEYSPACE_COUNT_MAX, KeyEdit, Life, NAMES, Op, Slot, TablesOp,
+};
 use crate::readback::{Detail, now_of, payload_for, read_all, timeline_of};
 use crate::sample::{Key, Value};
 use crate::setup::{Setup, start_of};
@@ -78,6 +83,8 @@ pub struct Session {
     began: u64,
     /// While it is there, compaction and the like are paused.
     pause: Option<BackgroundPause>,
+    /// Tables made.
+    table_count: AtomicU64,
 }
 
 /// What a keyspace takes beside plain values.
@@ -131,8 +138,8 @@ impl Session {
         }
         *look(&timeline) = timeline_of(found);
         let began = clock.wall_millis();
-        let (setup, pause) = (setup.clone(), None);
-        Ok(Session { db, clock, keyspaces, timeline, setup, began, pause })
+        let (setup, pause, table_count) = (setup.clone(), None, AtomicU64::new(0));
+        Ok(Session { db, clock, keyspaces, timeline, setup, began, pause, table_count })
     }
 
     /// The history.
@@ -177,6 +184,7 @@ impl Session {
                 self.delete_range((*slot, &extent.key_range()), before, behind, *durability)
             }
             Op::Ingest(slot, entries, end) => self.ingest(*slot, entries, *end),
+            Op::IngestTables(slot, tables) => self.ingest_tables(*slot, tables),
             Op::Sync => {
                 self.db.sync()?;
                 self.timeline().mark_durable();
@@ -478,6 +486,67 @@ impl Session {
             (Err(Error::InvalidArgument { .. }), Err(Error::InvalidArgument { .. })) => Ok(()),
             other => Err(absurd(format!("a key was ingested twice: {other:?}"))),
         }
+    }
+
+    /// Makes tables, and ingests them.
+    fn ingest_tables(&self, slot: Slot, tables: &TablesOp) -> Result<(), Trouble> {
+        let Some(keyspace) = self.keyspace(slot) else { return Ok(()) };
+        let infos = self.db.keyspaces();
+        let info = infos.iter().find(|info| info.id == keyspace.id());
+        let deletes = info.is_some_and(|info| info.options.structure == Structure::Lsm);
+        let may_expire = self.kind_of(&keyspace) != Kind::Merging;
+        let until_of = |life: &Option<Life>| match life.map(|life| self.until_of(life)) {
+            Some(until @ Until::At(_)) if may_expire => until,
+            _ => Until::Never,
+        };
+        let rows: BTreeMap<Vec<u8>, (Option<Vec<u8>>, Until)> = tables
+            .entries
+            .iter()
+            .filter(|(_, value, _)| deletes || value.is_some())
+            .map(|(key, value, life)| match value {
+                Some(value) => (key.bytes(), (Some(value.bytes()), until_of(life))),
+                None => (key.bytes(), (None, Until::Never)),
+            })
+            .collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let range = tables.range.filter(|_| deletes).map(|(a, b)| a.bytes()..b.bytes());
+        let id = keyspace.id();
+        let change =
+            |key: &[u8], value, until| Change { keyspace: id, key: key.to_vec(), value, until };
+        let mut changes = Vec::new();
+        for key in self.timeline().rows(id).keys() {
+            if range.as_ref().is_some_and(|range| range.contains(key)) {
+                changes.push(change(key, None, Until::Never));
+            }
+        }
+        let changed = rows.iter().map(|(key, (value, until))| change(key, value.clone(), *until));
+        changes.extend(changed);
+        let rows: Vec<_> = rows.into_iter().collect();
+        let len = rows.len().div_ceil(usize::from(tables.table_count));
+        self.commit(changes, Durability::Sync, |_| {
+            let mut paths = Vec::new();
+            for rows in rows.chunks(len) {
+                let number = self.table_count.fetch_add(1, Ordering::Relaxed);
+                let name = format!("table-{}-{number}", self.began);
+                let path: PathBuf = self.setup.path.with_file_name(name);
+                let mut writer = keyspace.table_writer(&path)?;
+                for (key, (value, until)) in rows {
+                    match value {
+                        Some(value) => writer.put_until(key, value, expiry_of(*until))?,
+                        None => writer.delete(key)?,
+                    }
+                }
+                if let Some(range) = &range {
+                    writer.delete_range(range.clone())?;
+                }
+                writer.finish()?;
+                paths.push(path);
+            }
+            let how = TableIngest::copying().source(tables.source);
+            Ok(keyspace.ingest_tables(&paths, how)?.seqno)
+        })
     }
 
     fn commit(

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::base::{SeqNo, Slice};
 use crate::db::core::lock;
+use crate::db::ingest::IngestRange;
 use crate::db::state::{Published, Table};
 
 /// The open transactions that write.
@@ -41,12 +42,13 @@ struct Held {
     conflicts: u64,
 }
 
-/// The keys of an ingest: each from the first to the last may have changed (T3).
+/// The keys of an ingest: each from the first to in front of the end may have changed (T3).
 #[derive(Clone, Debug)]
 struct IngestNote {
     keyspace: u32,
     first: Slice,
-    last: Slice,
+    /// Behind the last; `None` if there is no end.
+    end: Option<Slice>,
     seqno: SeqNo,
     /// Until then transactions may begin that do not see it.
     is_over: bool,
@@ -100,10 +102,10 @@ impl TransactionRegister {
         }
     }
 
-    /// An ingest of keys from `first` to `last` is about to become visible (T3).
-    pub(in crate::db) fn note_ingest(&self, keyspace: u32, range: (Slice, Slice), seqno: SeqNo) {
-        let (first, last) = range;
-        let note = IngestNote { keyspace, first, last, seqno, is_over: false };
+    /// An ingest into a range of keys is about to become visible (T3).
+    pub(in crate::db) fn note_ingest(&self, keyspace: u32, range: IngestRange, seqno: SeqNo) {
+        let (first, end) = range;
+        let note = IngestNote { keyspace, first, end, seqno, is_over: false };
         lock(&self.held).ingests.push(note);
     }
 
@@ -121,11 +123,11 @@ impl TransactionRegister {
         &self,
         keyspace: u32,
         since: SeqNo,
-        overlaps: impl Fn(&[u8], &[u8]) -> bool,
+        overlaps: impl Fn(&[u8], Option<&[u8]>) -> bool,
     ) -> bool {
         let held = lock(&self.held);
         let mut notes = held.ingests.iter().filter(|note| note.keyspace == keyspace);
-        notes.any(|note| note.seqno > since && overlaps(&note.first, &note.last))
+        notes.any(|note| note.seqno > since && overlaps(&note.first, note.end.as_deref()))
     }
 
     /// The memtables of a keyspace that are kept; `None` if some with commits above `since` are

@@ -67,8 +67,7 @@ impl Premise<'_> {
                     return Ok(Verdict::Changed);
                 }
             }
-            let was_read =
-                |first: &[u8], last: &[u8]| ranges.overlap(first, Some(&successor(last)));
+            let was_read = |first: &[u8], end: Option<&[u8]>| ranges.overlap(first, end);
             if register.has_ingest(id, self.at, was_read) {
                 return Ok(Verdict::Changed);
             }

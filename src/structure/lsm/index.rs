@@ -69,6 +69,12 @@ pub(super) struct Index {
     pub value_bytes: BTreeMap<u64, u64>,
 }
 
+/// Whether a file of this name is the index of a keyspace.
+#[must_use]
+pub fn is_index_name(name: &str) -> bool {
+    name.strip_prefix(LOG_STEM).is_some_and(|rest| rest.starts_with('-'))
+}
+
 /// The id of a keyspace's index log.
 pub(super) fn log_id(place: &TablePlace) -> EditLogId {
     EditLogId {

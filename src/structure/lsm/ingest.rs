@@ -4,6 +4,8 @@
 //! table of a level in front nor of the level itself overlaps them, as deep as that holds, where no
 //! compaction has to write them again.
 //!
+//! Tables that were made outside of the database are taken as they are.
+//!
 //! Invariant
 //! - N1  All entries of a table of an ingest have one stamp, which the index has. Until the edit
 //!   nothing refers to the tables.
@@ -11,12 +13,13 @@
 use std::sync::Arc;
 
 use super::output::{Outputs, discard};
+use super::outside::adopt;
 use super::pick::{CompactionStyle, LAST_LEVEL, Span};
 use super::record::{PlacedTable, RunPlace};
 use super::store::{Change, LsmStore, Written};
-use super::table::TableRecord;
+use super::table::{OutsideTable, TableRecord};
 use crate::base::{EntryKind, EntryRef, Result, SeqNo, Slice};
-use crate::structure::{Staged, Version};
+use crate::structure::{Adopted, Staged, TableIngest, Version};
 
 /// Tables of sorted entries that nothing refers to (N1).
 #[derive(Debug)]
@@ -26,12 +29,15 @@ pub(super) struct StagedTables {
     outputs: Option<Outputs>,
     tables: Vec<TableRecord>,
     logical_bytes: u64,
+    /// Bytes of tables that were not written for this.
+    linked_bytes: u64,
 }
 
 impl StagedTables {
     pub(super) fn new(store: Arc<LsmStore>) -> StagedTables {
         let outputs = store.outputs_of(LAST_LEVEL, store.policy.table_size);
-        StagedTables { store, outputs: Some(outputs), tables: Vec::new(), logical_bytes: 0 }
+        let tables = Vec::new();
+        StagedTables { store, outputs: Some(outputs), tables, logical_bytes: 0, linked_bytes: 0 }
     }
 }
 
@@ -53,9 +59,23 @@ impl Staged for StagedTables {
         outputs.add(EntryRef { key, seqno: SeqNo::ZERO, kind, value })
     }
 
+    fn adopt(&mut self, table: &OutsideTable, how: &TableIngest) -> Result<Adopted> {
+        let (place, caches) = (&self.store.place, &self.store.reader.caches);
+        let number = place.take_number();
+        place.note_unlisted(number);
+        // From here on, giving up removes it.
+        self.tables.push(TableRecord { number, ..table.record.clone() });
+        let adopted = adopt((place, caches), table, &place.path_of(number), how)?;
+        self.logical_bytes += table.record.logical_bytes;
+        if adopted == Adopted::Linked {
+            self.linked_bytes += table.record.size;
+        }
+        Ok(adopted)
+    }
+
     fn fit(&mut self) -> Result<()> {
         if let Some(outputs) = &mut self.outputs {
-            self.tables = outputs.finish()?;
+            self.tables.extend(outputs.finish()?);
             self.outputs = None;
         }
         Ok(())
@@ -66,8 +86,9 @@ impl Staged for StagedTables {
             table.stamp = Some(seqno); // N1
         }
         let store = Arc::clone(&self.store);
-        let bytes = self.tables.iter().map(|table| table.size).sum();
-        store.ingest(&self.tables, (bytes, self.logical_bytes), seqno)?;
+        let bytes: u64 = self.tables.iter().map(|table| table.size).sum();
+        let written = bytes - self.linked_bytes;
+        store.ingest(&self.tables, (written, self.logical_bytes), seqno)?;
         self.tables.clear();
         Ok(store.current.load_full())
     }

@@ -19,10 +19,14 @@ pub fn inspect_table(
 ) -> Result<ControlFlow<()>> {
     let found = window.bytes(0, HEADER_LEN)?.and_then(TableIdentity::decode);
     let header = found.map(|identity| {
-        Piece::sound(0, HEADER_LEN, "file header")
-            .field("database", format!("{:016x}", identity.database))
-            .field("keyspace", identity.keyspace)
-            .field("number", identity.number)
+        let piece = Piece::sound(0, HEADER_LEN, "file header");
+        match identity.origin() {
+            Some(origin) => piece.field("made outside, with the origin", format!("{origin:016x}")),
+            None => piece
+                .field("database", format!("{:016x}", identity.database))
+                .field("keyspace", identity.keyspace)
+                .field("number", identity.number),
+        }
     });
     let header = header.ok_or_else(|| "the header does not verify".to_owned());
     if window.show_header(HEADER_LEN, header, visit).is_break() {

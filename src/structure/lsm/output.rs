@@ -119,11 +119,11 @@ impl Outputs {
             };
             match (end, &its_end) {
                 (Some(end), its_end) if its_end.as_ref().is_none_or(|its_end| &**its_end > end) => {
-                    writer.delete_range(&start, Some(end))?;
+                    writer.delete_range(&start, Some(end));
                     self.deleted.push_front((Slice::from(end), its_end.clone()));
                     break;
                 }
-                _ => writer.delete_range(&start, its_end.as_deref())?,
+                _ => writer.delete_range(&start, its_end.as_deref()),
             }
         }
         if let Some(writer) = self.writer.take() {

@@ -9,7 +9,8 @@ use crate::manifest::{Compaction, KeyspaceOptions};
 const MEMORY_PER_FLUSHED: u64 = 2;
 
 /// How tables of a level are written.
-pub(super) fn table_options(options: &KeyspaceOptions, level: u8) -> TableOptions {
+#[must_use]
+pub fn table_options(options: &KeyspaceOptions, level: u8) -> TableOptions {
     let lsm = &options.lsm;
     TableOptions {
         codec: options.codec_of_level(level),

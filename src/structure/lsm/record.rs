@@ -16,8 +16,8 @@
 //! | | (length, bytes), flags, end (length, bytes) if flag 1, entries, tombstones, deleted |
 //! | | ranges, hidden entries, logical bytes, stamp if flag 2, oldest stamp, newest stamp; if |
 //! | | flag 4 entries that expire, when the first does (milliseconds since 1970), when the |
-//! | | last does - that; value file count; for each: number - that of the one before, bytes |
-//! | | of the records pointed to |
+//! | | last does - that; if flag 8 the origin (8 bytes, little-endian); value file count; for |
+//! | | each: number - that of the one before, bytes of the records pointed to |
 
 use super::table::TableRecord;
 use crate::base::{ExpirySpan, MOMENT_MAX, SeqNo, Slice, varint};
@@ -29,6 +29,8 @@ pub(super) const LEVEL_COUNT: usize = 7;
 const HAS_END: u64 = 1;
 const HAS_STAMP: u64 = 2;
 const HAS_EXPIRING: u64 = 4;
+const HAS_ORIGIN: u64 = 8;
+const FLAGS: u64 = HAS_END | HAS_STAMP | HAS_EXPIRING | HAS_ORIGIN;
 
 /// Counters that the index carries, each since the keyspace was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,7 +126,8 @@ impl Encoder {
         self.number(
             flag(table.end.is_some(), HAS_END)
                 | flag(table.stamp.is_some(), HAS_STAMP)
-                | flag(table.expiring.is_some(), HAS_EXPIRING),
+                | flag(table.expiring.is_some(), HAS_EXPIRING)
+                | flag(table.origin.is_some(), HAS_ORIGIN),
         );
         if let Some(end) = &table.end {
             self.bytes(end);
@@ -143,6 +146,9 @@ impl Encoder {
             self.number(u64::from(span.count));
             self.number(span.first);
             self.number(span.last - span.first);
+        }
+        if let Some(origin) = table.origin {
+            self.out.extend_from_slice(&origin.to_le_bytes());
         }
         self.number(table.values.len() as u64);
         let mut before = 0;
@@ -237,7 +243,7 @@ impl<'a> Decoder<'a> {
         let checksum = u32::from_le_bytes(sum.try_into().expect("four bytes"));
         let first = Slice::from(self.bytes()?);
         let flags = self.number()?;
-        if flags & !(HAS_END | HAS_STAMP | HAS_EXPIRING) != 0 {
+        if flags & !FLAGS != 0 {
             return None;
         }
         let end = if flags & HAS_END == 0 { None } else { Some(Slice::from(self.bytes()?)) };
@@ -250,6 +256,7 @@ impl<'a> Decoder<'a> {
         let stamp = if flags & HAS_STAMP == 0 { None } else { Some(self.number()?) };
         let (oldest, newest) = (self.number()?, self.number()?);
         let expiring = if flags & HAS_EXPIRING == 0 { None } else { Some(self.span(entry_count)?) };
+        let origin = if flags & HAS_ORIGIN == 0 { None } else { Some(self.origin()?) };
         let table = TableRecord {
             number,
             size,
@@ -261,6 +268,7 @@ impl<'a> Decoder<'a> {
             deleted_ranges,
             hides,
             logical_bytes,
+            origin,
             stamp: stamp.map(SeqNo::from_u64),
             oldest: SeqNo::from_u64(oldest),
             newest: SeqNo::from_u64(newest),
@@ -268,6 +276,12 @@ impl<'a> Decoder<'a> {
             values: self.shares()?,
         };
         (tombstones <= entry_count).then_some(PlacedTable { run, table })
+    }
+
+    fn origin(&mut self) -> Option<u64> {
+        let bytes = self.bytes.get(self.position..)?.first_chunk()?;
+        self.position += bytes.len();
+        Some(u64::from_le_bytes(*bytes))
     }
 
     /// Of a table with so many entries.
@@ -339,6 +353,7 @@ mod tests {
             deleted_ranges: number as u32,
             hides: 12,
             logical_bytes: 66_000,
+            origin: (number.is_multiple_of(4)).then_some(number << 40),
             stamp: (number.is_multiple_of(3)).then(|| SeqNo::from_u64(77)),
             oldest: SeqNo::from_u64(70),
             newest: SeqNo::from_u64(90),

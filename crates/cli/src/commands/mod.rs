@@ -10,6 +10,7 @@ pub mod diff;
 pub mod dump;
 pub mod expire;
 pub mod get;
+pub mod ingest;
 pub mod inspect;
 pub mod keyspaces;
 pub mod merge;

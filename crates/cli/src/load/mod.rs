@@ -8,6 +8,7 @@
 //!   is said; with `--ingest` that is nothing.
 
 mod dump;
+mod table;
 
 use std::io::{self, Write};
 use std::num::NonZeroU64;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use lithedb::{Db, Durability, KEY_LEN_MAX, Keyspace, WriteBatch};
+use lithedb::{Codec, Db, Durability, KEY_LEN_MAX, Keyspace, WriteBatch};
 
 use crate::args::Globals;
 use crate::database::{close, open_or_create, open_or_create_keyspace};
@@ -40,6 +41,7 @@ Examples:
   lithe --db my.lithe load --format ndjson --key id --value line events.ndjson
   lithe --db a.lithe scan --format jsonl | lithe --db b.lithe load --format ndjson --value value -
   lithe --db a.lithe dump --all | lithe --db b.lithe load -
+  lithe load --table words.tbl --codec lz4 words.txt
 
 Input is bytes, not text: nothing needs to be UTF-8. Later records replace earlier ones of the same
 key. In NDJSON, {\"hex\": \"00ff\"} as the key or value stands for those bytes, as `scan --format
@@ -51,6 +53,9 @@ with its options when they are not there, or to the one that --keyspace names, i
 With --ingest, of input that is sorted by key (as bytes, each key once), all rows become visible
 and durable together at the end, or none: they are written once, past log and memory. It is the
 fastest way to load. `LC_ALL=C sort -u` sorts lines so.
+
+With --table, such input becomes a table file and no database is needed: `lithe ingest` makes it,
+with others, part of a keyspace.
 
 With --sync end (the default) everything becomes durable together at the end; with --sync each,
 batch by batch. --ack prints on standard output, whenever more has become durable, how many of
@@ -93,6 +98,14 @@ pub struct LoadArgs {
     #[arg(long, conflicts_with_all = ["batch", "sync"])]
     pub ingest: bool,
 
+    /// Write the rows, sorted by key, to this new table file and to no database
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["batch", "sync", "ingest", "ack"])]
+    pub table: Option<PathBuf>,
+
+    /// How blocks of the table are compressed: none, lz4, snappy, zstd, or zstd:1 to zstd:22
+    #[arg(long, value_name = "CODEC", requires = "table", value_parser = parse_codec)]
+    pub codec: Option<Codec>,
+
     /// Print the number of durable rows whenever it has grown
     #[arg(long)]
     pub ack: bool,
@@ -132,6 +145,9 @@ pub fn run(globals: &Globals, notices: Notices, interrupt: &Interrupt, args: &Lo
     };
     let progress = Progress::start(notices, source.size());
     let input = open_input(source, format, args)?;
+    if let Some(path) = &args.table {
+        return table::write(input, path, args, (notices, interrupt), progress);
+    }
     let (db, keyspace) = match &input {
         Input::Records(_) => open_or_create_keyspace(globals).map(|(db, it)| (db, Some(it)))?,
         Input::Dump(_) => (open_or_create(globals)?, None),
@@ -159,6 +175,10 @@ pub fn run(globals: &Globals, notices: Notices, interrupt: &Interrupt, args: &Lo
     loaded.and(durable).and_then(|()| close(&db))
 }
 
+fn parse_codec(text: &str) -> Result<Codec, String> {
+    text.parse().map_err(|error: lithedb::Error| error.to_string())
+}
+
 /// An input, opened and found to make sense so far.
 enum Input {
     Records(Box<dyn Records>),
@@ -173,8 +193,8 @@ fn open_input(source: Source, format: LoadFormat, args: &LoadArgs) -> Result<Inp
         LoadFormat::Ndjson => InputFormat::Ndjson,
         LoadFormat::Dump => {
             let fields = args.key.is_some() || args.value.is_some() || args.no_header;
-            if fields || args.ingest {
-                let what = "a dump takes no --key, --value, --no-header and --ingest";
+            if fields || args.ingest || args.table.is_some() {
+                let what = "a dump takes no --key, --value, --no-header, --ingest and --table";
                 return Err(Failure::usage(what));
             }
             return Ok(Input::Dump(Box::new(DumpReader::new(source)?)));

@@ -220,3 +220,45 @@ fn a_file_that_is_not_there_creates_nothing() {
     assert!(shell.db(&["load", "absent.txt"]).fails(3).contains("absent.txt"));
     assert!(!shell.path("db").exists());
 }
+
+#[test]
+fn tables_are_written_without_a_database_and_ingested_together() {
+    let shell = Shell::new();
+    let distinct: Vec<Vec<u8>> =
+        odd_lines().into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+    let (low, high) = distinct.split_at(distinct.len() / 2);
+    shell.write("low", &joined(low.to_vec()));
+    shell.write("high", &joined(high.to_vec()));
+    let write = |table: &str, input: &str| {
+        let run = shell.run(&["load", "--table", table, "--codec", "lz4", input]);
+        let summary = run.stderr.clone();
+        run.ok();
+        assert!(summary.starts_with("wrote ") && summary.contains(" rows, "), "{summary}");
+    };
+    write("low.tbl", "low");
+    write("high.tbl", "high");
+    let shown = shell.run(&["inspect", "low.tbl"]).ok_text();
+    assert!(shown.contains("made outside") && shown.contains("properties"), "{shown}");
+    shell.run(&["load", "--table", "low.tbl", "low"]).fails(3);
+    shell.write("unsorted", b"b\na\n");
+    let stderr = shell.run(&["load", "--table", "bad.tbl", "unsorted"]).fails(2);
+    assert!(stderr.contains("record 2") && stderr.contains("nothing was written"), "{stderr}");
+    assert!(!shell.path("bad.tbl").exists());
+    for (keyspace, structure) in [("tables", "lsm"), ("intervals", "flex")] {
+        shell.db(&["keyspaces", "create", keyspace, "--structure", structure]).ok();
+        let ingest = ["--keyspace", keyspace, "ingest", "high.tbl", "low.tbl"];
+        let refused = shell.db(&[&ingest[..], &["low.tbl"]].concat()).fails(2);
+        assert!(refused.contains("overlaps"), "{refused}");
+        let run = shell.db(&ingest);
+        assert!(run.stderr.starts_with("ingested "), "{run:?}");
+        run.ok();
+        let scan = ["--keyspace", keyspace, "scan", "--keys-only", "--format", "raw"];
+        assert_eq!(shell.db(&scan).ok(), joined(distinct.iter().cloned()));
+    }
+    shell.db(&["--keyspace", "tables", "ingest", "--move", "--trust", "low.tbl"]).ok();
+    assert!(!shell.path("low.tbl").exists());
+    assert!(shell.db(&["check"]).ok_text().starts_with("ok: "));
+    shell.write("high.tbl", b"no table at all, but long enough to be one: ".repeat(9).as_slice());
+    let refused = shell.db(&["--keyspace", "tables", "ingest", "high.tbl"]).fails(2);
+    assert!(refused.contains("is no table"), "{refused}");
+}

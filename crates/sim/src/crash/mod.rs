@@ -27,7 +27,7 @@ use lithedb::storage::{FaultPlan, Operation, SimStorage};
 
 use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::ledger::{HOLES, Ledger, VALUE_BYTES, VALUE_FILES_REMOVED, VALUES_MOVED};
-use crate::ops::{Mix, Op, Purpose, draw_ingest, draw_run};
+use crate::ops::{Mix, Op, Purpose, draw_ingest, draw_run, draw_table_ingest};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
 use crate::sample::ValueSizes;
@@ -57,6 +57,8 @@ pub enum Diet {
     Everything,
     /// Ingests and nothing else.
     Ingests,
+    /// Ingests of tables and nothing else.
+    Tables,
 }
 
 /// A run and how it is struck.
@@ -133,6 +135,11 @@ impl CrashRun {
             Diet::Ingests => {
                 let mut ops = vec![Op::Create(0, 0)];
                 ops.extend((0..self.op_count).map(|_| draw_ingest(&mut random, mix)));
+                ops
+            }
+            Diet::Tables => {
+                let mut ops = vec![Op::Create(0, 0)];
+                ops.extend((0..self.op_count).map(|_| draw_table_ingest(&mut random, mix)));
                 ops
             }
         }

@@ -1,12 +1,12 @@
 //! Frames on their way into a table file: sealed into a buffer, written in large pieces.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::format::FramePointer;
-use super::place::{TableFile, TablePlace};
+use super::format::{FramePointer, TableIdentity};
 use crate::base::{Codec, Error, Result};
-use crate::block::{FrameKind, frame};
-use crate::storage::{OpenMode, StorageFile};
+use crate::block::{FrameKind, FramePlace, frame};
+use crate::storage::{OpenMode, Storage, StorageFile};
 
 /// Bytes gathered before they are written.
 const WRITE_SIZE: usize = 256 << 10;
@@ -14,7 +14,8 @@ const WRITE_SIZE: usize = 256 << 10;
 /// Writes a table file from its start to its end.
 #[derive(Debug)]
 pub(super) struct FrameWriter {
-    owner: Arc<TableFile>,
+    path: PathBuf,
+    tag: u64,
     file: Arc<dyn StorageFile>,
     /// Bytes that are still to be written; they belong at `written`.
     buffer: Vec<u8>,
@@ -23,17 +24,20 @@ pub(super) struct FrameWriter {
 
 impl FrameWriter {
     /// Creates the file, with its header. Its name is durable once the directory is synced.
-    pub(super) fn create(place: &Arc<TablePlace>, number: u64) -> Result<FrameWriter> {
-        let owner = TableFile::new(place, number);
-        let opened = place.storage.open(&owner.path, OpenMode::CreateNew);
-        let file = opened.map_err(|error| Error::io("create", &owner.path, error))?;
-        let buffer = place.identity_of(number).encode_header().to_vec();
-        Ok(FrameWriter { owner, file, buffer, written: 0 })
+    pub(super) fn create(
+        storage: &dyn Storage,
+        path: PathBuf,
+        identity: TableIdentity,
+    ) -> Result<FrameWriter> {
+        let opened = storage.open(&path, OpenMode::CreateNew);
+        let file = opened.map_err(|error| Error::io("create", &path, error))?;
+        let buffer = identity.encode_header().to_vec();
+        Ok(FrameWriter { path, tag: identity.tag(), file, buffer, written: 0 })
     }
 
     /// What the checksums of the file are bound to.
     pub(super) fn tag(&self) -> u64 {
-        self.owner.tag
+        self.tag
     }
 
     /// Where the next frame will lie.
@@ -54,7 +58,7 @@ impl FrameWriter {
         kind: FrameKind,
     ) -> Result<FramePointer> {
         let offset = self.position();
-        let place = self.owner.place_at(offset);
+        let place = FramePlace { file: &self.path, file_tag: self.tag, offset };
         let sum = frame::seal(payload, codec, kind, place, &mut self.buffer)?;
         let len = u32::try_from(self.position() - offset).map_err(|_| {
             Error::invalid(format!("a table cannot hold a block of {} bytes", payload.len()))
@@ -76,7 +80,7 @@ impl FrameWriter {
     /// Writes what was gathered.
     fn write_out(&mut self) -> Result<()> {
         let wrote = self.file.write_all_at(&self.buffer, self.written);
-        wrote.map_err(|error| Error::io("write", &self.owner.path, error))?;
+        wrote.map_err(|error| Error::io("write", &self.path, error))?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -85,6 +89,6 @@ impl FrameWriter {
     /// Makes everything durable (the name needs the directory synced).
     pub(super) fn finish(&mut self) -> Result<()> {
         self.write_out()?;
-        self.file.sync().map_err(|error| Error::io("sync", &self.owner.path, error))
+        self.file.sync().map_err(|error| Error::io("sync", &self.path, error))
     }
 }

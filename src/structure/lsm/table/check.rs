@@ -58,6 +58,8 @@ struct Checker<'a> {
     bound: Option<Vec<u8>>,
     /// Whether something could not be read: then sums say nothing.
     is_damaged: bool,
+    /// The first of what is wrong, as an error.
+    first_error: Option<Error>,
 }
 
 impl Table {
@@ -65,6 +67,29 @@ impl Table {
     /// intervals.
     pub fn check(&self, caches: &TableCaches, findings: &mut Findings) {
         findings.files += 1;
+        let mut checker = Checker::new(self, caches, findings);
+        if let Err(error) = checker.check() {
+            checker.note_error(error);
+        }
+    }
+
+    /// Checks the table, and says the first of what is wrong.
+    ///
+    /// # Errors
+    /// `Corruption`; what reading it answers.
+    pub fn verify(&self, caches: &TableCaches) -> Result<()> {
+        let mut findings = Findings::default();
+        let mut checker = Checker::new(self, caches, &mut findings);
+        checker.check()?;
+        match checker.first_error {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<'a> Checker<'a> {
+    fn new(table: &'a Table, caches: &'a TableCaches, findings: &'a mut Findings) -> Checker<'a> {
         let seen = Seen {
             entry_count: 0,
             tombstones: 0,
@@ -81,25 +106,44 @@ impl Table {
             block_bytes: 0,
             values: ShareSums::default(),
         };
-        let (table, position) = (self, HEADER_LEN);
-        let (bound, is_damaged) = (None, false);
-        let mut checker = Checker { table, caches, findings, seen, position, bound, is_damaged };
-        if let Err(error) = checker.check() {
-            checker.note_error(&error);
+        Checker {
+            table,
+            caches,
+            findings,
+            seen,
+            position: HEADER_LEN,
+            bound: None,
+            is_damaged: false,
+            first_error: None,
         }
     }
-}
 
-impl<'a> Checker<'a> {
     fn site(&self, offset: u64) -> Site<'a> {
         let file = self.table.file();
         Site::of_keyspace(file.place().keyspace()).at(&file.path, offset)
     }
 
-    fn note_error(&mut self, error: &Error) {
+    fn note_error(&mut self, error: Error) {
         self.is_damaged = true;
         let site = self.site(0);
-        self.findings.note_error(site, error);
+        self.findings.note_error(site, &error);
+        self.first_error.get_or_insert(error);
+    }
+
+    /// Notes that something at `offset` is not what it was expected to be.
+    fn note(
+        &mut self,
+        offset: u64,
+        what: &str,
+        expected: impl std::fmt::Display,
+        found: impl std::fmt::Display,
+    ) {
+        let site = self.site(offset);
+        self.findings.note_at(site, what, &expected, &found);
+        if self.first_error.is_none() {
+            let what = format!("{what}: expected {expected}, found {found}");
+            self.first_error = Some(self.table.file().damaged(offset, what));
+        }
     }
 
     /// Notes that something at `offset` is not what it was expected to be, if it is not.
@@ -111,8 +155,7 @@ impl<'a> Checker<'a> {
         found: &T,
     ) {
         if expected != found {
-            let site = self.site(offset);
-            self.findings.note_at(site, what, format!("{expected:?}"), format!("{found:?}"));
+            self.note(offset, what, format!("{expected:?}"), format!("{found:?}"));
         }
     }
 
@@ -124,17 +167,15 @@ impl<'a> Checker<'a> {
         let opened = Opened::read(table.file(), record, self.caches)?;
         self.findings.bytes += HEADER_LEN + FOOTER_LEN;
         if let Some(what) = opened.top().check_order() {
-            let site = self.site(opened.footer.top.offset);
-            self.findings.note_at(site, "the order of separators", "rising ones", what);
+            self.note(opened.footer.top.offset, "the order of separators", "rising ones", what);
         }
         let in_memory = table.opened_if_read();
         if in_memory.is_some_and(|in_memory| !in_memory.top().is_same(opened.top())) {
-            let site = self.site(opened.footer.top.offset);
-            self.findings.note_at(site, "the top in memory", "that in the file", "another");
+            self.note(opened.footer.top.offset, "the top in memory", "that in the file", "another");
         }
         for index in 0..opened.partition_count() {
             if let Err(error) = self.check_partition(&opened, index) {
-                self.note_error(&error);
+                self.note_error(error);
             }
         }
         let footer = opened.footer;
@@ -166,14 +207,12 @@ impl<'a> Checker<'a> {
         let payload = caches.read_frame(table.file(), pointer, FrameKind::Partition)?;
         let partition = table.parse_partition(payload, opened, index, pointer)?;
         if let Some(what) = partition.index().check_order() {
-            let site = self.site(pointer.offset);
-            self.findings.note_at(site, "the order of separators", "rising ones", what);
+            self.note(pointer.offset, "the order of separators", "rising ones", what);
         }
         let slot = opened_slot(table, index);
         let cached = slot.and_then(|slot| caches.partitions.load(slot, Admission::OnceRead));
         if cached.as_ref().is_some_and(|cached| !cached.is_same(&partition)) {
-            let site = self.site(pointer.offset);
-            self.findings.note_at(site, "a partition in memory", "that in the file", "another");
+            self.note(pointer.offset, "a partition in memory", "that in the file", "another");
         }
         let in_front = self.seen.entry_count;
         if !self.is_damaged {
@@ -184,7 +223,7 @@ impl<'a> Checker<'a> {
             let in_memory = cached.as_deref();
             match self.check_block(&partition, block_index, in_front, in_memory) {
                 Ok(()) => {}
-                Err(error) => self.note_error(&error),
+                Err(error) => self.note_error(error),
             }
         }
         self.pass(pointer);
@@ -220,8 +259,7 @@ impl<'a> Checker<'a> {
         let slot = in_memory.and_then(|partition| partition.slot_if_used(index));
         let cached = slot.and_then(|slot| caches.blocks.load(slot, Admission::OnceRead));
         if cached.is_some_and(|cached| !is_same_block(&cached, &block)) {
-            let site = self.site(pointer.offset);
-            self.findings.note_at(site, "a block in memory", "that in the file", "another");
+            self.note(pointer.offset, "a block in memory", "that in the file", "another");
         }
         let separator = partition.index().separator(index).map(<[u8]>::to_vec);
         let mut cursor = BlockCursor::new(block);
@@ -243,24 +281,22 @@ impl<'a> Checker<'a> {
         offset: u64,
     ) {
         let EntryRef { key, seqno, kind, value } = entry;
-        let site = self.site(offset);
         let shown = || key.escape_ascii().to_string();
-        let findings = &mut *self.findings;
-        findings.entries += 1;
+        self.findings.entries += 1;
         if self.seen.first_key.is_some() && *self.seen.last_key >= *key {
-            findings.note_at(site, "the order of keys", "rising ones", shown());
+            self.note(offset, "the order of keys", "rising ones", shown());
         }
         let is_within = self.bound.as_deref().is_none_or(|bound| bound < key)
             && separator.is_some_and(|separator| key <= separator);
         if !is_within {
-            findings.note_at(site, "a key of another block", "keys up to the separator", shown());
+            self.note(offset, "a key of another block", "keys up to the separator", shown());
         }
         if !partition.may_contain(hash_key(key)) || !partition.may_contain_prefix(key) {
-            findings.note_at(site, "the filter", shown(), "a denial of it");
+            self.note(offset, "the filter", shown(), "a denial of it");
         }
         if kind == EntryKind::Composite && Composite::decode(value).is_none() {
             let found = format!("{} other bytes at {}", value.len(), shown());
-            findings.note_at(site, "a composite entry", "operands, or what expires", found);
+            self.note(offset, "a composite entry", "operands, or what expires", found);
         }
         if let Some(pointer) = pointer_in(kind, value) {
             self.check_pointer(pointer, offset);
@@ -284,8 +320,7 @@ impl<'a> Checker<'a> {
     fn check_pointer(&mut self, pointer: &[u8], offset: u64) {
         self.seen.values.add(pointer);
         let Some(decoded) = ValuePointer::decode(pointer) else {
-            let (site, found) = (self.site(offset), format!("{} bytes", pointer.len()));
-            self.findings.note_at(site, "a pointer", "one of 30 bytes", found);
+            self.note(offset, "a pointer", "one of 30 bytes", format!("{} bytes", pointer.len()));
             return;
         };
         self.findings.values += 1;
@@ -294,6 +329,7 @@ impl<'a> Checker<'a> {
             Err(error) => {
                 let site = Site::of_keyspace(self.table.file().place().keyspace());
                 self.findings.note_error(site, &error);
+                self.first_error.get_or_insert(error);
             }
         }
     }

@@ -49,7 +49,8 @@ const POINTER_SIZE: usize = 16;
 const FOOTER_SIZE: usize = POINTERS_AT + 3 * POINTER_SIZE;
 const SUM_SIZE: usize = 8;
 
-/// Whose a table is.
+/// Whose a table is. A file that was made outside of any database has the keyspace 0 and the number
+/// 0, which no table of a database has, and in place of the database a number that was drawn for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableIdentity {
     /// The database.
@@ -61,6 +62,18 @@ pub struct TableIdentity {
 }
 
 impl TableIdentity {
+    /// Of a file that is made outside of any database, and for which `drawn` was drawn.
+    #[must_use]
+    pub fn outside(drawn: u64) -> TableIdentity {
+        TableIdentity { database: drawn, keyspace: 0, number: 0 }
+    }
+
+    /// What was drawn for the file, if it was made outside of any database.
+    #[must_use]
+    pub fn origin(self) -> Option<u64> {
+        (self == TableIdentity::outside(self.database)).then_some(self.database)
+    }
+
     /// Seeds the checksums of the table's frames. Of other bytes than the tag of a segment: none
     /// verifies as a table.
     #[must_use]
@@ -97,6 +110,23 @@ impl TableIdentity {
             number: u64_at(header, 24),
         };
         (*header == identity.encode_header()).then_some(identity)
+    }
+
+    /// Whose the file is, by what was found at its start.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no table; `FormatVersion`, `Corruption`.
+    pub(super) fn read(found: &[u8; HEADER_SIZE], path: &Path) -> Result<TableIdentity> {
+        if found[..8] != MAGIC {
+            let path = path.display();
+            return Err(Error::invalid(format!("{path} is no table, by its first bytes")));
+        }
+        let identity = TableIdentity {
+            database: u64_at(found, 16),
+            keyspace: u32_at(found, 12),
+            number: u64_at(found, 24),
+        };
+        identity.check_header(found, path).map(|()| identity)
     }
 
     /// Checks what was found at the start of the file against what must be there.
@@ -176,6 +206,11 @@ impl Footer {
         (bytes, sum as u32)
     }
 
+    /// The low 32 bits of the checksum that the bytes of a footer begin with.
+    pub(super) fn said_checksum(bytes: &[u8; FOOTER_SIZE]) -> u32 {
+        u64_at(bytes, 0) as u32
+    }
+
     /// The footer that was found at `offset` of the file with this tag. `expected` are the low 32
     /// bits of its checksum.
     pub(super) fn decode(
@@ -215,7 +250,7 @@ impl Footer {
 /// ranges (0 for none), properties. `None` if it does not verify.
 pub fn footer_pointers(bytes: &[u8], tag: u64, offset: u64) -> Option<[u64; 3]> {
     let bytes: &[u8; FOOTER_SIZE] = bytes.try_into().ok()?;
-    let expected = u64_at(bytes, 0) as u32;
+    let expected = Footer::said_checksum(bytes);
     let footer = Footer::decode(bytes, Path::new(""), tag, offset, expected).ok()?;
     let ranges = footer.ranges.map_or(0, |pointer| pointer.offset);
     Some([footer.top.offset, ranges, footer.properties.offset])

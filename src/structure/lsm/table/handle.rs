@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::caches::TableCaches;
 use super::format::FramePointer;
-use super::open::Opened;
+use super::open::{Opened, read_properties};
 use super::partition::Partition;
 use super::place::{TableFile, TablePlace};
 use super::properties::Properties;
@@ -44,10 +44,16 @@ impl Table {
     /// files that its entries point into.
     #[must_use]
     pub fn existing(place: &Arc<TablePlace>, record: TableRecord) -> Arc<Table> {
+        Table::in_file(TableFile::of(place, record.number, record.origin), record)
+    }
+
+    /// The same, in this file.
+    pub(super) fn in_file(file: Arc<TableFile>, record: TableRecord) -> Arc<Table> {
+        let place = file.place();
         place.note_held(record.number);
         let values = record.values.iter().map(|share| place.values.hold(share.file)).collect();
         Arc::new(Table {
-            file: TableFile::new(place, record.number),
+            file,
             record,
             _values: values,
             opened: OnceLock::new(),
@@ -190,10 +196,7 @@ impl Table {
     /// # Errors
     /// `Io`, `Corruption`.
     pub fn properties(&self, caches: &TableCaches) -> Result<Properties> {
-        let pointer = self.opened(caches)?.footer.properties;
-        let payload = caches.read_frame(&self.file, pointer, FrameKind::Properties)?;
-        let properties = Properties::decode(&payload.data[payload.range]);
-        properties.ok_or_else(|| self.file.damaged(pointer.offset, "properties that are none"))
+        read_properties(&self.file, self.opened(caches)?.footer.properties, caches)
     }
 
     pub(super) fn file(&self) -> &Arc<TableFile> {

@@ -17,7 +17,9 @@
 //! | `partition.rs` | a partition, written and in memory, with the slots of its blocks |
 //! | `place.rs` | where the tables of a keyspace are; which files are open, which are to go |
 //! | `append.rs` | frames on their way into a file |
-//! | `writer.rs` | writing a table |
+//! | `builder.rs` | putting a table together in a new file |
+//! | `writer.rs` | writing a table of a keyspace |
+//! | `outside.rs` | tables that are made outside of any database |
 //! | `caches.rs` | the caches of blocks and partitions |
 //! | `open.rs` | what is in memory of a table that was read: the top, the deleted ranges |
 //! | `handle.rs` | a table as versions refer to it: finding entries in it |
@@ -40,6 +42,7 @@
 //! - U7  Cached blocks belong to the partition that leads to them, and go with it.
 
 mod append;
+mod builder;
 mod caches;
 mod check;
 mod cursor;
@@ -49,6 +52,7 @@ mod handle;
 mod index;
 mod open;
 mod order;
+mod outside;
 mod partition;
 mod place;
 mod properties;
@@ -65,6 +69,7 @@ pub use caches::TableCaches;
 pub use cursor::{ReadMode, TableCursor};
 pub use format::{FOOTER_LEN, HEADER_LEN, TableIdentity, footer_pointers};
 pub use handle::Table;
+pub use outside::{OutsideTable, OutsideWriter};
 pub use partition::Partition;
 pub use place::{OpenTables, TablePlace};
 pub use record::{TableOptions, TableRecord};

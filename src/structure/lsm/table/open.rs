@@ -9,6 +9,7 @@ use super::format::{FOOTER_LEN, Footer, FramePointer, HEADER_LEN};
 use super::index::{Index, Target};
 use super::partition::Partition;
 use super::place::TableFile;
+use super::properties::Properties;
 use super::ranges;
 use super::record::TableRecord;
 use crate::base::{RangeTombstones, Result};
@@ -127,8 +128,19 @@ pub(super) fn read_footer(file: &Arc<TableFile>, record: &TableRecord) -> Result
     Footer::decode(&found, &file.path, file.tag, offset, record.checksum)
 }
 
+/// Reads the properties.
+pub(super) fn read_properties(
+    file: &Arc<TableFile>,
+    pointer: FramePointer,
+    caches: &TableCaches,
+) -> Result<Properties> {
+    let payload = caches.read_frame(file, pointer, FrameKind::Properties)?;
+    let properties = Properties::decode(&payload.data[payload.range]);
+    properties.ok_or_else(|| file.damaged(pointer.offset, "properties that are none"))
+}
+
 /// Reads the deleted ranges.
-fn read_ranges(
+pub(super) fn read_ranges(
     file: &Arc<TableFile>,
     pointer: FramePointer,
     caches: &TableCaches,

@@ -209,6 +209,7 @@ impl TablePlace {
         self.pinned_bytes.load(Ordering::Relaxed)
     }
 
+    /// Of a table that is written here.
     pub(super) fn identity_of(&self, number: u64) -> TableIdentity {
         TableIdentity { database: self.database, keyspace: self.keyspace, number }
     }
@@ -242,7 +243,7 @@ impl TablePlace {
 /// The file of a table: opened when it is first read.
 pub(super) struct TableFile {
     // Constant.
-    pub number: u64,
+    pub identity: TableIdentity,
     pub tag: u64,
     pub path: PathBuf,
     place: Arc<TablePlace>,
@@ -258,19 +259,28 @@ impl AsRef<KeptOpen> for TableFile {
 
 impl fmt::Debug for TableFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableFile").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("TableFile").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 impl TableFile {
-    pub(super) fn new(place: &Arc<TablePlace>, number: u64) -> Arc<TableFile> {
-        Arc::new(TableFile {
-            number,
-            tag: place.identity_of(number).tag(),
-            path: place.path_of(number),
-            place: Arc::clone(place),
-            file: KeptOpen::default(),
-        })
+    /// The file of a table of the keyspace. `origin` is its own, if it was made elsewhere.
+    pub(super) fn of(place: &Arc<TablePlace>, number: u64, origin: Option<u64>) -> Arc<TableFile> {
+        let identity = match origin {
+            Some(drawn) => TableIdentity::outside(drawn),
+            None => place.identity_of(number),
+        };
+        TableFile::at(place, place.path_of(number), identity)
+    }
+
+    /// A file that need not be in the keyspace's directory.
+    pub(super) fn at(
+        place: &Arc<TablePlace>,
+        path: PathBuf,
+        identity: TableIdentity,
+    ) -> Arc<TableFile> {
+        let (place, file) = (Arc::clone(place), KeptOpen::default());
+        Arc::new(TableFile { identity, tag: identity.tag(), path, place, file })
     }
 
     pub(super) fn place(&self) -> &Arc<TablePlace> {
@@ -296,7 +306,7 @@ impl TableFile {
         })?;
         let mut header = [0; HEADER_LEN as usize];
         self.read_exact(&*file, &mut header, 0)?;
-        self.place.identity_of(self.number).check_header(&header, &self.path)?;
+        self.identity.check_header(&header, &self.path)?;
         Ok(file)
     }
 

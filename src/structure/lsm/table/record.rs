@@ -60,6 +60,8 @@ pub struct TableRecord {
     pub hides: u64,
     /// Bytes of keys and values.
     pub logical_bytes: u64,
+    /// What was drawn for the file, if it was made outside of the database: see `TableIdentity`.
+    pub origin: Option<u64>,
     /// The stamp of every entry, of a table that was written before that was known.
     pub stamp: Option<SeqNo>,
     /// The oldest stamp, as it was written; [`SeqNo::MAX`] without entries.

@@ -1,24 +1,12 @@
-//! Writing a table: entries into blocks, blocks into partitions, all into one new file.
-//!
-//! In memory are the block and the partition at hand, and what was gathered to be written: some
-//! hundred kilobytes, and the largest entry a few times.
+//! Writing a table of a keyspace.
 
 use std::sync::Arc;
 
-use super::append::FrameWriter;
-use super::format::{FOOTER_LEN, Footer, FramePointer};
-use super::index::IndexBuilder;
-use super::partition::PartitionBuilder;
+use super::builder::TableBuilder;
 use super::place::TablePlace;
-use super::properties::Properties;
-use super::ranges::{self, RANGE_STAMP};
-use super::record::{TableOptions, TableRecord, span};
-use super::separator::separate;
-use crate::base::is_operands;
-use crate::base::{Codec, EntryKind, EntryRef, ExpirySpan, RangeTombstones, Result, SeqNo, Slice};
-use crate::block::{BlockBuilder, FrameKind};
-use crate::cache::{Charge, MemoryBudget, Part};
-use crate::structure::ShareSums;
+use super::record::{TableOptions, TableRecord};
+use crate::base::{EntryRef, Result};
+use crate::cache::MemoryBudget;
 
 /// Writes one table. What is not finished is given up: [`TableWriter::discard`] removes the file
 /// at once, opening the database does otherwise.
@@ -26,21 +14,7 @@ use crate::structure::ShareSums;
 pub struct TableWriter {
     place: Arc<TablePlace>,
     number: u64,
-    options: TableOptions,
-    frames: FrameWriter,
-    block: BlockBuilder,
-    partition: PartitionBuilder,
-    top: IndexBuilder,
-    payload: Vec<u8>,
-    /// Behind the last block.
-    separator: Vec<u8>,
-    first_key: Slice,
-    last_key: Slice,
-    ranges: RangeTombstones,
-    /// What is known of them yet.
-    properties: Properties,
-    values: ShareSums,
-    charge: Charge,
+    builder: TableBuilder,
     state: WriterState,
 }
 
@@ -62,26 +36,11 @@ impl TableWriter {
     ) -> Result<TableWriter> {
         let number = place.take_number();
         place.note_unlisted(number);
-        let created = FrameWriter::create(place, number);
-        let frames = created.inspect_err(|_| place.forget_unlisted(&[number]))?;
-        Ok(TableWriter {
-            place: Arc::clone(place),
-            number,
-            options: *options,
-            frames,
-            block: BlockBuilder::new(options.restarts),
-            partition: PartitionBuilder::new(options.filter_bits, options.filter_prefix_len),
-            top: IndexBuilder::new(),
-            payload: Vec::new(),
-            separator: Vec::new(),
-            first_key: Slice::default(),
-            last_key: Slice::default(),
-            ranges: RangeTombstones::default(),
-            properties: empty_properties(options),
-            values: ShareSums::default(),
-            charge: budget.charge(Part::Buffer, 0),
-            state: WriterState::Writing,
-        })
+        let (path, identity) = (place.path_of(number), place.identity_of(number));
+        let created = TableBuilder::create(&*place.storage, path, identity, options, budget);
+        let builder = created.inspect_err(|_| place.forget_unlisted(&[number]))?;
+        let (place, state) = (Arc::clone(place), WriterState::Writing);
+        Ok(TableWriter { place, number, builder, state })
     }
 
     /// The table's number.
@@ -98,68 +57,37 @@ impl TableWriter {
     /// the table is to be discarded.
     #[inline]
     pub fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
-        let size = entry.key.len() + entry.value.len();
-        if !self.block.is_empty() && self.block.estimated_size() + size > self.options.block_size {
-            self.end_block(Some(entry.key))?;
-        }
-        self.block.add(entry)?;
-        self.partition.add_key(entry.key);
-        let properties = &mut self.properties;
-        if properties.entry_count == 0 {
-            self.first_key = Slice::from(entry.key);
-        }
-        properties.entry_count += 1;
-        properties.key_bytes += entry.key.len() as u64;
-        properties.value_bytes += entry.value.len() as u64;
-        properties.oldest = properties.oldest.min(entry.seqno);
-        properties.newest = properties.newest.max(entry.seqno);
-        match entry.kind {
-            EntryKind::Value | EntryKind::Pointer => {}
-            EntryKind::Tombstone => properties.tombstones += 1,
-            EntryKind::Composite => {
-                properties.operands += u64::from(is_operands(entry.kind, entry.value));
-            }
-        }
-        Ok(())
+        self.builder.add(entry)
     }
 
     /// Deletes the keys from `start` to in front of `end`, or to the last, in all that is older
     /// than this table. Must begin behind the ranges before it, or where the last one ends; an
     /// empty range is none.
     ///
-    /// # Errors
-    /// None yet.
-    ///
     /// # Panics
     /// When it begins in front of the end of the range before it.
-    pub fn delete_range(&mut self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
-        if end.is_some_and(|end| end <= start) {
-            return Ok(());
-        }
-        assert!(self.ranges.first_from(start).is_none(), "ranges ascend and are disjoint");
-        self.ranges.append(start, end, RANGE_STAMP);
-        Ok(())
+    pub fn delete_range(&mut self, start: &[u8], end: Option<&[u8]>) {
+        self.builder.delete_range(start, end);
     }
 
     /// Bytes of the file so far, with what is still to be written of entries.
     #[must_use]
     pub fn size(&self) -> u64 {
-        let block = if self.block.is_empty() { 0 } else { self.block.estimated_size() };
-        self.frames.position() + (block + self.partition.size()) as u64 + FOOTER_LEN
+        self.builder.size()
     }
 
     /// Entries added.
     #[cfg(test)]
     #[must_use]
     pub fn entry_count(&self) -> u64 {
-        self.properties.entry_count
+        self.builder.entry_count()
     }
 
     /// Whether it has neither entries nor ranges.
     #[cfg(test)]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.properties.entry_count == 0 && self.ranges.is_empty()
+        self.builder.is_empty()
     }
 
     /// Writes the rest, and makes the file durable; its name is so once the directory is synced.
@@ -168,7 +96,7 @@ impl TableWriter {
     /// # Errors
     /// `Io`, `DiskFull`: the file was removed, if that was possible.
     pub fn finish(mut self) -> Result<TableRecord> {
-        match self.write_rest() {
+        match self.builder.finish() {
             Ok(record) => {
                 self.state = WriterState::Finished;
                 Ok(record)
@@ -184,108 +112,6 @@ impl TableWriter {
     pub fn discard(self) {
         let _orphan_if_it_fails = self.place.remove_orphan(self.number);
     }
-
-    /// Writes the block at hand. `next` is the key that comes behind it.
-    fn end_block(&mut self, next: Option<&[u8]>) -> Result<()> {
-        let last = self.block.last_key();
-        match next {
-            Some(next) => separate(last, next, &mut self.separator),
-            None => {
-                self.separator.clear();
-                self.separator.extend_from_slice(last);
-                self.last_key = Slice::from(last);
-            }
-        }
-        let entry_count = self.block.entry_count() as u64;
-        self.values.add_block(&self.block);
-        let properties = &mut self.properties;
-        properties.expiring = ExpirySpan::joined(properties.expiring, self.block.expiry_span());
-        self.payload.clear();
-        self.block.finish(&mut self.payload);
-        let pointer = self.frames.append(&self.payload, self.options.codec, FrameKind::Entries)?;
-        properties.blocks += 1;
-        properties.raw_bytes += self.payload.len() as u64;
-        properties.block_bytes += u64::from(pointer.len);
-        self.partition.add_block(&self.separator, pointer, entry_count)?;
-        self.note_memory();
-        if self.partition.is_full() {
-            self.end_partition()?;
-        }
-        Ok(())
-    }
-
-    /// Writes the partition at hand, whose last block was written last.
-    fn end_partition(&mut self) -> Result<()> {
-        let entry_count = self.partition.entry_count();
-        self.payload.clear();
-        self.partition.finish(&mut self.payload);
-        let pointer = self.frames.append(&self.payload, Codec::None, FrameKind::Partition)?;
-        self.properties.partitions += 1;
-        self.top.add(&self.separator, pointer, entry_count)
-    }
-
-    fn write_rest(&mut self) -> Result<TableRecord> {
-        if !self.block.is_empty() {
-            self.end_block(None)?;
-        }
-        if !self.partition.is_empty() {
-            self.end_partition()?;
-        }
-        self.payload.clear();
-        self.top.finish(&mut self.payload);
-        let top = self.frames.append(&self.payload, Codec::None, FrameKind::Top)?;
-        let ranges = match self.ranges.is_empty() {
-            true => None,
-            false => Some(self.append(&ranges::encode(&self.ranges), FrameKind::DeletedRanges)?),
-        };
-        let has_entries = self.properties.entry_count > 0;
-        self.properties.keys = has_entries.then(|| (self.first_key.clone(), self.last_key.clone()));
-        self.properties.deleted_ranges = self.ranges.fragment_count() as u64;
-        self.properties.values = self.values.shares();
-        let properties = self.append(&self.properties.encode(), FrameKind::Properties)?;
-        let footer = Footer { top, ranges, properties };
-        let (footer, checksum) = footer.encode(self.frames.tag(), self.frames.position());
-        self.frames.put(&footer);
-        let size = self.frames.position();
-        self.frames.finish()?;
-        Ok(self.record(size, checksum))
-    }
-
-    fn append(&mut self, payload: &[u8], kind: FrameKind) -> Result<FramePointer> {
-        self.frames.append(payload, Codec::None, kind)
-    }
-
-    /// What is to be said of the table in the index.
-    fn record(&self, size: u64, checksum: u32) -> TableRecord {
-        let properties = &self.properties;
-        let (first, end) = span(properties.keys.as_ref(), &self.ranges);
-        TableRecord {
-            number: self.number,
-            size,
-            checksum,
-            first,
-            end,
-            entry_count: properties.entry_count,
-            tombstones: properties.tombstones,
-            deleted_ranges: u32::try_from(properties.deleted_ranges).unwrap_or(u32::MAX),
-            hides: 0,
-            logical_bytes: properties.key_bytes + properties.value_bytes,
-            stamp: None,
-            oldest: properties.oldest,
-            newest: properties.newest,
-            expiring: properties.expiring,
-            values: properties.values.clone(),
-        }
-    }
-
-    /// Charges what the buffers take, about.
-    fn note_memory(&mut self) {
-        // The entries of a payload are gathered by a builder of the same size.
-        let payload = 2 * self.payload.capacity();
-        let indexes = self.partition.buffer_size() + self.top.size();
-        let ranges = self.ranges.memory_size();
-        self.charge.resize(self.frames.buffer_capacity() + payload + indexes + ranges);
-    }
 }
 
 impl Drop for TableWriter {
@@ -293,29 +119,5 @@ impl Drop for TableWriter {
         if self.state == WriterState::Writing {
             self.place.forget_unlisted(&[self.number]);
         }
-    }
-}
-
-fn empty_properties(options: &TableOptions) -> Properties {
-    Properties {
-        entry_count: 0,
-        tombstones: 0,
-        operands: 0,
-        key_bytes: 0,
-        value_bytes: 0,
-        keys: None,
-        oldest: SeqNo::MAX,
-        newest: SeqNo::ZERO,
-        expiring: None,
-        deleted_ranges: 0,
-        blocks: 0,
-        raw_bytes: 0,
-        block_bytes: 0,
-        partitions: 0,
-        codec: options.codec,
-        block_size: options.block_size as u64,
-        filter_bits: options.filter_bits,
-        filter_prefix_len: options.filter_prefix_len,
-        values: Vec::new(),
     }
 }

@@ -1,0 +1,113 @@
+//! Tables that were made outside of any database on their way into an Lsm keyspace: each gets a
+//! name in its directory, under a number that no edit names yet.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::table::{OutsideTable, TableCaches, TablePlace};
+use crate::base::{Error, Result};
+use crate::storage::{OpenMode, Storage};
+use crate::structure::{Adopted, SharedStores, TableCheck, TableIngest, TableSource};
+
+/// Bytes that are copied at once.
+const COPY_SIZE: usize = 1 << 20;
+
+/// Opens tables that were made outside of any database.
+#[derive(Debug)]
+pub struct OutsideReader {
+    place: Arc<TablePlace>,
+    caches: Arc<TableCaches>,
+}
+
+impl OutsideReader {
+    /// Of files in `storage`.
+    #[must_use]
+    pub fn new(storage: &Arc<dyn Storage>, shared: &SharedStores) -> OutsideReader {
+        let (open, values) = (Arc::clone(&shared.open_tables), Arc::clone(&shared.values));
+        let caches = TableCaches::new(Arc::clone(&shared.cache), Arc::clone(&shared.partitions));
+        OutsideReader {
+            place: TablePlace::new(Arc::clone(storage), PathBuf::new(), 0, 0, open, values),
+            caches: Arc::new(caches),
+        }
+    }
+
+    /// Opens a table: see [`OutsideTable::open`].
+    ///
+    /// # Errors
+    /// As that.
+    pub fn open(&self, path: &Path) -> Result<OutsideTable> {
+        OutsideTable::open(&self.place, &self.caches, path)
+    }
+}
+
+/// Gives `table` the name `placed` too, or makes a copy of that name; verifies what is there under
+/// it then, and has it durable but for the name. Errors name the file that was given.
+pub(super) fn adopt(
+    (place, caches): (&Arc<TablePlace>, &Arc<TableCaches>),
+    table: &OutsideTable,
+    placed: &Path,
+    how: &TableIngest,
+) -> Result<Adopted> {
+    let storage = &**place.storage();
+    let adopted = match how.source {
+        // Where it cannot be linked, as to another file system, it is copied.
+        TableSource::Move if storage.link(&table.path, placed).is_ok() => {
+            sync(storage, placed)?;
+            Adopted::Linked
+        }
+        _ => {
+            copy(storage, &table.path, placed, table.record.size)?;
+            Adopted::Copied
+        }
+    };
+    let named = |error| instead_of(error, placed, &table.path);
+    let found = OutsideTable::open(place, caches, placed).map_err(named)?;
+    if found.record != table.record {
+        let path = table.path.display();
+        return Err(Error::invalid(format!("{path} was changed while it was ingested")));
+    }
+    if how.check == TableCheck::Everything {
+        found.verify().map_err(named)?;
+    }
+    Ok(adopted)
+}
+
+/// Whoever wrote the file need not have synced it.
+fn sync(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let file = storage.open(path, OpenMode::ReadOnly);
+    let file = file.map_err(|error| Error::io("open", path, error))?;
+    file.sync().map_err(|error| Error::io("sync", path, error))
+}
+
+fn copy(storage: &dyn Storage, from: &Path, to: &Path, size: u64) -> Result<()> {
+    let source = storage.open(from, OpenMode::ReadOnly);
+    let source = source.map_err(|error| Error::io("open", from, error))?;
+    let target = storage.open(to, OpenMode::CreateNew);
+    let target = target.map_err(|error| Error::io("create", to, error))?;
+    let mut buffer = vec![0; COPY_SIZE.min(usize::try_from(size).unwrap_or(COPY_SIZE))];
+    let mut done = 0;
+    while done < size {
+        let len = (size - done).min(buffer.len() as u64) as usize;
+        let piece = &mut buffer[..len];
+        source.read_exact_at(piece, done).map_err(|error| Error::io("read", from, error))?;
+        target.write_all_at(piece, done).map_err(|error| Error::io("write", to, error))?;
+        target.begin_writeback(done, len as u64);
+        done += len as u64;
+    }
+    target.sync().map_err(|error| Error::io("sync", to, error))
+}
+
+/// An error about the file `placed` as one about `given`.
+fn instead_of(error: Error, placed: &Path, given: &Path) -> Error {
+    let named = |path: PathBuf| if path == placed { given.to_owned() } else { path };
+    match error {
+        Error::Corruption { file, offset, what } => {
+            Error::Corruption { file: named(file), offset, what }
+        }
+        Error::FormatVersion { file, found, known } => {
+            Error::FormatVersion { file: named(file), found, known }
+        }
+        Error::Io { action, path, source } => Error::Io { action, path: named(path), source },
+        other => other,
+    }
+}
