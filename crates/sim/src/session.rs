@@ -205,11 +205,8 @@ impl Session {
                 Ok(())
             }
             Op::Step(count) => {
-                for _ in 0..*count {
-                    if !self.db.step()? {
-                        break;
-                    }
-                }
+                let mut steps = (0..*count).map(|_| self.db.step());
+                while let Some(true) = steps.next().transpose()? {}
                 Ok(())
             }
             Op::Create(name, options) => {
