@@ -26,7 +26,7 @@ pub struct CompactionReport {
     pub bytes_left: u64,
     /// Slices of work that are done, those of flushes that came in between included.
     pub slices: u64,
-    /// Whether it was ended before all was done.
+    /// Whether it was ended by the closure; by what was the last slice, perhaps.
     pub is_cancelled: bool,
 }
 

@@ -64,11 +64,13 @@ impl DueTables {
         }
         let picture = Picture::new(version, running);
         let last = picture.last_place();
+        let mut is_done = true;
         for place in 0..=last {
             for (index, table) in picture.run(place).iter().enumerate() {
                 if !self.numbers.contains(&table.number) {
                     continue;
                 }
+                is_done = false;
                 if let Some(inputs) = picture.sink(place, index..index + 1, last) {
                     return ManualStep::Compact(
                         picture.pick(&inputs, reason_for(&picture, &inputs, policy)),
@@ -76,7 +78,7 @@ impl DueTables {
                 }
             }
         }
-        ManualStep::Wait
+        if is_done { ManualStep::Done } else { ManualStep::Wait }
     }
 
     /// Bytes of tables that are to be read for it, about: of these, and of those at the last level
