@@ -49,9 +49,9 @@ pub struct TableIngestReport {
 }
 
 impl Keyspace {
-    /// Begins a table for this keyspace, in the database's storage: written with its options, or, if
-    /// it is of another structure than `Lsm`, with the defaults of that. What is written is in no
-    /// way part of the keyspace before it is ingested; see [`TableWriter`].
+    /// Begins a table for this keyspace, in the database's storage: written with its options, or,
+    /// if it is of another structure than `Lsm`, with the defaults of that. What is written is in
+    /// no way part of the keyspace before it is ingested; see [`TableWriter`].
     ///
     /// # Errors
     /// `Io`, also when there is a file of this name; `DiskFull`.
@@ -74,30 +74,30 @@ impl Keyspace {
     /// matter. Entries expire when they say, whatever the keyspace's
     /// [`ttl`](crate::KeyspaceOptions::ttl).
     ///
-    /// In a keyspace of the structure `Lsm` the files become tables as they are, in the deepest level
-    /// that has room for them: nothing is written but the index, or copies of the files with
+    /// In a keyspace of the structure `Lsm` the files become tables as they are, in the deepest
+    /// level that has room for them: nothing is written but the index, or copies of the files with
     /// [`TableSource::Copy`]. Their values stay in them, however large, until something rewrites
-    /// them. In memory is one block at a time, and 1 MiB to copy. In one of the structure `Flex` the
-    /// entries are read and written as by [`Keyspace::ingest`]; it takes no deletions.
+    /// them. In memory is one block at a time, and 1 MiB to copy. In one of the structure `Flex`
+    /// the entries are read and written as by [`Keyspace::ingest`]; it takes no deletions.
     ///
-    /// By default every byte of a file is verified first ([`TableIngest::check()`]). What memtables have
-    /// in the range of all tables is flushed, and commits of all keyspaces wait for about two syncs,
-    /// as with [`Ingest::finish`](crate::Ingest::finish). A transaction that has read anything
-    /// between the first and the last key, or in a deleted range, conflicts. Closing the database waits for
-    /// the file at hand.
+    /// By default every byte of a file is verified first ([`TableIngest::check()`]). What memtables
+    /// have in the range of all tables is flushed, and commits of all keyspaces wait for about two
+    /// syncs, as with [`Ingest::finish`](crate::Ingest::finish). A transaction that has read
+    /// anything between the first and the last key, or in a deleted range, conflicts. Closing the
+    /// database waits for the file at hand.
     ///
     /// See [`TableWriter`] for an example.
     ///
-    /// # Errors
-    /// `InvalidArgument` for a file that is no table, a table of a database, one that overlaps
-    /// another or is larger than [`TABLE_FILE_SIZE_MAX`](crate::TABLE_FILE_SIZE_MAX), one in the
-    /// directory of a keyspace, one that was changed meanwhile, entries that expire where operands
-    /// are merged, deletions in `Flex`, a codec that this program does not have, more than 65,536
-    /// files; `Corruption` and `FormatVersion` with the file; `DiskFull`, `KeyspaceNotFound`,
-    /// `Closed`: nothing has changed, and the files are where they were. `Io` when a file cannot be
-    /// read, linked or synced: the same; one that could not be synced is to be written anew. `Io` and
-    /// `ReadOnly` when the commit itself failed: whether the ingest survives is unknown then, the
-    /// files are where they were, and nothing is written any more until the database is reopened.
+    /// # Errors `InvalidArgument` for a file that is no table, a table of a database, one that
+    /// overlaps another or is larger than [`TABLE_FILE_SIZE_MAX`](crate::TABLE_FILE_SIZE_MAX), one
+    /// in the directory of a keyspace, one that was changed meanwhile, entries that expire where
+    /// operands are merged, deletions in `Flex`, a codec that this program does not have, more than
+    /// 65,536 files; `Corruption` and `FormatVersion` with the file; `DiskFull`,
+    /// `KeyspaceNotFound`, `Closed`: nothing has changed, and the files are where they were. `Io`
+    /// when a file cannot be read, linked or synced: the same; one that could not be synced is to
+    /// be written anew. `Io` and `ReadOnly` when the commit itself failed: whether the ingest
+    /// survives is unknown then, the files are where they were, and nothing is written any more
+    /// until the database is reopened.
     pub fn ingest_tables<P: AsRef<Path>>(
         &self,
         paths: impl IntoIterator<Item = P>,
@@ -216,8 +216,8 @@ fn add_entries(ingest: &mut Ingest, table: &OutsideTable) -> Result<()> {
     if record.tombstones > 0 || record.deleted_ranges > 0 {
         let (keys, ranges) = (record.tombstones, record.deleted_ranges);
         return Err(Error::invalid(format!(
-            "{path} deletes {keys} keys and {ranges} ranges, which a keyspace of the structure flex \
-             does not ingest"
+            "{path} deletes {keys} keys and {ranges} ranges, which a keyspace of the structure \
+             flex does not ingest"
         )));
     }
     let foreign = || Error::invalid(format!("{path} has an entry that is no value"));

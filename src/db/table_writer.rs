@@ -27,8 +27,8 @@ const RANGE_OVERHEAD: usize = 64;
 const BUDGET_SIZE: usize = 64 << 20;
 
 /// Writes a table outside of any database: a file of sorted entries that
-/// [`Keyspace::ingest_tables`] makes part of a keyspace. For loads that are prepared elsewhere, or by
-/// several processes side by side, each of which writes a part of the keys.
+/// [`Keyspace::ingest_tables`] makes part of a keyspace. For loads that are prepared elsewhere, or
+/// by several processes side by side, each of which writes a part of the keys.
 ///
 /// Keys must ascend. In memory are a block, an index of up to 128 blocks with its filter, 256 KiB
 /// that are written at once, and the deleted ranges: about half a megabyte, and the largest entry a
@@ -176,8 +176,8 @@ impl TableWriter {
     }
 
     /// Deletes a range of keys of what the keyspace has by the time of the ingest. Entries of the
-    /// table are not touched, whether they come before this call or behind it. Ranges must ascend: each
-    /// begins where the one before it ends, or behind that; an empty one is none.
+    /// table are not touched, whether they come before this call or behind it. Ranges must ascend:
+    /// each begins where the one before it ends, or behind that; an empty one is none.
     ///
     /// # Errors
     /// `InvalidArgument` for a range that begins in front of the end of the one before it, a bound

@@ -89,13 +89,13 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Whatever the system says.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives the file `from` the name `to` as well, which nothing may have: one file with two names,
-    /// each as good as the other. Not durable until the directory of `to` is synced. A storage that
-    /// does not say how refuses.
+    /// Gives the file `from` the name `to` as well, which nothing may have: one file with two
+    /// names, each as good as the other. Not durable until the directory of `to` is synced. A
+    /// storage that does not say how refuses.
     ///
     /// # Errors
-    /// `Unsupported` and `CrossesDevices` where that cannot be, `Unsupported` for a symbolic link; `AlreadyExists`, `NotFound`;
-    /// whatever the system says.
+    /// `Unsupported` and `CrossesDevices` where that cannot be, `Unsupported` for a symbolic link;
+    /// `AlreadyExists`, `NotFound`; whatever the system says.
     fn link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -50,7 +50,8 @@ const FOOTER_SIZE: usize = POINTERS_AT + 3 * POINTER_SIZE;
 const SUM_SIZE: usize = 8;
 
 /// Whose a table is. A file that was made outside of any database has the keyspace 0 and the number
-/// 0, which no table of a database has, and in place of the database a number that was drawn for it.
+/// 0, which no table of a database has, and in place of the database a number that was drawn for
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableIdentity {
     /// The database.
