@@ -126,7 +126,8 @@ pub struct OutsideTable {
 impl OutsideTable {
     /// Opens it. Reads both ends.
     ///
-    /// # Errors `InvalidArgument` for what is no table, or one of a database, or has what cannot be
+    /// # Errors
+    /// `InvalidArgument` for what is no table, or one of a database, or has what cannot be
     /// ingested; `Corruption`, `FormatVersion`, `Io`.
     pub fn open(
         place: &Arc<TablePlace>,
