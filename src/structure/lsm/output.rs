@@ -33,6 +33,8 @@ pub(super) struct Outputs {
     /// Older entries that those hide, about.
     hidden: u64,
     done: Vec<TableRecord>,
+    /// Of tables that [`Outputs::finish`] returned.
+    bytes_finished: u64,
 }
 
 impl Outputs {
@@ -53,6 +55,7 @@ impl Outputs {
             entries: 0,
             hidden: 0,
             done: Vec::new(),
+            bytes_finished: 0,
         }
     }
 
@@ -68,8 +71,8 @@ impl Outputs {
 
     /// Bytes written so far.
     pub(super) fn bytes_written(&self) -> u64 {
-        let done: u64 = self.done.iter().map(|table| table.size).sum();
-        done + self.writer.as_ref().map_or(0, TableWriter::size)
+        let begun = self.writer.as_ref().map_or(0, TableWriter::size);
+        self.bytes_finished + bytes_of(&self.done) + begun
     }
 
     /// Whether it is worth looking whether the next entry hides an older one, and
@@ -138,6 +141,7 @@ impl Outputs {
     /// Ends the last table. All tables are synced then, and their directory is not.
     pub(super) fn finish(&mut self) -> Result<Vec<TableRecord>> {
         self.close(None)?;
+        self.bytes_finished += bytes_of(&self.done);
         Ok(std::mem::take(&mut self.done))
     }
 
@@ -148,6 +152,10 @@ impl Outputs {
         }
         discard(&self.place, &self.done);
     }
+}
+
+fn bytes_of(tables: &[TableRecord]) -> u64 {
+    tables.iter().map(|table| table.size).sum()
 }
 
 /// Removes tables that nothing refers to. One that cannot be removed is an orphan, which opening

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::{CrashMode, SimStorage};
+use crate::storage::sim::{CrashMode, SimStorage};
 use crate::storage::{OpenMode, Storage};
 
 fn linked(storage: &SimStorage) {
