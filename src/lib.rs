@@ -37,5 +37,5 @@ pub use db::{
 pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
 pub use operator::{MergeError, MergeOperator};
 pub use structure::flex::tree as flex_tree;
-pub use structure::{TableCheck, TableInfo, TableIngest, TableSource};
+pub use structure::{TableCheck, TableInfo, TableIngestMode, TableIngestOptions};
 pub use value_log::Verify;

@@ -36,7 +36,7 @@ use crate::db::operation::Write;
 use crate::db::state::{Runtime, State, Table};
 use crate::memtable::MemtableCursor;
 use crate::structure::lsm::OutsideTable;
-use crate::structure::{Adopted, Staged, TableIngest};
+use crate::structure::{Adopted, Staged, TableIngestOptions};
 use crate::value_log::ValueFile;
 
 /// Large values that are written to the value log together, in bytes.
@@ -269,7 +269,11 @@ impl Ingest {
     }
 
     /// Takes a table as it is, above all that came before.
-    pub(super) fn adopt(&mut self, table: &OutsideTable, how: &TableIngest) -> Result<Adopted> {
+    pub(super) fn adopt(
+        &mut self,
+        table: &OutsideTable,
+        how: &TableIngestOptions,
+    ) -> Result<Adopted> {
         let core = &self.keyspace.handle().core;
         let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
         core.check_writable()?;

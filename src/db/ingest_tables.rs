@@ -12,8 +12,10 @@
 //! - K1  Until the edit is durable the files that were given are there, under their names. So
 //!   whatever fails, and whenever the power goes, they can be ingested again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,8 +24,11 @@ use crate::db::ingest::Ingest;
 use crate::db::keyspace::Keyspace;
 use crate::db::table_writer::{TABLE_FILE_SIZE_MAX, TableWriter};
 use crate::manifest::{KeyspaceOptions, Structure};
-use crate::structure::lsm::{OutsideReader, OutsideTable, is_index_name};
-use crate::structure::{Adopted, TableIngest, TableSource};
+use crate::storage::Storage;
+use crate::structure::lsm::{
+    OutsideReader, OutsideTable, TableRecord, is_index_name, is_table_name,
+};
+use crate::structure::{Adopted, TableIngestMode, TableIngestOptions};
 
 /// Tables that are ingested at once, at most.
 const TABLE_COUNT_MAX: usize = 1 << 16;
@@ -42,10 +47,11 @@ pub struct TableIngestReport {
     pub entries: u64,
     /// Bytes of keys and values.
     pub bytes: u64,
-    /// Files that were to be moved and could not be removed: their entries are in the keyspace.
-    /// They must not be changed, as each may be a second name of a file of the database; to remove
-    /// them is safe.
-    pub left: Vec<PathBuf>,
+    /// Files that were to be moved, and could not be removed durably: their entries are in the
+    /// keyspace. They must not be changed, as each may be a second name of a file of the database;
+    /// to remove them is safe. One that has another file's contents by now is among them, and that
+    /// was not ingested.
+    pub not_removed: Vec<PathBuf>,
 }
 
 impl Keyspace {
@@ -76,11 +82,17 @@ impl Keyspace {
     ///
     /// In a keyspace of the structure `Lsm` the files become tables as they are, in the deepest
     /// level that has room for them: nothing is written but the index, or copies of the files with
-    /// [`TableSource::Copy`]. Their values stay in them, however large, until something rewrites
+    /// [`TableIngestMode::Copy`]. Their values stay in them, however large, until something rewrites
     /// them. In memory is one block at a time, and 1 MiB to copy. In one of the structure `Flex`
     /// the entries are read and written as by [`Keyspace::ingest`]; it takes no deletions.
     ///
-    /// By default every byte of a file is verified first ([`TableIngest::check()`]). What memtables
+    /// With [`TableIngestMode::Move`] the paths belong to the call until it returns: nothing else may
+    /// be written under them. Afterwards they are gone, durably. Whatever other names the files
+    /// have, hard links for instance, must never be written through again, as they are files of the
+    /// database; the same goes for the given ones when the call was interrupted, or failed with
+    /// `Io` or `ReadOnly`: remove them, or ingest them once more.
+    ///
+    /// By default every byte of a file is verified first ([`TableIngestOptions::check()`]). What memtables
     /// have in the range of all tables is flushed, and commits of all keyspaces wait for about two
     /// syncs, as with [`Ingest::finish`](crate::Ingest::finish). A transaction that has read
     /// anything between the first and the last key, or in a deleted range, conflicts. Closing the
@@ -102,7 +114,7 @@ impl Keyspace {
     pub fn ingest_tables<P: AsRef<Path>>(
         &self,
         paths: impl IntoIterator<Item = P>,
-        how: TableIngest,
+        how: TableIngestOptions,
     ) -> Result<TableIngestReport> {
         let mut ingest = self.begin_ingest()?;
         let core = &self.handle().core;
@@ -119,8 +131,9 @@ impl Keyspace {
         self.check_tables(&mut tables)?;
         let mut report = TableIngestReport { tables: tables.len() as u64, ..Default::default() };
         for table in &tables {
-            report.entries += table.record.entry_count;
-            report.bytes += table.record.logical_bytes;
+            let TableRecord { entry_count, logical_bytes, .. } = table.record;
+            report.entries = report.entries.saturating_add(entry_count);
+            report.bytes = report.bytes.saturating_add(logical_bytes);
         }
         let Some((first, last)) = tables.first().zip(tables.last()) else {
             report.seqno = core.visible();
@@ -137,11 +150,9 @@ impl Keyspace {
                 0
             }
         };
-        if how.source == TableSource::Move {
+        if how.mode == TableIngestMode::Move {
             // K1
-            let not_removed = |path: &&Path| core.storage.remove_file(path).is_err();
-            let paths = tables.iter().map(|table| &*table.path);
-            report.left = paths.filter(not_removed).map(Path::to_owned).collect();
+            report.not_removed = remove_moved(&*core.storage, &reader, &tables);
         }
         Ok(report)
     }
@@ -164,8 +175,11 @@ impl Keyspace {
             if record.expiring.is_some() {
                 self.check_takes_expiry()?;
             }
-            let dir = table.path.parent().unwrap_or(Path::new(""));
-            if dirs.insert(dir) && self.is_of_keyspace(dir)? {
+            // What else there is in such a directory is not the database's.
+            let name = table.path.file_name().and_then(OsStr::to_str);
+            let dir = directory_of(&table.path);
+            let may_be_of_keyspace = name.is_some_and(is_table_name);
+            if may_be_of_keyspace && dirs.insert(dir) && self.is_of_keyspace(dir)? {
                 return refuse(table, "is in the directory of a keyspace");
             }
         }
@@ -188,15 +202,51 @@ impl Keyspace {
 
     /// Whether the index of a keyspace is in a directory: then files in it are not to be moved.
     fn is_of_keyspace(&self, dir: &Path) -> Result<bool> {
-        let dir = if dir == Path::new("") { Path::new(".") } else { dir };
         let entries = self.handle().core.storage.list_dir(dir);
         let entries = entries.map_err(|error| Error::io("list", dir, error))?;
         Ok(entries.iter().any(|entry| is_index_name(&entry.name)))
     }
 }
 
+/// Removes files whose entries are durably in the keyspace. Which of them may be there after a power
+/// cut, or are.
+fn remove_moved(
+    storage: &dyn Storage,
+    reader: &OutsideReader,
+    tables: &[OutsideTable],
+) -> Vec<PathBuf> {
+    let mut not_removed = Vec::new();
+    let mut removed: BTreeMap<&Path, Vec<&Path>> = BTreeMap::new();
+    for OutsideTable { path, record, .. } in tables {
+        let is_gone = match reader.open(path) {
+            Ok(found) if found.record == *record => storage.remove_file(path).is_ok(),
+            Ok(_) => false, // Somebody has put another file there.
+            Err(Error::Io { source, .. }) => source.kind() == ErrorKind::NotFound,
+            Err(_) => false,
+        };
+        match is_gone {
+            true => removed.entry(directory_of(path)).or_default().push(path),
+            false => not_removed.push(path.clone()),
+        }
+    }
+    for (dir, paths) in removed {
+        if storage.sync_dir(dir).is_err() {
+            not_removed.extend(paths.into_iter().map(Path::to_owned));
+        }
+    }
+    not_removed
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."))
+}
+
 /// Brings all tables into an ingest. How many files it has linked; `None` if it has read entries.
-fn bring(ingest: &mut Ingest, tables: &[OutsideTable], how: &TableIngest) -> Result<Option<u64>> {
+fn bring(
+    ingest: &mut Ingest,
+    tables: &[OutsideTable],
+    how: &TableIngestOptions,
+) -> Result<Option<u64>> {
     let mut linked = 0;
     for table in tables {
         match ingest.adopt(table, how)? {

@@ -450,6 +450,10 @@ impl Core {
         drop(self.lock_manifest());
         self.values.close();
         let finished = flushed.and_then(|()| self.finish_files());
+        // Whoever still has a round must find nothing to take back in what may be another's.
+        for keyspace in &self.published.state().keyspaces {
+            keyspace.runtime.store.give_up();
+        }
         let stats = self.stats();
         self.unlock_directory();
         finished.map(|()| stats)

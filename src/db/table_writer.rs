@@ -18,6 +18,8 @@ use crate::structure::lsm::{DEEPEST_LEVEL, OutsideWriter, table_options};
 /// The largest table file that is written and ingested, in bytes: 64 GiB. A table is what a
 /// compaction reads and writes anew as a whole.
 pub const TABLE_FILE_SIZE_MAX: u64 = 64 << 30;
+/// What finishing may add: the index over the indexes, deleted ranges, properties.
+const END_ROOM: u64 = 256 << 20;
 /// Keys of deleted ranges in a table, in bytes, with a few for each range: all are in memory while
 /// the table is in use.
 const RANGE_BYTES_MAX: usize = 16 << 20;
@@ -31,14 +33,14 @@ const BUDGET_SIZE: usize = 64 << 20;
 /// by several processes side by side, each of which writes a part of the keys.
 ///
 /// Keys must ascend. In memory are a block, an index of up to 128 blocks with its filter, 256 KiB
-/// that are written at once, and the deleted ranges: about half a megabyte, and the largest entry a
-/// few times. It is for one thread. A writer that is dropped before [`TableWriter::finish`] removes
+/// that are written at once, and the deleted ranges: about half a megabyte, a byte for each 10 KB of the
+/// file, and the largest entry a few times. It is for one thread. A writer that is dropped before [`TableWriter::finish`] removes
 /// its file; a process that dies leaves a part of one, which is refused when it is ingested.
 ///
 /// ```
 /// # fn main() -> lithedb::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
-/// use lithedb::{Codec, Db, KeyspaceOptions, TableIngest, TableWriter};
+/// use lithedb::{Codec, Db, KeyspaceOptions, TableIngestOptions, TableWriter};
 /// let path = dir.path().join("squares.tbl");
 /// let options = KeyspaceOptions::lsm().codec(Codec::Lz4);
 /// let mut writer = TableWriter::create(&path, &options)?;
@@ -50,7 +52,7 @@ const BUDGET_SIZE: usize = 64 << 20;
 ///
 /// let db = Db::open(dir.path().join("numbers.lithe"))?;
 /// let squares = db.create_keyspace("squares", KeyspaceOptions::lsm())?;
-/// squares.ingest_tables([&path], TableIngest::moving())?;
+/// squares.ingest_tables([&path], TableIngestOptions::moving())?;
 /// assert_eq!(squares.get(30u64.to_be_bytes())?.as_deref(), Some(&b"900"[..]));
 /// # Ok(())
 /// # }
@@ -140,7 +142,7 @@ impl TableWriter {
     ///
     /// # Errors
     /// `InvalidArgument` for a key that is not, a key or value over the limits, and a file that has
-    /// grown to [`TABLE_FILE_SIZE_MAX`]: nothing was added, and the writer can go on. `Io`,
+    /// grown to [`TABLE_FILE_SIZE_MAX`], but for what finishing adds: nothing was added, and the writer can go on. `Io`,
     /// `DiskFull`: the table cannot be finished any more.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), EntryKind::Value, value.as_ref())
@@ -263,7 +265,7 @@ impl TableWriter {
             check_len("a value", value.len(), VALUE_LEN_MAX)?;
         }
         let size = self.writer.size() + (key.len() + value.len()) as u64;
-        if size > TABLE_FILE_SIZE_MAX {
+        if size > TABLE_FILE_SIZE_MAX - END_ROOM {
             return refuse(format!("a table file has {TABLE_FILE_SIZE_MAX} bytes at most"));
         }
         self.writer.add(key, kind, value).inspect_err(|error| {

@@ -79,6 +79,9 @@ impl RateLimit {
     /// How long until the next slice may begin.
     #[must_use]
     pub fn wait(&self, now: Duration) -> Duration {
+        if self.rate().is_none() {
+            return Duration::ZERO; // Whatever was noted meanwhile.
+        }
         Duration::from_nanos(self.due.load(Ordering::Relaxed).saturating_sub(nanos(now)))
     }
 

@@ -18,7 +18,7 @@ pub use catalog::Manifest;
 pub(crate) use edit_log::inspect_edit_log;
 pub use edit_log::{
     EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef, SnapshotSink,
-    exists as edit_log_exists, newest_database, read as read_edit_log,
+    exists as edit_log_exists, is_log_name, newest_database, read as read_edit_log,
 };
 pub use options::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
 pub(crate) use records::explain_manifest;

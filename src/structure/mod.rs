@@ -27,8 +27,8 @@ use crate::manifest::OpenReport;
 pub use shares::{ShareSums, ValueShare};
 pub use store::{
     Adopted, BegunFlush, Compacted, Consolidation, DataCheck, Debt, KeySpan, Moving, Round,
-    RoundFigures, RoundSlice, SharedStores, Staged, Store, StorePlace, TableCheck, TableIngest,
-    TableSource, create_store, open_store,
+    RoundFigures, RoundSlice, SharedStores, Staged, Store, StorePlace, TableCheck, TableIngestMode,
+    TableIngestOptions, create_store, open_store,
 };
 
 /// An entry found by key.

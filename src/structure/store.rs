@@ -144,6 +144,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// `Io`, `ReadOnly` after an earlier failure.
     fn settle(&self) -> Result<()>;
 
+    /// Gives up what is under way and in no edit: files that it has made go. For closing, whatever
+    /// else of that fails: the directory may be another's afterwards.
+    fn give_up(&self) {}
+
     /// Gives back the room of what no version refers to any more.
     fn remove_unreferenced(&self);
 
@@ -219,7 +223,7 @@ pub trait Staged: Send + fmt::Debug {
     /// # Errors
     /// `Corruption`, `FormatVersion`, `InvalidArgument` when it is not what it was when it was
     /// opened; `DiskFull`, `Io`: the ingest is to be discarded.
-    fn adopt(&mut self, _table: &OutsideTable, _how: &TableIngest) -> Result<Adopted> {
+    fn adopt(&mut self, _table: &OutsideTable, _how: &TableIngestOptions) -> Result<Adopted> {
         Ok(Adopted::NotHere)
     }
 
@@ -309,7 +313,7 @@ pub enum Adopted {
 
 /// What becomes of the file of a table that is ingested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TableSource {
+pub enum TableIngestMode {
     /// It stays, and is copied.
     #[default]
     Copy,
@@ -330,48 +334,48 @@ pub enum TableCheck {
     /// them. Damage in a block is found by its checksum when it is read, or by
     /// [`Db::check`](crate::Db::check), and never taken for data; but by then what was there is
     /// lost, and so is the source, if it was moved.
-    Ends,
+    Metadata,
 }
 
 /// How tables are ingested: see [`Keyspace::ingest_tables`](crate::Keyspace::ingest_tables).
 ///
 /// ```
-/// use lithedb::{TableCheck, TableIngest, TableSource};
-/// let how = TableIngest::moving().check(TableCheck::Ends);
-/// assert_eq!((how.source, how.check), (TableSource::Move, TableCheck::Ends));
+/// use lithedb::{TableCheck, TableIngestOptions, TableIngestMode};
+/// let how = TableIngestOptions::moving().check(TableCheck::Metadata);
+/// assert_eq!((how.mode, how.check), (TableIngestMode::Move, TableCheck::Metadata));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TableIngest {
+pub struct TableIngestOptions {
     /// What becomes of the files.
-    pub source: TableSource,
+    pub mode: TableIngestMode,
     /// What is verified first.
     pub check: TableCheck,
 }
 
-impl TableIngest {
+impl TableIngestOptions {
     /// The files stay where they are; everything is verified.
     #[must_use]
-    pub const fn copying() -> TableIngest {
-        TableIngest { source: TableSource::Copy, check: TableCheck::Everything }
+    pub const fn copying() -> TableIngestOptions {
+        TableIngestOptions { mode: TableIngestMode::Copy, check: TableCheck::Everything }
     }
 
     /// The files become the keyspace's own; everything is verified.
     #[must_use]
-    pub const fn moving() -> TableIngest {
-        TableIngest { source: TableSource::Move, check: TableCheck::Everything }
+    pub const fn moving() -> TableIngestOptions {
+        TableIngestOptions { mode: TableIngestMode::Move, check: TableCheck::Everything }
     }
 
     /// What becomes of the files.
     #[must_use]
-    pub const fn source(mut self, source: TableSource) -> TableIngest {
-        self.source = source;
+    pub const fn mode(mut self, mode: TableIngestMode) -> TableIngestOptions {
+        self.mode = mode;
         self
     }
 
     /// What is verified.
     #[must_use]
-    pub const fn check(mut self, check: TableCheck) -> TableIngest {
+    pub const fn check(mut self, check: TableCheck) -> TableIngestOptions {
         self.check = check;
         self
     }

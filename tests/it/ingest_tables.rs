@@ -13,7 +13,7 @@ use lithedb::storage::{
 };
 use lithedb::{
     Background, Builder, Codec, Compaction, Db, Durability, Error, Keyspace, KeyspaceOptions,
-    Leveled, TableCheck, TableIngest, TableSource, TableSummary, TableWriter, Tiered,
+    Leveled, TableCheck, TableIngestMode, TableIngestOptions, TableSummary, TableWriter, Tiered,
 };
 
 use crate::support::assert_sound;
@@ -138,7 +138,7 @@ fn apply(rows: &mut Rows, changes: &Changes) {
 #[test]
 fn tables_take_their_place_over_what_was_there_and_beneath_what_comes() {
     for (seed, options) in [(1, leveled()), (2, tiered())] {
-        for how in [TableIngest::copying(), TableIngest::moving()] {
+        for how in [TableIngestOptions::copying(), TableIngestOptions::moving()] {
             let storage = SimStorage::new(seed);
             let (db, k) = open_with(&storage, options.clone());
             let (mut expected, mut random) = (Rows::new(), Random::new(seed));
@@ -167,8 +167,8 @@ fn tables_take_their_place_over_what_was_there_and_beneath_what_comes() {
                 }
                 paths.reverse(); // In any order.
                 let report = k.ingest_tables(&paths, how).unwrap();
-                let is_moved = how.source == TableSource::Move;
-                assert_eq!((report.tables, report.left.len()), (count, 0));
+                let is_moved = how.mode == TableIngestMode::Move;
+                assert_eq!((report.tables, report.not_removed.len()), (count, 0));
                 assert_eq!(report.linked, if is_moved { count } else { 0 });
                 let is_there = |path: &String| storage.exists(Path::new(path)).unwrap();
                 assert_eq!(paths.iter().filter(|path| is_there(path)).count() == 0, is_moved);
@@ -225,7 +225,7 @@ fn deleted_ranges_delete_what_was_there_and_nothing_of_the_table() {
     let mut open = db.begin_update();
     assert!(open.get(&k, b"zzz").unwrap().is_none());
     let snapshot = db.snapshot();
-    let report = k.ingest_tables(["/outside/a"], TableIngest::moving()).unwrap();
+    let report = k.ingest_tables(["/outside/a"], TableIngestOptions::moving()).unwrap();
     assert_eq!(snapshot.iter(&k).count(), expected.len());
     expected.retain(|other, _| {
         !(key(200)..key(1000)).contains(other) && *other < key(1500) || *other == key(100)
@@ -249,9 +249,9 @@ fn deleted_ranges_delete_what_was_there_and_nothing_of_the_table() {
     let mut writer = begin(&storage, "/outside/b", &leveled());
     writer.delete_range::<&[u8]>(..).unwrap();
     writer.finish().unwrap();
-    k.ingest_tables(["/outside/b"], TableIngest::moving()).unwrap();
+    k.ingest_tables(["/outside/b"], TableIngestOptions::moving()).unwrap();
     assert!(k.is_empty().unwrap());
-    k.ingest_tables(Vec::<PathBuf>::new(), TableIngest::moving()).unwrap();
+    k.ingest_tables(Vec::<PathBuf>::new(), TableIngestOptions::moving()).unwrap();
     db.compact().unwrap();
     assert!(k.is_empty().unwrap() && k.tables().is_empty());
     assert_sound(&db);
@@ -269,7 +269,7 @@ fn a_keyspace_of_the_structure_flex_reads_the_entries() {
     write(&storage, "/outside/a", &changes(&first));
     write(&storage, "/outside/b", &changes(&second));
     let paths = ["/outside/b", "/outside/a"];
-    let report = k.ingest_tables(paths, TableIngest::moving()).unwrap();
+    let report = k.ingest_tables(paths, TableIngestOptions::moving()).unwrap();
     assert_eq!((report.entries, report.linked), (450, 0));
     assert_eq!(names(&storage, "/outside"), Vec::<String>::new());
     expected.extend(first);
@@ -278,7 +278,7 @@ fn a_keyspace_of_the_structure_flex_reads_the_entries() {
     assert_eq!(db.stats().value_files.len(), 1, "a large value is separated");
     let deletion = Changes::from([(key(1), None)]);
     write(&storage, "/outside/c", &deletion);
-    let refused = k.ingest_tables(["/outside/c"], TableIngest::moving()).unwrap_err();
+    let refused = k.ingest_tables(["/outside/c"], TableIngestOptions::moving()).unwrap_err();
     assert!(refused.to_string().contains("flex"), "{refused}");
     assert_eq!(names(&storage, "/outside"), ["c"]);
     assert_rows(&k, &expected);
@@ -302,11 +302,11 @@ fn what_expires_in_a_table_expires() {
         let db = builder(&storage).open(format!("/{}", structure.structure.name())).unwrap();
         let merging = structure.clone().merge_operator("counter");
         let m = db.create_keyspace("m", merging).unwrap();
-        let refused = m.ingest_tables([path], TableIngest::moving()).unwrap_err();
+        let refused = m.ingest_tables([path], TableIngestOptions::moving()).unwrap_err();
         assert!(refused.to_string().contains("expire"), "{refused}");
         let ttl = structure.clone().ttl(Duration::from_secs(5));
         let k = db.create_keyspace("k", ttl).unwrap();
-        k.ingest_tables([path], TableIngest::moving()).unwrap();
+        k.ingest_tables([path], TableIngestOptions::moving()).unwrap();
         assert_eq!(k.get("a").unwrap(), None);
         assert_eq!(k.len().unwrap(), 2);
         assert_eq!(k.get("b").unwrap().as_deref(), Some(&b"there"[..]));
@@ -335,7 +335,9 @@ fn what_cannot_be_ingested_is_refused_by_name_and_changes_nothing() {
     storage.open(Path::new("/outside/empty"), lithedb::storage::OpenMode::CreateNew).unwrap();
     let own = format!("/db/keyspaces/00000001/{}", tables(&storage)[0]);
     let (files, seqno) = (tables(&storage), db.snapshot().seqno());
-    for how in [TableIngest::moving(), TableIngest::copying().check(TableCheck::Ends)] {
+    for how in
+        [TableIngestOptions::moving(), TableIngestOptions::copying().check(TableCheck::Metadata)]
+    {
         for (path, words) in [
             ("/outside/overlapping", "overlaps /outside/good"),
             ("/outside/good", "overlaps /outside/good"),
@@ -352,20 +354,20 @@ fn what_cannot_be_ingested_is_refused_by_name_and_changes_nothing() {
         }
     }
     // The same again, as after an interruption, is nothing new.
-    k.ingest_tables(["/outside/good"], TableIngest::copying()).unwrap();
-    k.ingest_tables(["/outside/good"], TableIngest::copying()).unwrap();
+    k.ingest_tables(["/outside/good"], TableIngestOptions::copying()).unwrap();
+    k.ingest_tables(["/outside/good"], TableIngestOptions::copying()).unwrap();
     // One that was ingested has an identity of its own and lies among a keyspace's files.
     let both = ["/outside/good", "/outside/touching"];
-    k.ingest_tables(both, TableIngest::copying()).unwrap();
+    k.ingest_tables(both, TableIngestOptions::copying()).unwrap();
     let ingested: Vec<String> =
         tables(&storage).into_iter().filter(|name| !files.contains(name)).collect();
     let inside = format!("/db/keyspaces/00000001/{}", ingested[0]);
-    let refused = k.ingest_tables([&inside], TableIngest::moving()).unwrap_err();
+    let refused = k.ingest_tables([&inside], TableIngestOptions::moving()).unwrap_err();
     assert!(refused.to_string().contains("is in the directory of a keyspace"), "{refused}");
     assert!(storage.exists(Path::new(&inside)).unwrap());
     assert_sound(&db);
     db.close().unwrap();
-    assert!(matches!(k.ingest_tables(both, TableIngest::moving()), Err(Error::Closed)));
+    assert!(matches!(k.ingest_tables(both, TableIngestOptions::moving()), Err(Error::Closed)));
     let flex = KeyspaceOptions::flex();
     let refused = TableWriter::create("/nowhere/x", &flex).unwrap_err();
     assert!(matches!(refused, Error::InvalidArgument { .. }), "{refused}");
@@ -419,7 +421,11 @@ fn every_flipped_byte_of_a_table_is_refused_and_nothing_has_changed() {
     let (mut corrupt, mut wrong) = (0, 0);
     for offset in 0..size {
         storage.flip_bit(path, offset, (offset % 8) as u8).unwrap();
-        let how = if offset % 2 == 0 { TableIngest::moving() } else { TableIngest::copying() };
+        let how = if offset % 2 == 0 {
+            TableIngestOptions::moving()
+        } else {
+            TableIngestOptions::copying()
+        };
         match k.ingest_tables([path], how) {
             Err(Error::Corruption { file, .. }) => {
                 assert_eq!(file, path, "it is said where it was given");
@@ -434,7 +440,7 @@ fn every_flipped_byte_of_a_table_is_refused_and_nothing_has_changed() {
     assert!(corrupt > size - 9 && wrong == 8, "{corrupt} {wrong}: those of the magic");
     assert_rows(&k, &before);
     assert_sound(&db);
-    k.ingest_tables([path], TableIngest::moving()).unwrap();
+    k.ingest_tables([path], TableIngestOptions::moving()).unwrap();
     assert_sound(&db);
 }
 
@@ -446,7 +452,7 @@ fn wherever_the_power_goes_all_is_there_or_nothing_and_then_the_files_are() {
     after.extend(first.clone());
     after.extend(second.clone());
     after.remove(&key(40));
-    for how in [TableIngest::copying(), TableIngest::moving()] {
+    for how in [TableIngestOptions::copying(), TableIngestOptions::moving()] {
         let prepared = || {
             let storage = SimStorage::new(9);
             let (db, k) = open(&storage);
@@ -489,6 +495,8 @@ fn wherever_the_power_goes_all_is_there_or_nothing_and_then_the_files_are() {
                     k.ingest_tables(paths, how).unwrap();
                 } else {
                     with += 1;
+                    let stays = acknowledged && how.mode == TableIngestMode::Move;
+                    assert!(!stays || !paths.iter().any(is_there), "{how:?} {point} {mode:?}");
                 }
                 assert!(rows_of(&k) == after, "{how:?} {point} {mode:?}");
                 assert_eq!(tables(&recovered).len(), k.tables().len(), "no orphan stays");
@@ -515,11 +523,11 @@ fn what_fails_on_the_way_leaves_all_as_it_was() {
     };
     let full = std::io::ErrorKind::StorageFull;
     for (plan, how) in [
-        (refusing(Operation::Write, full), TableIngest::copying()),
-        (refusing(Operation::Create, full), TableIngest::copying()),
-        (refusing(Operation::Sync, std::io::ErrorKind::Other), TableIngest::copying()),
-        (refusing(Operation::Read, std::io::ErrorKind::Other), TableIngest::copying()),
-        (refusing(Operation::Sync, std::io::ErrorKind::Other), TableIngest::moving()),
+        (refusing(Operation::Write, full), TableIngestOptions::copying()),
+        (refusing(Operation::Create, full), TableIngestOptions::copying()),
+        (refusing(Operation::Sync, std::io::ErrorKind::Other), TableIngestOptions::copying()),
+        (refusing(Operation::Read, std::io::ErrorKind::Other), TableIngestOptions::copying()),
+        (refusing(Operation::Sync, std::io::ErrorKind::Other), TableIngestOptions::moving()),
     ] {
         storage.arm(plan);
         let refused = k.ingest_tables(["/outside/a"], how).unwrap_err();
@@ -530,9 +538,15 @@ fn what_fails_on_the_way_leaves_all_as_it_was() {
         k.put("still", "writable").unwrap();
         k.delete("still").unwrap();
     }
+    // So it is with a link that fails otherwise than for being one.
+    storage.arm(refusing(Operation::Link, std::io::ErrorKind::Other));
+    let refused = k.ingest_tables(["/outside/a"], TableIngestOptions::moving()).unwrap_err();
+    storage.disarm();
+    assert!(matches!(refused, Error::Io { .. }), "{refused}");
+    assert_rows(&k, &expected);
     // Where a file cannot be linked it is copied, and then removed.
     storage.arm(refusing(Operation::Link, std::io::ErrorKind::CrossesDevices));
-    let report = k.ingest_tables(["/outside/a"], TableIngest::moving()).unwrap();
+    let report = k.ingest_tables(["/outside/a"], TableIngestOptions::moving()).unwrap();
     storage.disarm();
     assert_eq!((report.linked, names(&storage, "/outside").len()), (0, 0));
     expected.extend(ingested);
@@ -541,10 +555,18 @@ fn what_fails_on_the_way_leaves_all_as_it_was() {
     write(&storage, "/outside/b", &changes(&rows(600..700, 1)));
     let rule = FaultRule::new(FaultEffect::Error(std::io::ErrorKind::PermissionDenied));
     storage.arm(FaultPlan::new().rule(rule.on(&[Operation::Remove]).path("outside").lasting()));
-    let report = k.ingest_tables(["/outside/b"], TableIngest::moving()).unwrap();
+    let report = k.ingest_tables(["/outside/b"], TableIngestOptions::moving()).unwrap();
     storage.disarm();
-    assert_eq!(report.left, [PathBuf::from("/outside/b")]);
+    assert_eq!(report.not_removed, [PathBuf::from("/outside/b")]);
     expected.extend(rows(600..700, 1));
+    // So is one whose name may come back, for want of a sync.
+    write(&storage, "/outside/tables-of-c", &changes(&rows(700..800, 1)));
+    let rule = FaultRule::new(FaultEffect::Error(std::io::ErrorKind::Other));
+    storage.arm(FaultPlan::new().rule(rule.on(&[Operation::SyncDir]).path("outside").lasting()));
+    let report = k.ingest_tables(["/outside/tables-of-c"], TableIngestOptions::moving()).unwrap();
+    storage.disarm();
+    assert_eq!(report.not_removed, [PathBuf::from("/outside/tables-of-c")]);
+    expected.extend(rows(700..800, 1));
     assert_rows(&k, &expected);
     assert_sound(&db);
 }
@@ -580,7 +602,7 @@ fn others_write_and_read_beside_an_ingest_of_tables() {
         });
         for round in 0..rounds {
             let path = format!("/outside/{round}");
-            let report = k.ingest_tables([path], TableIngest::moving()).unwrap();
+            let report = k.ingest_tables([path], TableIngestOptions::moving()).unwrap();
             assert_eq!(k.get_entry(key(301)).unwrap().unwrap().seqno, report.seqno);
         }
         over.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -605,8 +627,8 @@ fn files_of_the_system_are_linked_and_a_symbolic_link_is_copied() {
     std::os::unix::fs::symlink(at("target"), at("b")).unwrap();
     let db = Db::open(at("db")).unwrap();
     let k = db.create_keyspace("k", leveled()).unwrap();
-    let report = k.ingest_tables([at("a"), at("b")], TableIngest::moving()).unwrap();
-    assert_eq!((report.linked, report.left.len()), (1, 0));
+    let report = k.ingest_tables([at("a"), at("b")], TableIngestOptions::moving()).unwrap();
+    assert_eq!((report.linked, report.not_removed.len()), (1, 0));
     let left = names(&OsStorage::new(), directory.path().to_str().unwrap());
     assert_eq!(left, ["db", "target"]);
     assert_rows(&k, &rows(0..200, 0));

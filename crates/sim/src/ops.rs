@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use lithedb::{Durability, KeyRange, TableSource};
+use lithedb::{Durability, KeyRange, TableIngestMode};
 
 use crate::random::Random;
 use crate::sample::{FAMILY_COUNT, Key, Value, ValueSizes};
@@ -88,7 +88,7 @@ pub struct TablesOp {
     /// What one table deletes beside, if it is one, and where that can be.
     pub range: Option<(Key, Key)>,
     /// What becomes of the files.
-    pub source: TableSource,
+    pub mode: TableIngestMode,
 }
 
 /// What a commit does to one key.
@@ -391,9 +391,9 @@ pub fn draw_table_ingest(random: &mut Random, mix: Mix) -> Op {
     let table_count = 1 + random.below(TABLE_COUNT_MAX) as u8;
     let mut bound = || Key::choose(random, mix.key_count);
     let range = (table_count == 1).then(|| (bound(), bound()));
-    let source = if random.chance(700) { TableSource::Move } else { TableSource::Copy };
+    let mode = if random.chance(700) { TableIngestMode::Move } else { TableIngestMode::Copy };
     let slot = random.below(8) as Slot;
-    Op::IngestTables(slot, TablesOp { entries, table_count, range, source })
+    Op::IngestTables(slot, TablesOp { entries, table_count, range, mode })
 }
 
 fn draw_reading_op(random: &mut Random, mix: Mix) -> Op {

@@ -15,7 +15,7 @@ use lithedb::base::Clock as _;
 use lithedb::storage::{SimStorage, Storage};
 use lithedb::{
     BackgroundPause, Db, Durability, Error, Expiry, KeyRange, Keyspace, SeqNo, Structure,
-    TableIngest, WriteBatch,
+    TableIngestOptions, WriteBatch,
 };
 
 use crate::clock::SimClock;
@@ -541,7 +541,7 @@ impl Session {
                 writer.finish()?;
                 paths.push(path);
             }
-            let how = TableIngest::copying().source(tables.source);
+            let how = TableIngestOptions::copying().mode(tables.mode);
             Ok(keyspace.ingest_tables(&paths, how)?.seqno)
         })
     }

@@ -60,7 +60,8 @@ impl Db {
     ///
     /// Works also while background work is paused ([`Db::pause_background`]), and as fast as may
     /// be, whatever [`Builder::compaction_rate`](crate::Builder::compaction_rate) says. To have it
-    /// go slower, wait in the closure of [`Db::compact_while`].
+    /// go slower, pause the background and wait in the closure of [`Db::compact_while`]: threads of
+    /// the background help otherwise, at the rate that they have.
     ///
     /// # Errors
     /// As [`Db::flush`]. What was compacted before stays so; what was begun is taken back.
@@ -69,7 +70,8 @@ impl Db {
     }
 
     /// As [`Db::compact`]; asks `go_on` after each slice whether to go on. When it says no, what
-    /// was begun and is not durable is taken back, and its room is given back.
+    /// was begun and is not durable is taken back, and its room is given back: of slices that
+    /// threads of the background are at, when these are done.
     ///
     /// # Errors
     /// As [`Db::compact`].

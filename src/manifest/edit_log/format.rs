@@ -293,6 +293,12 @@ pub(super) fn parse_name(stem: &str, name: &str) -> FileName {
     }
 }
 
+/// Whether `name` is one of a log with this stem.
+#[must_use]
+pub fn is_log_name(stem: &str, name: &str) -> bool {
+    !matches!(parse_name(stem, name), FileName::Foreign)
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("the slice has four bytes"))
 }

@@ -43,7 +43,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-pub use format::EditLogId;
+pub use format::{EditLogId, is_log_name};
 pub(crate) use inspect::inspect_edit_log;
 pub use log::{EditLog, SnapshotSink};
 pub use read::{Record, RecordRef, exists, newest_database, read};

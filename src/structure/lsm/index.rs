@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::record::{Counters, Decoder, EditRecord, Encoder, PlacedTable, RunPlace};
 use super::table::{Table, TablePlace};
 use crate::base::{Error, Result};
-use crate::manifest::read_edit_log;
 use crate::manifest::{EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef};
+use crate::manifest::{is_log_name, read_edit_log};
 use crate::storage::Storage;
 
 /// Tells the index logs of this structure from the other edit logs.
@@ -72,7 +72,7 @@ pub(super) struct Index {
 /// Whether a file of this name is the index of a keyspace.
 #[must_use]
 pub fn is_index_name(name: &str) -> bool {
-    name.strip_prefix(LOG_STEM).is_some_and(|rest| rest.starts_with('-'))
+    is_log_name(LOG_STEM, name)
 }
 
 /// The id of a keyspace's index log.

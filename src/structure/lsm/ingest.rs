@@ -19,7 +19,7 @@ use super::record::{PlacedTable, RunPlace};
 use super::store::{Change, LsmStore, Written};
 use super::table::{OutsideTable, TableRecord};
 use crate::base::{EntryKind, EntryRef, Result, SeqNo, Slice};
-use crate::structure::{Adopted, Staged, TableIngest, Version};
+use crate::structure::{Adopted, Staged, TableIngestOptions, Version};
 
 /// Tables of sorted entries that nothing refers to (N1).
 #[derive(Debug)]
@@ -59,14 +59,14 @@ impl Staged for StagedTables {
         outputs.add(EntryRef { key, seqno: SeqNo::ZERO, kind, value })
     }
 
-    fn adopt(&mut self, table: &OutsideTable, how: &TableIngest) -> Result<Adopted> {
+    fn adopt(&mut self, table: &OutsideTable, how: &TableIngestOptions) -> Result<Adopted> {
         let (place, caches) = (&self.store.place, &self.store.reader.caches);
         let number = place.take_number();
         place.note_unlisted(number);
         // From here on, giving up removes it.
         self.tables.push(TableRecord { number, ..table.record.clone() });
         let adopted = adopt((place, caches), table, &place.path_of(number), how)?;
-        self.logical_bytes += table.record.logical_bytes;
+        self.logical_bytes = self.logical_bytes.saturating_add(table.record.logical_bytes);
         if adopted == Adopted::Linked {
             self.linked_bytes += table.record.size;
         }
@@ -122,7 +122,7 @@ impl LsmStore {
             false => deepest_free(&guard.index.runs, &span, counters.next_run),
         };
         counters.next_run += 1;
-        counters.logical_bytes += logical_bytes;
+        counters.logical_bytes = counters.logical_bytes.saturating_add(logical_bytes);
         counters.last_seqno = counters.last_seqno.max(seqno);
         let added = tables.iter().map(|table| PlacedTable { run, table: table.clone() }).collect();
         let written = Written { ingest, ..Written::default() };

@@ -56,4 +56,6 @@ pub use outside::OutsideReader;
 pub use pick::LAST_LEVEL as DEEPEST_LEVEL;
 pub use policy::table_options;
 pub use store::LsmStore;
-pub use table::{OpenTables, OutsideTable, OutsideWriter, Partition, TableIdentity};
+pub use table::{
+    OpenTables, OutsideTable, OutsideWriter, Partition, TableIdentity, TableRecord, is_table_name,
+};

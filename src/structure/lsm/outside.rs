@@ -1,13 +1,14 @@
 //! Tables that were made outside of any database on their way into an Lsm keyspace: each gets a
 //! name in its directory, under a number that no edit names yet.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::table::{OutsideTable, TableCaches, TablePlace};
 use crate::base::{Error, Result};
 use crate::storage::{OpenMode, Storage};
-use crate::structure::{Adopted, SharedStores, TableCheck, TableIngest, TableSource};
+use crate::structure::{Adopted, SharedStores, TableCheck, TableIngestMode, TableIngestOptions};
 
 /// Bytes that are copied at once.
 const COPY_SIZE: usize = 1 << 20;
@@ -46,19 +47,19 @@ pub(super) fn adopt(
     (place, caches): (&Arc<TablePlace>, &Arc<TableCaches>),
     table: &OutsideTable,
     placed: &Path,
-    how: &TableIngest,
+    how: &TableIngestOptions,
 ) -> Result<Adopted> {
     let storage = &**place.storage();
-    let adopted = match how.source {
-        // Where it cannot be linked, as to another file system, it is copied.
-        TableSource::Move if storage.link(&table.path, placed).is_ok() => {
-            sync(storage, placed)?;
-            Adopted::Linked
-        }
-        _ => {
-            copy(storage, &table.path, placed, table.record.size)?;
-            Adopted::Copied
-        }
+    let is_linked = match how.mode {
+        TableIngestMode::Move => link(storage, &table.path, placed)?,
+        TableIngestMode::Copy => false,
+    };
+    let adopted = if is_linked {
+        sync(storage, placed)?;
+        Adopted::Linked
+    } else {
+        copy(storage, &table.path, placed, table.record.size)?;
+        Adopted::Copied
     };
     let named = |error| instead_of(error, placed, &table.path);
     let found = OutsideTable::open(place, caches, placed).map_err(named)?;
@@ -70,6 +71,21 @@ pub(super) fn adopt(
         found.verify().map_err(named)?;
     }
     Ok(adopted)
+}
+
+/// Gives the file another name. Whether that can be: not on another file system, for instance.
+fn link(storage: &dyn Storage, from: &Path, to: &Path) -> Result<bool> {
+    match storage.link(from, to) {
+        Ok(()) => Ok(true),
+        Err(error) => match error.kind() {
+            ErrorKind::CrossesDevices
+            | ErrorKind::PermissionDenied
+            | ErrorKind::TooManyLinks
+            | ErrorKind::Unsupported
+            | ErrorKind::InvalidInput => Ok(false),
+            _ => Err(Error::io("link", from, error)),
+        },
+    }
 }
 
 /// Whoever wrote the file need not have synced it.

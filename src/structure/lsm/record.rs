@@ -20,7 +20,7 @@
 //! | | each: number - that of the one before, bytes of the records pointed to |
 
 use super::table::TableRecord;
-use crate::base::{ExpirySpan, MOMENT_MAX, SeqNo, Slice, varint};
+use crate::base::{ExpirySpan, SeqNo, Slice, varint};
 use crate::structure::ValueShare;
 
 /// Levels that there are.
@@ -255,7 +255,7 @@ impl<'a> Decoder<'a> {
         let (hides, logical_bytes) = (self.number()?, self.number()?);
         let stamp = if flags & HAS_STAMP == 0 { None } else { Some(self.number()?) };
         let (oldest, newest) = (self.number()?, self.number()?);
-        let expiring = if flags & HAS_EXPIRING == 0 { None } else { Some(self.span(entry_count)?) };
+        let expiring = if flags & HAS_EXPIRING == 0 { None } else { Some(self.span()?) };
         let origin = if flags & HAS_ORIGIN == 0 { None } else { Some(self.origin()?) };
         let table = TableRecord {
             number,
@@ -275,7 +275,7 @@ impl<'a> Decoder<'a> {
             expiring,
             values: self.shares()?,
         };
-        (tombstones <= entry_count).then_some(PlacedTable { run, table })
+        table.is_consistent().then_some(PlacedTable { run, table })
     }
 
     fn origin(&mut self) -> Option<u64> {
@@ -284,13 +284,11 @@ impl<'a> Decoder<'a> {
         Some(u64::from_le_bytes(*bytes))
     }
 
-    /// Of a table with so many entries.
-    fn span(&mut self, entry_count: u64) -> Option<ExpirySpan> {
+    fn span(&mut self) -> Option<ExpirySpan> {
         let count = u32::try_from(self.number()?).ok()?;
         let first = self.number()?;
         let last = first.checked_add(self.number()?)?;
-        let is_one = count > 0 && u64::from(count) <= entry_count && last <= MOMENT_MAX;
-        is_one.then_some(ExpirySpan { count, first, last })
+        Some(ExpirySpan { count, first, last })
     }
 
     fn shares(&mut self) -> Option<Vec<ValueShare>> {

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lithedb::{TableCheck, TableIngest, TableSource};
+use lithedb::{TableCheck, TableIngestMode, TableIngestOptions};
 
 use crate::args::Globals;
 use crate::database::{close, open_or_create_keyspace};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::notation::{bytes_text, count_text};
 use crate::output::Notices;
 
@@ -24,7 +24,8 @@ in one of the structure flex, which is what is created when there is none, their
 written.
 
 With --move a file is given to the keyspace, which costs nothing where both are on one file system.
-A file must not be changed by others while it is read.";
+A file must not be changed by others while it is read; one that was moved never again, under any
+other name that it has.";
 
 /// Options of `lithe ingest`.
 #[derive(Args, Debug)]
@@ -45,16 +46,21 @@ pub struct IngestArgs {
 
 /// Ingests the tables.
 pub fn run(globals: &Globals, notices: Notices, args: &IngestArgs) -> Outcome {
+    // A wrong name creates nothing.
+    for path in &args.tables {
+        let failed = |source| Failure::Input { path: path.clone(), source };
+        std::fs::File::open(path).map_err(failed)?;
+    }
     let (db, keyspace) = open_or_create_keyspace(globals)?;
-    let source = if args.moves { TableSource::Move } else { TableSource::Copy };
-    let check = if args.trust { TableCheck::Ends } else { TableCheck::Everything };
-    let how = TableIngest::copying().source(source).check(check);
+    let mode = if args.moves { TableIngestMode::Move } else { TableIngestMode::Copy };
+    let check = if args.trust { TableCheck::Metadata } else { TableCheck::Everything };
+    let how = TableIngestOptions::copying().mode(mode).check(check);
     let report = keyspace.ingest_tables(&args.tables, how)?;
     close(&db)?;
     let (entries, bytes) = (count_text(report.entries), bytes_text(report.bytes));
     let tables = count_text(report.tables);
     notices.say(format!("ingested {entries} entries, {bytes}, of {tables} tables"));
-    for path in &report.left {
+    for path in &report.not_removed {
         let path = path.display();
         notices.say(format!("{path} could not be removed: it is not needed any more"));
     }

@@ -222,6 +222,13 @@ fn a_file_that_is_not_there_creates_nothing() {
 }
 
 #[test]
+fn a_table_that_is_not_there_creates_nothing() {
+    let shell = Shell::new();
+    assert!(shell.db(&["ingest", "absent.tbl"]).fails(3).contains("absent.tbl"));
+    assert!(!shell.path("db").exists());
+}
+
+#[test]
 fn tables_are_written_without_a_database_and_ingested_together() {
     let shell = Shell::new();
     let distinct: Vec<Vec<u8>> =

@@ -144,8 +144,15 @@ impl Jobs {
         self.drop_given_up(store);
     }
 
-    /// Gives up every compaction that nobody is at, and is not to be gone on with.
-    pub(super) fn drop_given_up(&mut self, store: &LsmStore) {
+    /// Whether a thread is at a part of one.
+    pub(super) fn are_worked_at(&self) -> bool {
+        self.jobs.iter().any(Job::has_taken)
+    }
+
+    /// Gives up every compaction that nobody is at, and is not to be gone on with. Whether there
+    /// were any.
+    pub(super) fn drop_given_up(&mut self, store: &LsmStore) -> bool {
+        let count = self.jobs.len();
         let over = |job: &mut Job| job.is_given_up && !job.has_taken();
         for job in self.jobs.extract_if(.., over) {
             for part in job.parts {
@@ -159,6 +166,7 @@ impl Jobs {
                 }
             }
         }
+        self.jobs.len() < count
     }
 }
 
@@ -457,7 +465,7 @@ impl LsmStore {
     /// Waits for a part that another thread is at, for a while. Whether there is one.
     pub(super) fn wait_for_part(&self) -> bool {
         let jobs = self.lock_jobs();
-        if !jobs.jobs.iter().any(Job::has_taken) {
+        if !jobs.are_worked_at() {
             return false;
         }
         let waited = self.part_done.wait_timeout(jobs, PART_WAIT);

@@ -133,7 +133,9 @@ impl LsmRound {
             ManualStep::Wait => match store.take_begun(jobs, |_| true) {
                 Some(taken) => Ok(Step::Merge(taken)),
                 None if jobs.is_ready() => Ok(Step::Install),
-                None => Ok(Step::Wait),
+                None if jobs.are_worked_at() => Ok(Step::Wait),
+                // Given up, and not tidied up behind.
+                None => Ok(if jobs.drop_given_up(store) { Step::Install } else { Step::Over }),
             },
         }
     }

@@ -157,6 +157,13 @@ impl Store for LsmStore {
         tables.any(|table| table.record.expiring.is_some_and(|span| span.first <= now))
     }
 
+    fn give_up(&self) {
+        let is_in_doubt = self.lock_writer().log.failure().is_some();
+        if !is_in_doubt {
+            self.lock_jobs().give_up(self);
+        } // Else what an edit refers to that may be durable has to stay.
+    }
+
     fn settle(&self) -> Result<()> {
         self.install_ready()?;
         self.lock_jobs().give_up(self);

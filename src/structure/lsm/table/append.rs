@@ -1,6 +1,6 @@
 //! Frames on their way into a table file: sealed into a buffer, written in large pieces.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::format::{FramePointer, TableIdentity};
@@ -38,6 +38,10 @@ impl FrameWriter {
     /// What the checksums of the file are bound to.
     pub(super) fn tag(&self) -> u64 {
         self.tag
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Where the next frame will lie.

@@ -374,7 +374,7 @@ impl<'a> Checker<'a> {
             end,
             entry_count: properties.entry_count,
             tombstones: properties.tombstones,
-            logical_bytes: properties.key_bytes + properties.value_bytes,
+            logical_bytes: properties.key_bytes.saturating_add(properties.value_bytes),
             oldest: if is_stamped { record.oldest } else { properties.oldest },
             newest: if is_stamped { record.newest } else { properties.newest },
             expiring: properties.expiring,

@@ -71,7 +71,7 @@ pub use format::{FOOTER_LEN, HEADER_LEN, TableIdentity, footer_pointers};
 pub use handle::Table;
 pub use outside::{OutsideTable, OutsideWriter};
 pub use partition::Partition;
-pub use place::{OpenTables, TablePlace};
+pub use place::{OpenTables, TablePlace, is_table_name};
 pub use record::{TableOptions, TableRecord};
 pub use run_cursor::RunCursor;
 pub use writer::TableWriter;

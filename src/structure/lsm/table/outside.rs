@@ -165,8 +165,12 @@ impl OutsideTable {
             return Err(Error::invalid(format!("{shown} {what}")));
         }
         let record = record_of(identity, (size, checksum), &properties, &deleted);
+        let damaged = |what: &str| Err(file.damaged(footer.properties.offset, what));
         if record.end.as_ref().is_some_and(|end| *end <= record.first) {
-            return Err(file.damaged(footer.properties.offset, "a table without any keys"));
+            return damaged("a table without any keys");
+        }
+        if !record.is_consistent() {
+            return damaged("more deletions than entries, or times at which too many expire");
         }
         Ok(OutsideTable {
             path: path.to_owned(),

@@ -17,6 +17,13 @@ use crate::storage::{KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, Stor
 use crate::value_log::ValueLog;
 
 const NAMES: NumberedNames = NumberedNames("tbl-");
+
+/// Whether it is how a keyspace's tables are called.
+#[must_use]
+pub fn is_table_name(name: &str) -> bool {
+    NAMES.number_of(name).is_some()
+}
+
 /// Files of a database that are kept open for reading at most; the rest are opened when read. A
 /// process may often have no more than 1024 open, of which each keyspace needs some for writing.
 const OPEN_FILE_COUNT_MAX: usize = 256;

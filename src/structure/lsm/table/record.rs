@@ -1,6 +1,6 @@
 //! What is known of a table without reading it, and what is decided before it is written.
 
-use crate::base::{Codec, ExpirySpan, RangeTombstones, SeqNo, Slice, successor};
+use crate::base::{Codec, ExpirySpan, MOMENT_MAX, RangeTombstones, SeqNo, Slice, successor};
 use crate::block::RestartPolicy;
 use crate::structure::ValueShare;
 
@@ -95,6 +95,20 @@ impl TableRecord {
     #[must_use]
     pub fn spans(&self, key: &[u8]) -> bool {
         *self.first <= *key && !self.ends_by(key)
+    }
+
+    /// Whether its numbers can be those of one table. Those of a file from elsewhere are only what
+    /// it says.
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        let can_expire = |span: ExpirySpan| {
+            let count = u64::from(span.count);
+            count > 0
+                && count <= self.entry_count
+                && span.first <= span.last
+                && span.last <= MOMENT_MAX
+        };
+        self.tombstones <= self.entry_count && self.expiring.is_none_or(can_expire)
     }
 
     /// Whether the whole span is in front of `key`.
