@@ -82,21 +82,21 @@ impl Keyspace {
     ///
     /// In a keyspace of the structure `Lsm` the files become tables as they are, in the deepest
     /// level that has room for them: nothing is written but the index, or copies of the files with
-    /// [`TableIngestMode::Copy`]. Their values stay in them, however large, until something rewrites
-    /// them. In memory is one block at a time, and 1 MiB to copy. In one of the structure `Flex`
-    /// the entries are read and written as by [`Keyspace::ingest`]; it takes no deletions.
+    /// [`TableIngestMode::Copy`]. Their values stay in them, however large, until something
+    /// rewrites them. In memory is one block at a time, and 1 MiB to copy. In one of the structure
+    /// `Flex` the entries are read and written as by [`Keyspace::ingest`]; it takes no deletions.
     ///
-    /// With [`TableIngestMode::Move`] the paths belong to the call until it returns: nothing else may
-    /// be written under them. Afterwards they are gone, durably. Whatever other names the files
+    /// With [`TableIngestMode::Move`] the paths belong to the call until it returns: nothing else
+    /// may be written under them. Afterwards they are gone, durably. Whatever other names the files
     /// have, hard links for instance, must never be written through again, as they are files of the
     /// database; the same goes for the given ones when the call was interrupted, or failed with
     /// `Io` or `ReadOnly`: remove them, or ingest them once more.
     ///
-    /// By default every byte of a file is verified first ([`TableIngestOptions::check()`]). What memtables
-    /// have in the range of all tables is flushed, and commits of all keyspaces wait for about two
-    /// syncs, as with [`Ingest::finish`](crate::Ingest::finish). A transaction that has read
-    /// anything between the first and the last key, or in a deleted range, conflicts. Closing the
-    /// database waits for the file at hand.
+    /// By default every byte of a file is verified first ([`TableIngestOptions::check()`]). What
+    /// memtables have in the range of all tables is flushed, and commits of all keyspaces wait for
+    /// about two syncs, as with [`Ingest::finish`](crate::Ingest::finish). A transaction that has
+    /// read anything between the first and the last key, or in a deleted range, conflicts. Closing
+    /// the database waits for the file at hand.
     ///
     /// See [`TableWriter`] for an example.
     ///
@@ -208,8 +208,8 @@ impl Keyspace {
     }
 }
 
-/// Removes files whose entries are durably in the keyspace. Which of them may be there after a power
-/// cut, or are.
+/// Removes files whose entries are durably in the keyspace. Which of them are still there, or may
+/// be after a power cut.
 fn remove_moved(
     storage: &dyn Storage,
     reader: &OutsideReader,

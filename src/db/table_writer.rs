@@ -33,9 +33,10 @@ const BUDGET_SIZE: usize = 64 << 20;
 /// by several processes side by side, each of which writes a part of the keys.
 ///
 /// Keys must ascend. In memory are a block, an index of up to 128 blocks with its filter, 256 KiB
-/// that are written at once, and the deleted ranges: about half a megabyte, a byte for each 10 KB of the
-/// file, and the largest entry a few times. It is for one thread. A writer that is dropped before [`TableWriter::finish`] removes
-/// its file; a process that dies leaves a part of one, which is refused when it is ingested.
+/// that are written at once, and the deleted ranges: about half a megabyte, a byte for each 10 KB
+/// of the file, and the largest entry a few times. It is for one thread. A writer that is dropped
+/// before [`TableWriter::finish`] removes its file; a process that dies leaves a part of one, which
+/// is refused when it is ingested.
 ///
 /// ```
 /// # fn main() -> lithedb::Result<()> {
@@ -142,8 +143,8 @@ impl TableWriter {
     ///
     /// # Errors
     /// `InvalidArgument` for a key that is not, a key or value over the limits, and a file that has
-    /// grown to [`TABLE_FILE_SIZE_MAX`], but for what finishing adds: nothing was added, and the writer can go on. `Io`,
-    /// `DiskFull`: the table cannot be finished any more.
+    /// grown to [`TABLE_FILE_SIZE_MAX`], but for what finishing adds: nothing was added, and the
+    /// writer can go on. `Io`, `DiskFull`: the table cannot be finished any more.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), EntryKind::Value, value.as_ref())
     }

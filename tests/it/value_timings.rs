@@ -77,26 +77,55 @@ fn figures_by_size_of_values() {
     }
 }
 
-/// How large the store of `count` values of 4 KiB becomes while as many as `rounds` times that are
-/// overwritten at random, and how fast that is, a tenth at a time: with what of it entries point
-/// to, what none does, and all that is not in value files.
-fn overwrite_steadily(builder: lithedb::Builder, count: usize, rounds: usize) {
-    const VALUE_SIZE: usize = 4 << 10;
+/// A steady overwrite: values at random, as many as there are so many times over.
+struct Overwrite {
+    count: usize,
+    value_size: usize,
+    rounds: usize,
+    /// The tenths during which a snapshot is held.
+    held: std::ops::Range<usize>,
+}
+
+/// Keys whose values a snapshot has to show still.
+const SAMPLE_COUNT: usize = 1000;
+
+/// Prints how large the store becomes, and how fast writes and reads are, a tenth at a time: with
+/// what of it entries point to, what none does, and all that is not in value files.
+fn overwrite_steadily(builder: lithedb::Builder, overwrite: &Overwrite) {
+    let &Overwrite { count, value_size, rounds, ref held } = overwrite;
     let clock = SystemClock::new();
     let dir = tempfile::tempdir().unwrap();
     let db = builder.open(dir.path()).unwrap();
-    db.keyspace_or_create("k").unwrap();
-    write(&db, &(0..count).collect::<Vec<_>>(), VALUE_SIZE, 0);
+    let keyspace = db.keyspace_or_create("k").unwrap();
+    write(&db, &(0..count).collect::<Vec<_>>(), value_size, 0);
     let random = SeededEntropy::new(1);
-    let data = (count * (VALUE_SIZE + 16)) as f64;
+    let any = || random.next_u64() as usize % count;
+    let data = (count * (value_size + 16)) as f64;
     let mut highest: f64 = 0.0;
+    let mut snapshot = None;
     for tenth in 0..10 {
+        if tenth == held.start && !held.is_empty() {
+            let taken = db.snapshot();
+            let of = |number| taken.get(&keyspace, key_of(number)).unwrap().unwrap();
+            let shown: Vec<_> = (0..SAMPLE_COUNT).map(any_of(&any)).map(|n| (n, of(n))).collect();
+            snapshot = Some((taken, shown));
+        }
+        if tenth == held.end
+            && let Some((taken, shown)) = snapshot.take()
+        {
+            for (number, value) in shown {
+                assert!(taken.get(&keyspace, key_of(number)).unwrap() == Some(value), "{number}");
+            }
+        }
         let began = clock.monotonic();
         let (mut largest, mut parts): (f64, _) = (0.0, [0.0; 3]);
         let written = count * rounds / 10;
+        let mut times = Vec::with_capacity(written / 500);
         for _ in 0..written / 500 {
-            let some: Vec<usize> = (0..500).map(|_| random.next_u64() as usize % count).collect();
-            write(&db, &some, VALUE_SIZE, 1 + tenth);
+            let some: Vec<usize> = (0..500).map(any_of(&any)).collect();
+            let before = clock.monotonic();
+            write(&db, &some, value_size, 1 + tenth as u8);
+            times.push((clock.monotonic() - before).as_secs_f64() * 1e3);
             let stats = db.stats();
             let keyspaces: u64 = stats.keyspaces.iter().map(|stats| stats.bytes_on_disk).sum();
             let size = keyspaces + stats.value_bytes() + stats.wal_bytes_on_disk;
@@ -108,25 +137,48 @@ fn overwrite_steadily(builder: lithedb::Builder, count: usize, rounds: usize) {
             }
         }
         let took = (clock.monotonic() - began).as_secs_f64();
-        let (stats, rate) = (db.stats(), (written * VALUE_SIZE) as f64 / 1e6 / took);
+        times.sort_by(f64::total_cmp);
+        let [half, most, last] = [50, 99, 100].map(|of| times[(times.len() - 1) * of / 100]);
+        let began = clock.monotonic();
+        for _ in 0..READ_COUNT {
+            assert_eq!(keyspace.get(key_of(any())).unwrap().unwrap().len(), value_size);
+        }
+        let read = (clock.monotonic() - began).as_secs_f64() * 1e6 / READ_COUNT as f64;
+        let (stats, rate) = (db.stats(), (written * value_size) as f64 / 1e6 / took);
         highest = highest.max(largest);
         println!(
-            "{tenth}  {rate:>4.0} MB/s  size {largest:.2} {parts:.2?}  write amp. {:.2}  \
-             moved {} MB  {:?}",
+            "{tenth}  {rate:>4.0} MB/s, 500 in {half:.1} ms, p99 {most:.1}, longest {last:.0}  \
+             read {read:.1} us  size {largest:.2} {parts:.2?}  write amp. {:.2}  moved {} MB  \
+             pinned {} MB  {:?}",
             stats.write_amplification(),
             stats.value_bytes_moved / 1_000_000,
+            stats.bytes_pinned() / 1_000_000,
             stats.stall_time,
         );
     }
     println!("highest {highest:.2}");
 }
 
+/// For iterators that count.
+fn any_of(any: &impl Fn() -> usize) -> impl Fn(usize) -> usize {
+    move |_| any()
+}
+
 #[test]
 #[ignore = "prints figures; takes minutes"]
 fn figures_under_steady_overwrite() {
+    let none = || 10..10;
     println!("5M values of 4 KiB with the defaults, all of it a fiftieth");
     let small = Db::builder().value_file_size(1300 << 10).memtable_size(1300 << 10);
-    overwrite_steadily(small.memory_budget(64 << 20), 100_000, 10);
-    println!("250,000 values, defaults");
-    overwrite_steadily(Db::builder().memory_budget(256 << 20), 250_000, 4);
+    let large = Overwrite { count: 100_000, value_size: 4 << 10, rounds: 10, held: none() };
+    overwrite_steadily(small.memory_budget(64 << 20), &large);
+    println!("250,000 values of 4 KiB, defaults");
+    let large = Overwrite { count: 250_000, rounds: 4, ..large };
+    overwrite_steadily(Db::builder().memory_budget(256 << 20), &large);
+    println!("the same, with a snapshot while the fourth to the seventh tenth is written");
+    let large = Overwrite { held: 3..7, ..large };
+    overwrite_steadily(Db::builder().memory_budget(256 << 20), &large);
+    println!("5M values of 100 B, defaults");
+    let small = Overwrite { count: 5_000_000, value_size: 100, rounds: 10, held: none() };
+    overwrite_steadily(Db::builder().memory_budget(256 << 20), &small);
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -85,6 +85,8 @@ pub struct Session {
     pause: Option<BackgroundPause>,
     /// Tables made.
     table_count: AtomicU64,
+    /// Whether an ingest has told of files that it could not remove durably.
+    has_told: AtomicBool,
 }
 
 /// What a keyspace takes beside plain values.
@@ -139,7 +141,13 @@ impl Session {
         *look(&timeline) = timeline_of(found);
         let began = clock.wall_millis();
         let (setup, pause, table_count) = (setup.clone(), None, AtomicU64::new(0));
-        Ok(Session { db, clock, keyspaces, timeline, setup, began, pause, table_count })
+        let has_told = AtomicBool::new(false);
+        Ok(Session { db, clock, keyspaces, timeline, setup, began, pause, table_count, has_told })
+    }
+
+    /// Whether something that went wrong was told by an operation that succeeded.
+    pub fn has_told(&self) -> bool {
+        self.has_told.load(Ordering::Relaxed)
     }
 
     /// The history.
@@ -542,7 +550,11 @@ impl Session {
                 paths.push(path);
             }
             let how = TableIngestOptions::copying().mode(tables.mode);
-            Ok(keyspace.ingest_tables(&paths, how)?.seqno)
+            let report = keyspace.ingest_tables(&paths, how)?;
+            if !report.not_removed.is_empty() {
+                self.has_told.store(true, Ordering::Relaxed);
+            }
+            Ok(report.seqno)
         })
     }
 

@@ -141,7 +141,8 @@ impl FaultCase {
         let is_sync = matches!(self.operation, Operation::Sync | Operation::SyncDir)
             && !self.target.is_preparation;
         let is_struck = storage.fault_count() > 0 && self.effect != FaultEffect::Short;
-        if outcome != Outcome::Unnoticed || !is_sync || !is_struck || session.db.close().is_err() {
+        let is_told = outcome != Outcome::Unnoticed || session.has_told();
+        if is_told || !is_sync || !is_struck || session.db.close().is_err() {
             return Ok(());
         }
         let what = "a sync failed, and neither an operation nor close said so";
