@@ -74,11 +74,16 @@ impl Snapshot {
         self.moment.as_of.at
     }
 
-    /// The time that it shows: what expires later than that is there.
+    /// The time that it shows: what expires later than that is there. While nothing in the
+    /// database expires nobody looks at the clock, and it is that of the newest commit, or of the
+    /// opening if that was later.
     #[must_use]
     pub fn time(&self) -> SystemTime {
-        let AsOf { at, .. } = self.moment.as_of;
-        let now = self.moment.as_of.judged_now().max(at.millis());
+        let Moment { handle, as_of, .. } = &*self.moment;
+        let now = match as_of.judged_now() {
+            0 => as_of.at.millis().max(handle.core.time.began()),
+            now => now.max(as_of.at.millis()),
+        };
         SystemTime::UNIX_EPOCH + Duration::from_millis(now)
     }
 

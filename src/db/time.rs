@@ -10,7 +10,8 @@
 //!   found to have expired has expired at its place among the commits, too.
 //! - E2  A snapshot, a walk and a transaction judge by one now, which is not before the stamp that
 //!   they are as of. What flushes and consolidation have left out in the state that they read had
-//!   expired by that now.
+//!   expired by that now; where nothing expires any more and no now was taken, before the
+//!   database was opened.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +27,8 @@ const NOT_YET: u64 = 0;
 #[derive(Debug)]
 pub(super) struct Time {
     clock: Arc<dyn Clock>,
+    /// What it showed when the database was opened.
+    began: u64,
     newest: AtomicU64,
     /// Whether anything expires in the database; set before it is visible, and never taken back.
     is_used: AtomicBool,
@@ -34,7 +37,13 @@ pub(super) struct Time {
 impl Time {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Arc<Time> {
         let (newest, is_used) = (AtomicU64::new(NOT_YET), AtomicBool::new(false));
-        Arc::new(Time { clock, newest, is_used })
+        let began = clock.wall_millis() & MOMENT_MAX;
+        Arc::new(Time { clock, began, newest, is_used })
+    }
+
+    /// When the database was opened. What earlier openings have left out had expired by then.
+    pub(super) fn began(&self) -> u64 {
+        self.began
     }
 
     /// A stamp was given, by this opening of the database or an earlier one: it is past that.

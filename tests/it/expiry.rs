@@ -529,6 +529,25 @@ fn after_a_power_cut_the_log_says_the_same_moments() {
     }
 }
 
+/// Found by crashing at random: a flush had left out all that expires, and the next opening said that
+/// it showed the moment of the last commit, before that.
+#[test]
+fn what_an_earlier_opening_has_left_out_had_expired_by_the_time_that_is_shown() {
+    let storage = SimStorage::new(6);
+    let clock = Arc::new(ManualClock::at_millis(START));
+    let db = builder(Arc::new(storage.clone()), &clock).open("/db").unwrap();
+    let k = db.create_keyspace("k", options()).unwrap();
+    k.put_until("a", "x", at(START + 500)).unwrap();
+    clock.set_millis(START + 900);
+    db.compact().unwrap();
+    let left = storage.crash(CrashMode::DropAll, 1);
+    let clock = Arc::new(ManualClock::at_millis(START + 2000));
+    let db = builder(Arc::new(left), &clock).open("/db").unwrap();
+    assert!(!db.keyspace("k").unwrap().contains("a").unwrap());
+    let shown = db.snapshot().time();
+    assert!(shown >= at(START + 500), "{shown:?}");
+}
+
 #[test]
 fn everything_that_is_read_is_as_of_the_time() {
     for seed in 0..8 {
