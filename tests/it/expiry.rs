@@ -529,8 +529,8 @@ fn after_a_power_cut_the_log_says_the_same_moments() {
     }
 }
 
-/// Found by crashing at random: a flush had left out all that expires, and the next opening said that
-/// it showed the moment of the last commit, before that.
+/// Found by crashing at random: a flush had left out all that expires, and the next opening said
+/// that it showed the moment of the last commit, before that.
 #[test]
 fn what_an_earlier_opening_has_left_out_had_expired_by_the_time_that_is_shown() {
     let storage = SimStorage::new(6);
