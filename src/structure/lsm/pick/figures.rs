@@ -194,6 +194,8 @@ pub enum CompactionReason {
     Move,
     /// There are too many runs for reads.
     RunCount,
+    /// There is nothing else to do, and reads get by with fewer runs.
+    Idle,
     /// Runs of like size have come together.
     LikeSize,
     /// A level is larger than it is to be.

@@ -72,6 +72,18 @@ pub fn pick(version: &VersionFigures, running: &[Pick], policy: &CompactionPolic
         .or_else(|| space::pick_gone(&picture, &shape))
 }
 
+/// What may be merged when nothing is due and nobody writes, for the sake of reads.
+#[must_use]
+pub fn pick_idle(
+    version: &VersionFigures,
+    running: &[Pick],
+    policy: &CompactionPolicy,
+) -> Option<Pick> {
+    let picture = Picture::new(version, running);
+    let shape = Shape::new(&picture, policy);
+    runs::pick_idle(&picture, &shape, policy)
+}
+
 /// Bytes that compactions have to read, about, before there is no more garbage and there are no
 /// more runs than there may be: what writers are slowed down by. 0 when the version is in shape.
 #[must_use]

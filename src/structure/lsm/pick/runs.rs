@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use crate::structure::lsm::pick::picture::{Inputs, Picture};
 use crate::structure::lsm::pick::shape::Shape;
-use crate::structure::lsm::pick::{CompactionPolicy, CompactionReason, Pick, TieredPolicy};
+use crate::structure::lsm::pick::{
+    CompactionPolicy, CompactionReason, CompactionStyle, Pick, TieredPolicy,
+};
 
 /// A merge takes all of its runs at once when it takes no more than this part of all there is.
 const WHOLE_DIVISOR: u64 = 8;
@@ -46,6 +48,15 @@ pub(super) fn pick_too_many(
         return None;
     }
     let mut windows = windows(picture, shape);
+    pick_best(picture, &mut windows, (policy, CompactionReason::RunCount))
+}
+
+/// The first step of the best of some that nothing is in the way of.
+fn pick_best(
+    picture: &Picture<'_>,
+    windows: &mut [Window],
+    (policy, reason): (&CompactionPolicy, CompactionReason),
+) -> Option<Pick> {
     windows.sort_by(|left, right| right.beats(left).cmp(&left.beats(right)));
     windows.iter().take(TRIED_MAX).find_map(|window| {
         let whole_max = (picture.size() / WHOLE_DIVISOR).max(WHOLE_FLUSHES * policy.flush_size);
@@ -53,8 +64,38 @@ pub(super) fn pick_too_many(
             .whole_runs(window.first..window.output_place + 1)
             .filter(|whole| picture.sizes(whole).sum() <= whole_max)
             .or_else(|| first_sink(picture, window))?;
-        Some(picture.pick(&inputs, CompactionReason::RunCount))
+        Some(picture.pick(&inputs, reason))
     })
+}
+
+/// When there is nothing else to do, fewer runs than there may be: if what is merged anew for it is
+/// little beside what has come since. Not of tiered ones, which are to be of different sizes.
+pub(super) fn pick_idle(
+    picture: &Picture<'_>,
+    shape: &Shape,
+    policy: &CompactionPolicy,
+) -> Option<Pick> {
+    if matches!(policy.style, CompactionStyle::Tiered(_)) {
+        return None;
+    }
+    let mut windows = windows(picture, shape);
+    windows.retain(|window| is_worth_idling(picture, window));
+    pick_best(picture, &mut windows, (policy, CompactionReason::Idle))
+}
+
+/// Whether each byte is merged a bounded number of times, however often somebody writes a little
+/// and then pauses: what is merged into a level is a part of what it overlaps there; of runs of
+/// level 0, none is larger than the others together, so that it doubles at least.
+fn is_worth_idling(picture: &Picture<'_>, window: &Window) -> bool {
+    const OVERLAPPED_MAX: u64 = 3;
+    let places = window.first..window.output_place.min(picture.level0_count());
+    let sizes = || places.clone().map(|place| picture.size_at(place));
+    let level0: u64 = sizes().sum();
+    if window.output_place < picture.level0_count() {
+        let largest = sizes().chain([picture.size_at(window.output_place)]).max().unwrap_or(0);
+        return window.removed > 0 && largest <= window.cost.saturating_sub(largest);
+    }
+    level0 > 0 && window.cost.saturating_sub(level0) <= level0.saturating_mul(OVERLAPPED_MAX)
 }
 
 /// Runs of level 0 that are there when the compactions that run are done, about: of each run that

@@ -20,7 +20,7 @@ use crate::structure::lsm::compaction::{Merging, PartProgress, Plan, deletions};
 use crate::structure::lsm::index::{Index, Run};
 use crate::structure::lsm::output::{KeySpan, discard};
 use crate::structure::lsm::pick::{
-    CompactionReason, Pick, Span, TableFigures, output_table_size, pick, split_keys,
+    CompactionReason, Pick, Span, TableFigures, output_table_size, pick, pick_idle, split_keys,
 };
 use crate::structure::lsm::record::{PlacedTable, RunPlace};
 use crate::structure::lsm::table::{Table, TableRecord};
@@ -191,12 +191,25 @@ impl Drop for LsmStore {
     }
 }
 
+/// What is merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Zeal {
+    /// What has to be.
+    Due,
+    /// Also what may be when nobody writes.
+    Idle,
+}
+
 impl LsmStore {
     /// See [`crate::structure::Store::compact`].
-    pub(super) fn compact_slice(&self, slice_bytes: u64, now: u64) -> Result<Compacted> {
+    pub(super) fn compact_slice(
+        &self,
+        slice_bytes: u64,
+        (now, zeal): (u64, Zeal),
+    ) -> Result<Compacted> {
         let taken = {
             let mut jobs = self.lock_jobs();
-            match self.take_part(&mut jobs, now)? {
+            match self.take_part(&mut jobs, (now, zeal))? {
                 Some(taken) => taken,
                 None if jobs.is_ready() => {
                     return Ok(Compacted::Ready);
@@ -209,14 +222,14 @@ impl LsmStore {
     }
 
     /// Takes a part that is to be gone on with, or begins the next compaction.
-    fn take_part(&self, jobs: &mut Jobs, now: u64) -> Result<Option<Taken>> {
+    fn take_part(&self, jobs: &mut Jobs, (now, zeal): (u64, Zeal)) -> Result<Option<Taken>> {
         if let Some(taken) = self.take_begun(jobs, |_| true) {
             return Ok(Some(taken));
         }
         if jobs.has_failed {
             return Ok(None);
         }
-        let Some((pick, round)) = self.choose(jobs, now) else { return Ok(None) };
+        let Some((pick, round)) = self.choose(jobs, (now, zeal)) else { return Ok(None) };
         let begun = self.begin(jobs, (pick, round), now);
         begun.inspect_err(|_| jobs.has_failed = true)?;
         Ok(self.take_begun(jobs, |_| true))
@@ -306,11 +319,18 @@ impl LsmStore {
     }
 
     /// The compaction that is wanted or due most, and the round that it is for.
-    fn choose(&self, jobs: &Jobs, now: u64) -> Option<(Pick, Option<u64>)> {
+    fn choose(&self, jobs: &Jobs, (now, zeal): (u64, Zeal)) -> Option<(Pick, Option<u64>)> {
         let figures = figures_of(&self.lock_writer().index.runs, now);
         let running = jobs.picks();
-        let of_round = jobs.rounds.pick(&figures, &running, &self.policy);
-        of_round.or_else(|| Some((pick(&figures, &running, &self.policy)?, None)))
+        if let Some(of_round) = jobs.rounds.pick(&figures, &running, &self.policy) {
+            return Some(of_round);
+        }
+        let due = pick(&figures, &running, &self.policy);
+        let chosen = due.or_else(|| match zeal {
+            Zeal::Due => None,
+            Zeal::Idle => pick_idle(&figures, &running, &self.policy),
+        });
+        chosen.map(|pick| (pick, None))
     }
 
     fn job_of(&self, pick: Pick, id: u64, now: u64) -> Result<Job> {

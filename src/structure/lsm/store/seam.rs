@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::jobs::Zeal;
 use super::rounds::LsmRound;
 use super::{EDITS_AT_CLOSE_FRACTION, LsmStore};
 use crate::base::{Cursor, RangeTombstones, Result, SeqNo, Slice};
@@ -83,7 +84,7 @@ impl Store for LsmStore {
     }
 
     fn compact(&self, slice_bytes: u64, now: u64) -> Result<Compacted> {
-        self.compact_slice(slice_bytes, now)
+        self.compact_slice(slice_bytes, (now, Zeal::Due))
     }
 
     fn install(&self) -> Result<Option<Arc<dyn Version>>> {
@@ -96,7 +97,7 @@ impl Store for LsmStore {
 
     /// Goes on with compactions, and installs them.
     fn consolidate(&self, slice_bytes: u64, now: u64) -> Result<Consolidation> {
-        let bytes = match self.compact_slice(slice_bytes, now)? {
+        let bytes = match self.compact_slice(slice_bytes, (now, Zeal::Idle))? {
             Compacted::Nothing => return Ok(Consolidation::Nothing),
             Compacted::Ready => 0,
             Compacted::Slice { bytes, .. } => bytes,
@@ -135,7 +136,7 @@ impl Store for LsmStore {
             Some(bytes) => (Visited { done: number, ..visited }, bytes),
             // Its compaction comes first; what that writes is looked at as well.
             None => {
-                let bytes = match self.compact_slice(slice_bytes, now)? {
+                let bytes = match self.compact_slice(slice_bytes, (now, Zeal::Due))? {
                     Compacted::Slice { bytes, .. } => bytes,
                     Compacted::Ready => 0,
                     Compacted::Nothing => {

@@ -6,7 +6,7 @@ use crate::base::Codec;
 use crate::structure::lsm::pick::tests::model::{Content, Entry, Hints, Model, key_slice};
 use crate::structure::lsm::pick::{
     CompactionPolicy, CompactionStyle, DueTables, LAST_LEVEL, LEVEL_COUNT, LeveledPolicy,
-    ManualStep, Span, TieredPolicy, compaction_debt, pick,
+    ManualStep, Pick, Span, TieredPolicy, compaction_debt, pick, pick_idle,
 };
 
 /// Numbers that look random (SplitMix64).
@@ -111,9 +111,20 @@ fn run_count_max(policy: &CompactionPolicy) -> usize {
 
 /// Begins what is due; whether anything was.
 fn start_one(model: &mut Model) -> bool {
-    let Some(found) = pick(&model.version, &model.running_picks(), &model.policy) else {
-        return false;
-    };
+    let due = pick(&model.version, &model.running_picks(), &model.policy);
+    start(model, due)
+}
+
+/// The same, or what may be done when there is nothing else.
+fn start_when_idle(model: &mut Model) -> bool {
+    let running = model.running_picks();
+    let due = pick(&model.version, &running, &model.policy);
+    let chosen = due.or_else(|| pick_idle(&model.version, &running, &model.policy));
+    start(model, chosen)
+}
+
+fn start(model: &mut Model, found: Option<Pick>) -> bool {
+    let Some(found) = found else { return false };
     assert!(!found.inputs.is_empty(), "{found:?}");
     model.start(found);
     true
@@ -128,9 +139,17 @@ fn check_reads(model: &Model, truth: &BTreeMap<u32, u64>, keys: impl Iterator<It
 
 /// Compacts until nothing is due; in how many steps.
 fn settle(model: &mut Model, numbers: &mut Numbers) -> usize {
+    settle_by(model, numbers, start_one)
+}
+
+fn settle_by(
+    model: &mut Model,
+    numbers: &mut Numbers,
+    start: impl Fn(&mut Model) -> bool,
+) -> usize {
     let mut steps = 0;
     loop {
-        let is_due = start_one(model);
+        let is_due = start(model);
         if model.running.is_empty() {
             return steps;
         }
@@ -198,7 +217,10 @@ fn run(seed: u64, flush_count: usize) {
                 model.install(index);
             }
             _ if model.running.len() < running_max => {
-                let is_due = start_one(&mut model);
+                let is_due = match numbers.below(4) {
+                    0 => start_when_idle(&mut model),
+                    _ => start_one(&mut model),
+                };
                 assert!(
                     is_due || !model.running.is_empty() || !is_stalled,
                     "stalled for ever: {policy:?} {:#?}",
@@ -218,6 +240,10 @@ fn run(seed: u64, flush_count: usize) {
     model.check();
     check_shape(&model);
     check_reads(&model, &writes.truth, 0..writes.key_count);
+    settle_by(&mut model, &mut numbers, start_when_idle);
+    model.check();
+    check_shape(&model);
+    check_reads(&model, &writes.truth, 0..writes.key_count);
     compact_all(&mut model, &mut numbers);
     model.check();
     check_reads(&model, &writes.truth, 0..writes.key_count);
@@ -233,6 +259,44 @@ fn run(seed: u64, flush_count: usize) {
 fn thousands_of_flushes_and_compactions_lose_nothing_and_come_to_rest() {
     for seed in 0..32 {
         run(seed, 100);
+    }
+}
+
+/// However often somebody writes a little and pauses: an entry is merged some ten times, and reads
+/// look into few runs, though each pause comes behind one flush.
+#[test]
+fn idling_between_flushes_costs_little_and_leaves_few_runs() {
+    let leveled = LeveledPolicy { level0_trigger: 4, level_ratio: 10.0 };
+    let policy = CompactionPolicy {
+        style: CompactionStyle::Leveled(leveled),
+        flush_size: 4000,
+        table_size: 4000,
+        codecs: [Codec::None; LEVEL_COUNT],
+    };
+    for (key_count, idles) in [(1500, true), (1500, false), (6000, true), (6000, false)] {
+        let mut model = Model::new(policy.clone(), Hints::Exact);
+        let mut numbers = Numbers(1);
+        let mut writes = Writes {
+            key_count,
+            truth: BTreeMap::new(),
+            stamp: 0,
+            delete_percent: 0,
+            ascending_percent: 0,
+            next_ascending: 0,
+            numbers: Numbers(2),
+        };
+        let (mut runs, flushes) = (0, 1000);
+        for _ in 0..flushes {
+            let content = writes.memtable(policy.flush_size / 120);
+            model.flush(&content);
+            settle_by(&mut model, &mut numbers, if idles { start_when_idle } else { start_one });
+            runs += model.version.level0.len();
+        }
+        let amplification = model.compacted as f64 / model.flushed as f64;
+        let runs = runs as f64 / f64::from(flushes);
+        println!("{key_count} keys, {idles}: {amplification:.1}, {runs:.1} runs of level 0");
+        check_reads(&model, &writes.truth, 0..writes.key_count);
+        assert!(!idles || (amplification < 12.0 && runs < 3.5), "{amplification} {runs}");
     }
 }
 
