@@ -176,6 +176,7 @@ impl Core {
         self.check_writable()?; // Under the turn, which closing waits for.
         let Some(version) = runtime.store.install()? else { return Ok(false) };
         self.publish_version(runtime, &version);
+        self.workers.note_leftovers();
         Ok(true)
     }
 

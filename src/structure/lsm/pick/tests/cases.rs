@@ -4,6 +4,7 @@ use crate::base::{Codec, Slice};
 use crate::structure::lsm::pick::{
     CompactionPolicy, CompactionReason, CompactionStyle, DueTables, LEVEL_COUNT, LeveledPolicy,
     ManualStep, Pick, Span, TableFigures, TieredPolicy, VersionFigures, compaction_debt, pick,
+    pick_idle,
 };
 
 /// Flushes and tables of 100 bytes, ten bytes an entry, eight runs, a quarter of garbage.
@@ -178,6 +179,42 @@ fn with_too_many_runs_those_are_merged_that_cost_least() {
     let small_base = runs(&[100; 9]).replace("10000", "50");
     let found = picked(&version(&small_base), &[], &policy());
     assert_eq!(found, "RunCount 10 9 8 7 6 5 4 3 2 1 -> 6");
+}
+
+#[test]
+fn while_nobody_writes_runs_are_merged_where_little_is_written_anew() {
+    let idle = |text: &str, policy: &CompactionPolicy| {
+        let version = version(text);
+        assert_eq!(picked(&version, &[], policy), "nothing", "{text}");
+        pick_idle(&version, &[], policy).map_or_else(|| "nothing".to_owned(), |pick| told(&pick))
+    };
+    for (name, text, expected) in [
+        ("nothing", "", "nothing"),
+        ("one run", "6: 1:a-z=100", "nothing"),
+        ("a third of what it overlaps", "0: 2:a-z=100\n6: 1:a-z=300", "Idle 2 1 -> 6"),
+        ("less", "0: 2:a-z=99\n6: 1:a-z=300", "nothing"),
+        ("of one table it is more", "0: 2:a-f=99\n6: 1:a-f=200 3:g-z=900", "Idle 2 1 -> 6"),
+        ("two alike", "0: 3:a-z=100,h0\n0: 2:a-z=100,h0\n6: 1:a-z=1000", "Idle 3 2 -> 0"),
+        (
+            "one that is larger than all newer ones together is let be",
+            "0: 4:a-z=100,h0\n0: 3:a-z=100,h0\n0: 2:a-z=201,h0\n6: 1:a-z=2000",
+            "Idle 4 3 -> 0",
+        ),
+        (
+            "and so is one that is newer",
+            "0: 3:a-z=300,h0\n0: 2:a-z=100,h0\n6: 1:a-z=2000",
+            "nothing",
+        ),
+        (
+            "together they are a third",
+            "0: 3:a-z=300,h0\n0: 2:a-z=100,h0\n6: 1:a-z=1200",
+            "Idle 3 2 1 -> 6",
+        ),
+    ] {
+        assert_eq!(idle(text, &policy()), expected, "{name}");
+    }
+    // Tiered runs are to be of different sizes.
+    assert_eq!(idle("0: 3:a-z=100\n0: 2:a-z=100\n6: 1:a-z=1000", &tiered()), "nothing");
 }
 
 #[test]
