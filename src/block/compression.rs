@@ -10,6 +10,8 @@ use std::sync::Arc;
 use lz4_flex::block as lz4;
 
 use crate::base::Codec;
+use crate::block::dictionary::{Dictionary, PackingDictionary};
+use crate::block::frame::Packing;
 use crate::memory::{Heap, SharedBytes};
 
 /// Bytes of the payload's length.
@@ -39,9 +41,14 @@ impl From<String> for UnpackError {
     }
 }
 
-/// Appends `payload` in the form of `codec` to `out`; whether it was worth it. If not, or if this
-/// program does not have the codec, `out` is unchanged.
-pub(super) fn put(payload: &[u8], codec: Codec, out: &mut Vec<u8>) -> bool {
+/// Appends `payload` in the form of `codec`, with a dictionary if there is one, to `out`; whether
+/// it was worth it. If not, or if this program does not have the codec, `out` is unchanged.
+pub(super) fn put(
+    payload: &[u8],
+    codec: Codec,
+    dictionary: Option<&PackingDictionary>,
+    out: &mut Vec<u8>,
+) -> bool {
     let start = out.len();
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     let block_start = out.len();
@@ -58,7 +65,11 @@ pub(super) fn put(payload: &[u8], codec: Codec, out: &mut Vec<u8>) -> bool {
         Codec::Zstd(level) => {
             // Room for what would be worth it is enough: more is not stored.
             out.resize(block_start + payload.len(), 0);
-            zstandard::compress(payload, level, &mut out[block_start..])
+            let room = &mut out[block_start..];
+            match dictionary {
+                Some(dictionary) => zstandard::compress_with(payload, dictionary, room),
+                None => zstandard::compress(payload, level, room),
+            }
         }
     };
     let limit = payload.len() - payload.len() / WORTHWHILE_FRACTION;
@@ -74,10 +85,22 @@ pub(super) fn put(payload: &[u8], codec: Codec, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// The payload that `stored` is in the form of `codec`, in memory of `heap`, and its length.
+/// Bytes that a payload takes when it is packed so, or as it is where that is not worth it.
+#[must_use]
+pub fn packed_len(payload: &[u8], packing: Packing<'_>) -> usize {
+    let mut out = Vec::new();
+    match put(payload, packing.codec, packing.dictionary, &mut out) {
+        true => out.len(),
+        false => payload.len(),
+    }
+}
+
+/// The payload that `stored` is in the form of `codec`, with a dictionary if it was packed with
+/// one, in memory of `heap`, and its length.
 pub(super) fn unpack(
     stored: &[u8],
     codec: Codec,
+    dictionary: Option<&Dictionary>,
     heap: &Arc<Heap>,
 ) -> Result<(SharedBytes, usize), UnpackError> {
     let Some((&raw_len, block)) = stored.split_first_chunk::<RAW_LEN_LEN>() else {
@@ -99,7 +122,10 @@ pub(super) fn unpack(
     let unpacked = match codec {
         Codec::Lz4 => lz4::decompress_into(block, payload).map_err(|error| error.to_string()),
         Codec::Snappy => snappy_decompress(block, payload),
-        Codec::Zstd(_) => zstandard::decompress(block, payload),
+        Codec::Zstd(_) => match dictionary {
+            Some(dictionary) => zstandard::decompress_with(block, dictionary, payload),
+            None => zstandard::decompress(block, payload),
+        },
         Codec::None => Ok(0),
     };
     match unpacked {
@@ -125,8 +151,9 @@ fn snappy_decompress(block: &[u8], out: &mut [u8]) -> Result<usize, String> {
 /// Zstandard, for programs that are built with it.
 #[cfg(feature = "zstd")]
 mod zstandard {
-    use super::{RefCell, ZSTD_EXPANSION_MAX};
+    use super::{Dictionary, PackingDictionary, RefCell, ZSTD_EXPANSION_MAX};
     use zstd::bulk::{Compressor, Decompressor};
+    use zstd::zstd_safe::{CCtx, DCtx, get_error_name};
 
     pub const EXPANSION_MAX: Option<usize> = Some(ZSTD_EXPANSION_MAX);
 
@@ -135,6 +162,31 @@ mod zstandard {
         static COMPRESSOR: RefCell<Option<(u8, Compressor<'static>)>> =
             const { RefCell::new(None) };
         static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+        /// For dictionaries, which change from file to file.
+        static PACKING: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
+        static UNPACKING: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+    }
+
+    /// As [`compress`], at the dictionary's level.
+    pub fn compress_with(
+        payload: &[u8],
+        dictionary: &PackingDictionary,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        PACKING.with_borrow_mut(|context| {
+            context.compress_using_cdict(out, payload, &dictionary.0).ok()
+        })
+    }
+
+    pub fn decompress_with(
+        block: &[u8],
+        dictionary: &Dictionary,
+        out: &mut [u8],
+    ) -> Result<usize, String> {
+        UNPACKING.with_borrow_mut(|context| {
+            let unpacked = context.decompress_using_ddict(out, block, &dictionary.0);
+            unpacked.map_err(|code| get_error_name(code).to_owned())
+        })
     }
 
     /// Bytes of `out` that are used; `None` when there is no room.
@@ -162,7 +214,17 @@ mod zstandard {
 /// What there is of Zstandard in programs that are built without it.
 #[cfg(not(feature = "zstd"))]
 mod zstandard {
+    use super::{Dictionary, PackingDictionary};
+
     pub const EXPANSION_MAX: Option<usize> = None;
+
+    pub fn compress_with(_: &[u8], it: &PackingDictionary, _: &mut [u8]) -> Option<usize> {
+        match it.0 {}
+    }
+
+    pub fn decompress_with(_: &[u8], it: &Dictionary, _: &mut [u8]) -> Result<usize, String> {
+        match it.0 {}
+    }
 
     pub fn compress(_: &[u8], _: u8, _: &mut [u8]) -> Option<usize> {
         None

@@ -6,12 +6,11 @@
 //! | 8      | 4    | stored_len | bytes behind the header                                        |
 //! | 12     | 1    | codec      | 0 none, 1 LZ4, 2 Snappy, 3 Zstandard                           |
 //! | 13     | 1    | kind       | what the payload is ([`FrameKind`])                            |
-//! | 14     | 2    | reserved   | 0: with no dictionary; kept for the number of one in the file  |
+//! | 14     | 2    | dictionary | 0: none; 1: that of the file (Zstandard only)                  |
 //! | 16     | ..   | stored     | codec 0: the payload; else its length as u32, then a block     |
 //!
 //! Integers are little-endian. A payload of more than [`STORED_LEN_MAX`] bytes is refused when it
-//! is sealed. A program that comes upon a dictionary without knowing of them refuses the frame, as
-//! it does any reserved byte that is not 0.
+//! is sealed. A frame with any other number of a dictionary is refused.
 //!
 //! Invariants
 //! - F1  A frame is believed only if its checksum holds at the very file and offset that it is
@@ -30,6 +29,7 @@ use crate::base::Result;
 use crate::base::checksum;
 use crate::block::compression;
 use crate::block::compression::UnpackError;
+use crate::block::dictionary::{Dictionary, PackingDictionary};
 use crate::memory::{Heap, SharedBytes};
 use crate::storage::StorageFile;
 
@@ -56,7 +56,27 @@ pub enum FrameKind {
     DeletedRanges = 4,
     /// Figures of a table.
     Properties = 5,
+    /// The dictionary of a table.
+    Dictionary = 6,
 }
+
+/// How a payload is packed.
+#[derive(Clone, Copy, Debug)]
+pub struct Packing<'a> {
+    /// How it is compressed.
+    pub codec: Codec,
+    /// The file's dictionary, for [`Codec::Zstd`].
+    pub dictionary: Option<&'a PackingDictionary>,
+}
+
+impl From<Codec> for Packing<'_> {
+    fn from(codec: Codec) -> Self {
+        Packing { codec, dictionary: None }
+    }
+}
+
+/// The number of the file's dictionary, of frames that are packed with it.
+const FILE_DICTIONARY: u16 = 1;
 
 /// Where a frame belongs.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +127,20 @@ pub fn seal(
     place: FramePlace<'_>,
     out: &mut Vec<u8>,
 ) -> Result<u64> {
+    seal_packed(payload, codec.into(), kind, place, out)
+}
+
+/// As [`seal`], perhaps with a dictionary.
+///
+/// # Errors
+/// As [`seal`].
+pub fn seal_packed(
+    payload: &[u8],
+    Packing { codec, dictionary }: Packing<'_>,
+    kind: FrameKind,
+    place: FramePlace<'_>,
+    out: &mut Vec<u8>,
+) -> Result<u64> {
     if payload.len() > STORED_LEN_MAX {
         return Err(Error::invalid(format!("a frame cannot hold {} bytes", payload.len())));
     }
@@ -114,7 +148,7 @@ pub fn seal(
     out.resize(start + HEADER_LEN, 0);
     let codec = match codec {
         Codec::None => Codec::None,
-        other if compression::put(payload, other, out) => other,
+        other if compression::put(payload, other, dictionary, out) => other,
         _ => Codec::None,
     };
     if codec == Codec::None {
@@ -125,6 +159,9 @@ pub fn seal(
     frame[8..12].copy_from_slice(&stored_len.to_le_bytes());
     frame[12] = codec.to_u8();
     frame[13] = kind as u8;
+    if matches!(codec, Codec::Zstd(_)) && dictionary.is_some() {
+        frame[14..16].copy_from_slice(&FILE_DICTIONARY.to_le_bytes());
+    }
     let sum = checksum(&frame[CHECKSUM_LEN..], place.file_tag, place.offset);
     frame[..CHECKSUM_LEN].copy_from_slice(&sum.to_le_bytes());
     Ok(sum)
@@ -144,11 +181,11 @@ pub fn open(
     expected: u32,
 ) -> Result<Payload> {
     let len = bytes.len();
-    open_in(bytes, len, kind, place, expected, &Heap::new())
+    open_in(bytes, len, kind, place, expected, (None, &Heap::new()))
 }
 
-/// As [`open`], of a frame that takes the first `len` bytes of a buffer; unpacks into memory of
-/// `heap`.
+/// As [`open`], of a frame that takes the first `len` bytes of a buffer, and may be packed with the
+/// file's dictionary; unpacks into memory of `heap`.
 ///
 /// # Errors
 /// As [`open`].
@@ -158,7 +195,7 @@ pub fn open_in(
     kind: FrameKind,
     place: FramePlace<'_>,
     expected: u32,
-    heap: &Arc<Heap>,
+    (dictionary, heap): (Option<&Dictionary>, &Arc<Heap>),
 ) -> Result<Payload> {
     let bytes = &buffer[..len];
     let refuse = |what: String| Error::corruption(place.file, place.offset, what);
@@ -184,13 +221,21 @@ pub fn open_in(
         let found = stored.len();
         return Err(refuse(format!("frame holds {found} bytes but says {stored_len}")));
     }
-    let (codec, found) = (fields[0], &fields[1..]);
-    if found != [kind as u8, 0, 0] {
-        return Err(refuse(format!("frame kind {found:?} instead of {}", kind as u8)));
+    let (codec, found, number) = (fields[0], fields[1], [fields[2], fields[3]]);
+    if found != kind as u8 {
+        return Err(refuse(format!("frame kind {found} instead of {}", kind as u8)));
     }
-    match Codec::from_u8(codec) {
+    let codec_found = Codec::from_u8(codec);
+    let dictionary = match (u16::from_le_bytes(number), codec_found) {
+        (0, _) => None,
+        // Of a program without it there is no dictionary either.
+        (FILE_DICTIONARY, Some(codec)) if !codec.is_available() => return Err(codec.missing()),
+        (FILE_DICTIONARY, Some(Codec::Zstd(_))) if dictionary.is_some() => dictionary,
+        (number, _) => return Err(refuse(format!("unknown dictionary {number}"))),
+    };
+    match codec_found {
         Some(Codec::None) => Ok(Payload { range: HEADER_LEN..len, data: buffer }),
-        Some(codec) => match compression::unpack(stored, codec, heap) {
+        Some(codec) => match compression::unpack(stored, codec, dictionary, heap) {
             Ok((data, len)) => Ok(Payload { data, range: 0..len }),
             Err(UnpackError::Damaged(what)) => Err(refuse(what)),
             Err(UnpackError::Missing(codec)) => Err(codec.missing()),
@@ -210,7 +255,7 @@ pub fn read(
     kind: FrameKind,
     place: FramePlace<'_>,
     expected: u32,
-    heap: &Arc<Heap>,
+    (dictionary, heap): (Option<&Dictionary>, &Arc<Heap>),
 ) -> Result<Payload> {
     let io_error = |error| Error::io("read", place.file, error);
     let ends_early = || {
@@ -230,5 +275,5 @@ pub fn read(
             _ => io_error(error),
         }
     })?;
-    open_in(room.freeze(), frame_len, kind, place, expected, heap)
+    open_in(room.freeze(), frame_len, kind, place, expected, (dictionary, heap))
 }

@@ -12,6 +12,7 @@
 mod builder;
 mod compression;
 mod cursor;
+pub mod dictionary;
 pub mod frame;
 mod guide;
 mod layout;
@@ -21,8 +22,10 @@ mod search;
 mod tests;
 
 pub use builder::{BlockBuilder, RestartPolicy};
+pub use compression::packed_len;
 pub use cursor::BlockCursor;
-pub use frame::{FrameKind, FramePlace};
+pub use dictionary::{Dictionary, PackingDictionary};
+pub use frame::{FrameKind, FramePlace, Packing};
 pub use guide::{FrameReader, Guide, GuideKind};
 pub use resident::Block;
 pub use search::Reach;

@@ -34,9 +34,10 @@ const BUDGET_SIZE: usize = 64 << 20;
 ///
 /// Keys must ascend. In memory are a block, an index of up to 128 blocks with its filter, 256 KiB
 /// that are written at once, and the deleted ranges: about half a megabyte, a byte for each 10 KB
-/// of the file, and the largest entry a few times. It is for one thread. A writer that is dropped
-/// before [`TableWriter::finish`] removes its file; a process that dies leaves a part of one, which
-/// is refused when it is ingested.
+/// of the file, and the largest entry a few times; with a dictionary also what that is made of, see
+/// [`KeyspaceOptions::dictionary_size`]. It is for one thread. A writer that is dropped before
+/// [`TableWriter::finish`] removes its file; a process that dies leaves a part of one, which is
+/// refused when it is ingested.
 ///
 /// ```
 /// # fn main() -> lithedb::Result<()> {

@@ -10,6 +10,7 @@ mod concurrency;
 mod consolidation;
 mod corruption;
 mod crash;
+mod dictionaries;
 mod errors;
 mod expiry;
 mod fuzz_smoke;

@@ -200,7 +200,7 @@ fn draw_lsm(random: &mut Random) -> KeyspaceOptions {
     let codecs = [Codec::None, Codec::None, Codec::Lz4, Codec::Snappy];
     let filter_bits = random.pick(&[0, 5, 10]);
     let prefix_len = random.pick(&[0, 1, 3]);
-    KeyspaceOptions::lsm()
+    let options = KeyspaceOptions::lsm()
         .compaction(random.pick(&styles))
         .codec(random.pick(&codecs))
         .level_codec(random.below(3) as u8, random.pick(&codecs))
@@ -209,7 +209,24 @@ fn draw_lsm(random: &mut Random) -> KeyspaceOptions {
         .restart_interval(random.pick(&[0, 1, 2, 16]))
         .filter_bits(filter_bits)
         .filter_prefix_len(if filter_bits == 0 { 0 } else { prefix_len })
-        .pin_indexes(random.below(4) == 0)
+        .pin_indexes(random.below(4) == 0);
+    // Without it, what is drawn is as if there were none.
+    match Codec::zstd().is_available() {
+        true => draw_dictionary(options, random),
+        false => options,
+    }
+}
+
+/// Every third has the codec, with a dictionary or without, on all levels or on one. Tables have to
+/// be of some size to have one.
+fn draw_dictionary(options: KeyspaceOptions, random: &mut Random) -> KeyspaceOptions {
+    let size = random.pick(&[0, 256, 512, 1024]);
+    let options = match random.below(6) {
+        0 => options.codec(Codec::Zstd(1)),
+        1 => options.level_codec(random.below(3) as u8, Codec::zstd()),
+        _ => return options,
+    };
+    options.table_size(128 << 10).dictionary_size(size)
 }
 
 fn draw_flex(random: &mut Random) -> KeyspaceOptions {

@@ -134,6 +134,39 @@ fn payloads_compressed_by_earlier_programs_are_read() {
     assert!(open(&unknown, expected).unwrap_err().to_string().contains("unknown codec 4"));
 }
 
+#[cfg(feature = "zstd")]
+#[test]
+fn payloads_packed_with_the_file_s_dictionary_need_it() {
+    use crate::block::{Dictionary, Packing, PackingDictionary, dictionary};
+
+    let samples: Vec<Vec<u8>> = (0..400u32)
+        .map(|number| format!("{{\"name\":\"user {number}\",\"mail\":\"{number}@x\"}}").into())
+        .collect();
+    let sizes: Vec<usize> = samples.iter().map(Vec::len).collect();
+    let bytes = dictionary::train(&samples.concat(), &sizes, 2048).unwrap();
+    let packing = PackingDictionary::new(&bytes, 3).unwrap();
+    let dictionary = Dictionary::new(&bytes).unwrap();
+    assert!(packing.memory_size() >= bytes.len() && dictionary.memory_size() >= bytes.len());
+    let payload = &samples[300..304].concat();
+    let mut sealed = Vec::new();
+    let with = Packing { codec: Codec::zstd(), dictionary: Some(&packing) };
+    let kind = FrameKind::Entries;
+    let sum = frame::seal_packed(payload, with, kind, place_at(512), &mut sealed).unwrap() as u32;
+    assert_eq!(sealed[14..16], [1, 0]);
+    let (alone, _) = seal(payload, Codec::zstd());
+    assert!(sealed.len() < alone.len(), "{} {}", sealed.len(), alone.len());
+    let open = |dictionary: Option<&Dictionary>| {
+        let (bytes, len) = (SharedBytes::from(sealed.as_slice()), sealed.len());
+        frame::open_in(bytes, len, kind, place_at(512), sum, (dictionary, &Heap::new()))
+    };
+    assert_eq!(open(Some(&dictionary)).unwrap().bytes(), payload);
+    let refused = open(None).unwrap_err();
+    assert!(refused.is_corruption() && refused.to_string().contains("dictionary 1"), "{refused}");
+    let mut crooked = bytes;
+    crooked[8..40].fill(0xFF);
+    assert!(Dictionary::new(&crooked).is_none(), "what begins as one and is none");
+}
+
 #[test]
 fn a_frame_that_names_a_dictionary_is_refused() {
     for byte in [14, 15] {
@@ -237,7 +270,7 @@ fn frames_are_read_from_files_and_a_file_that_ends_within_one_is_damaged() {
     let (sealed, expected) = seal(&text(300), Codec::None);
     let file = FixedFile([vec![0xEE; 512], sealed.clone()].concat());
     let (kind, heap) = (FrameKind::Entries, Heap::new());
-    let read = |len| frame::read(&file, len, kind, place_at(512), expected, &heap);
+    let read = |len| frame::read(&file, len, kind, place_at(512), expected, (None, &heap));
     assert_eq!(read(sealed.len()).unwrap().bytes(), text(300));
     for len in [0, 15, sealed.len() - 1, sealed.len() + 1, 2 << 20, usize::MAX] {
         let error = read(len).unwrap_err();

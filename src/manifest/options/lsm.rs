@@ -10,6 +10,9 @@ use crate::manifest::options::check_range;
 const TABLE_SIZE_RANGE: RangeInclusive<u32> = 1 << 10..=1 << 30;
 const BLOCK_SIZE_RANGE: RangeInclusive<u32> = 512..=1 << 20;
 const RESTART_INTERVAL_RANGE: RangeInclusive<u16> = 0..=1024;
+/// Smaller ones are not trained. Larger ones would take more memory to be trained than they save on
+/// disk: 64 times as much is held back.
+const DICTIONARY_SIZE_RANGE: RangeInclusive<u32> = 256..=256 << 10;
 const FILTER_BITS_RANGE: RangeInclusive<u8> = 0..=32;
 const LEVEL0_TRIGGER_RANGE: RangeInclusive<u8> = 2..=64;
 const LEVEL_RATIO_RANGE: RangeInclusive<f32> = 1.5..=100.0;
@@ -166,6 +169,8 @@ pub struct LsmOptions {
     pub filter_bits: u8,
     /// See [`KeyspaceOptions::filter_prefix_len`](super::KeyspaceOptions::filter_prefix_len).
     pub filter_prefix_len: u8,
+    /// See [`KeyspaceOptions::dictionary_size`](super::KeyspaceOptions::dictionary_size).
+    pub dictionary_size: u32,
     /// See [`KeyspaceOptions::pin_indexes`](super::KeyspaceOptions::pin_indexes).
     pub pin_indexes: bool,
     /// See [`KeyspaceOptions::level_codec`](super::KeyspaceOptions::level_codec); where there is
@@ -189,6 +194,7 @@ impl LsmOptions {
             restart_interval: 0,
             filter_bits: 10,
             filter_prefix_len: 0,
+            dictionary_size: 0,
             pin_indexes: false,
             level_codecs: [None; LEVEL_COUNT],
         }
@@ -200,6 +206,9 @@ impl LsmOptions {
         check_range("block_size", self.block_size, &BLOCK_SIZE_RANGE)?;
         check_range("restart_interval", self.restart_interval, &RESTART_INTERVAL_RANGE)?;
         check_range("filter_bits", self.filter_bits, &FILTER_BITS_RANGE)?;
+        if self.dictionary_size > 0 {
+            check_range("dictionary_size", self.dictionary_size, &DICTIONARY_SIZE_RANGE)?;
+        }
         if self.filter_prefix_len > 0 && self.filter_bits == 0 {
             return Err(Error::invalid(
                 "filter_prefix_len without filter_bits: there is no filter",
@@ -248,6 +257,9 @@ impl LsmOptions {
             ("filter_prefix_len", u64::from(self.filter_prefix_len)),
             ("pin_indexes", u64::from(self.pin_indexes)),
         ]);
+        if self.dictionary_size > 0 {
+            options.push(("dictionary_size", u64::from(self.dictionary_size)));
+        }
         let mut options: Vec<(String, u64)> =
             options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         for (level, codec) in self.level_codecs.iter().enumerate() {
@@ -303,6 +315,7 @@ impl LsmOptions {
                 u16::try_from(value).ok().map(|interval| self.restart_interval = interval)
             }
             ("filter_bits", _) => byte.map(|bits| self.filter_bits = bits),
+            ("dictionary_size", _) => word.map(|bytes| self.dictionary_size = bytes),
             ("filter_prefix_len", _) => byte.map(|len| self.filter_prefix_len = len),
             ("pin_indexes", _) => (value < 2).then(|| self.pin_indexes = value == 1),
             _ => match level_of(name) {

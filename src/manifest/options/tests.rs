@@ -34,6 +34,8 @@ fn defaults_are_valid_and_the_message_names_option_value_and_range() {
         (lsm().table_size(1), "table_size is 1: allowed are 1024 to 1073741824"),
         (lsm().block_size(511), "block_size is 511: allowed are 512 to 1048576"),
         (lsm().restart_interval(1025), "restart_interval is 1025: allowed are 0 to 1024"),
+        (lsm().dictionary_size(255), "dictionary_size is 255: allowed are 256 to 262144"),
+        (lsm().dictionary_size(1 << 20), "dictionary_size is 1048576: allowed are 256 to 262144"),
         (lsm().filter_bits(33), "filter_bits is 33: allowed are 0 to 32"),
         (lsm().filter_bits(0).filter_prefix_len(1), "there is no filter"),
         (lsm().codec(Codec::Zstd(23)), "no codec zstd:23: levels are 1 to 22"),
@@ -119,6 +121,7 @@ fn options_round_trip_and_every_cut_is_refused() {
             .filter_bits(32)
             .filter_prefix_len(255)
             .pin_indexes(true)
+            .dictionary_size(256 << 10)
             .level_codec(0, Codec::None)
             .level_codec(6, Codec::Zstd(9))
             .memtable_size(4096)

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::record::{ChangeRecord, Counters, Decoder, EditRecord, IntervalRecord, RunRecord};
 use super::segment::{HEADER_LEN, SegmentIdentity};
 use crate::base::{Codec, Composite, Cursor, EntryKind, Expiring, ExpirySpan, MergeBase, Result};
-use crate::block::{Block, BlockCursor, FrameKind, FramePlace, frame};
+use crate::block::{Block, BlockCursor, Dictionary, FrameKind, FramePlace, frame};
 use crate::manifest::Record;
-use crate::memory::SharedBytes;
+use crate::memory::{Heap, SharedBytes};
 use crate::pieces::{Detail, Explained, FileWindow, Piece, PieceEntry, Tail, Visit, Walk};
 
 const FRAME_HEADER_LEN: u64 = frame::HEADER_LEN as u64;
@@ -37,7 +37,7 @@ pub fn inspect_segment(
     let tag = identity.tag();
     let walk = Walk { start: HEADER_LEN, step: 1, tail: Tail::Nothing };
     let mut probe = |window: &mut FileWindow<'_>, offset: u64| {
-        frame_at(window, tag, offset, detail, |kind| {
+        frame_at(window, tag, offset, (detail, None), |kind| {
             (kind == FrameKind::Entries as u8).then_some("run")
         })
     };
@@ -49,14 +49,14 @@ pub(in crate::structure) fn frame_at(
     window: &mut FileWindow<'_>,
     tag: u64,
     offset: u64,
-    detail: Detail,
+    (detail, dictionary): (Detail, Option<&Dictionary>),
     name_of: impl Fn(u8) -> Option<&'static str>,
 ) -> Result<Option<Piece>> {
     let path = window.path;
     let Some(header) = window.bytes(offset, FRAME_HEADER_LEN)? else { return Ok(None) };
     let stored_len = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
-    let (codec, kind, reserved) = (header[12], header[13], &header[14..16]);
-    if reserved != [0, 0] || Codec::from_u8(codec).is_none() || kind == 0 {
+    let (codec, kind, number) = (header[12], header[13], [header[14], header[15]]);
+    if !matches!(number, [0 | 1, 0]) || Codec::from_u8(codec).is_none() || kind == 0 {
         return Ok(None);
     }
     let sum = u64::from_le_bytes(header[..8].try_into().expect("eight bytes"));
@@ -69,13 +69,16 @@ pub(in crate::structure) fn frame_at(
     let piece = Piece::sound(offset, len, name_of(kind).unwrap_or("frame"))
         .field("checksum", format!("{sum:016x}"))
         .field("codec", codec_text);
+    let piece = if number == [0, 0] { piece } else { piece.field("dictionary", number[0]) };
     if kind != FrameKind::Entries as u8 {
         let what = || Explained::not_understood(format!("a frame of kind {kind}"));
         let explained = name_of(kind).map_or_else(what, |_| Explained::default());
         return Ok(Some(piece.explained(explained)));
     }
     let place = FramePlace { file: path, file_tag: tag, offset };
-    let opened = frame::open(SharedBytes::from(bytes), FrameKind::Entries, place, sum as u32)
+    let unpacking = (dictionary, &Heap::new());
+    let (bytes, entries) = (SharedBytes::from(bytes), FrameKind::Entries);
+    let opened = frame::open_in(bytes, len as usize, entries, place, sum as u32, unpacking)
         .and_then(|payload| Block::parse(payload.data, payload.range, place));
     let explained = match opened {
         Ok(block) => explain_block(block, detail)?,

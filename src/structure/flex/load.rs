@@ -298,7 +298,7 @@ impl Loader {
         let file = run.segment.file()?;
         let place = place_of(run);
         let (len, kind) = (run.len as usize, FrameKind::Entries);
-        let payload = frame::read(&*file, len, kind, place, run.checksum, self.heap())?;
+        let payload = frame::read(&*file, len, kind, place, run.checksum, (None, self.heap()))?;
         self.count_read(run.len as usize);
         let frame::Payload { data, range } = payload;
         let block = Block::parse(data, range, place)?;

@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 
 use super::record::{Counters, Decoder, EditRecord, PlacedTable};
-use super::table::{FOOTER_LEN, HEADER_LEN, TableIdentity, footer_pointers};
+use super::table::{EXTENSION_LEN, FOOTER_LEN, FooterView, HEADER_LEN, TableIdentity};
 use crate::base::Result;
-use crate::block::FrameKind;
+use crate::block::{Dictionary, FrameKind, FramePlace, frame};
 use crate::manifest::Record;
+use crate::memory::SharedBytes;
 use crate::pieces::{Detail, Explained, FileWindow, Piece, PieceEntry, Tail, Visit, Walk};
 use crate::structure::flex::frame_at;
 
@@ -37,39 +38,70 @@ pub fn inspect_table(
     };
     let tag = identity.tag();
     let walk = Walk { start: HEADER_LEN, step: 1, tail: Tail::Nothing };
-    let mut probe = |window: &mut FileWindow<'_>, offset: u64| match footer_at(window, tag, offset)?
-    {
-        Some(footer) => Ok(Some(footer)),
-        None => frame_at(window, tag, offset, detail, name_of),
+    let footer = footer_of(window, tag)?;
+    let dictionary = match footer.and_then(|footer| footer.dictionary) {
+        Some(place) => dictionary_at(window, tag, place)?,
+        None => None,
+    };
+    let mut probe = |window: &mut FileWindow<'_>, offset: u64| match footer {
+        Some(footer) if footer.start == offset => Ok(Some(show_footer(&footer, window.size))),
+        _ => frame_at(window, tag, offset, (detail, dictionary.as_ref()), name_of),
     };
     walk.run(window, &mut probe, visit)
 }
 
 /// What the frames of a table are.
 fn name_of(kind: u8) -> Option<&'static str> {
-    const NAMES: [(FrameKind, &str); 5] = [
+    const NAMES: [(FrameKind, &str); 6] = [
         (FrameKind::Entries, "block"),
         (FrameKind::Partition, "partition"),
         (FrameKind::Top, "top"),
         (FrameKind::DeletedRanges, "deleted ranges"),
         (FrameKind::Properties, "properties"),
+        (FrameKind::Dictionary, "dictionary"),
     ];
     NAMES.iter().find(|(known, _)| *known as u8 == kind).map(|(_, name)| *name)
 }
 
-/// The footer, if it verifies at `offset`.
-fn footer_at(window: &mut FileWindow<'_>, tag: u64, offset: u64) -> Result<Option<Piece>> {
-    if offset + FOOTER_LEN != window.size {
-        return Ok(None);
+/// The footer, if it verifies.
+fn footer_of(window: &mut FileWindow<'_>, tag: u64) -> Result<Option<FooterView>> {
+    let size = window.size;
+    // With what may be in front of it, or without where there is less.
+    for len in [FOOTER_LEN + EXTENSION_LEN, FOOTER_LEN] {
+        let Some(start) = size.checked_sub(len) else { continue };
+        let Some(end) = window.bytes(start, len)? else { continue };
+        if let Some(footer) = FooterView::of(end, tag, size) {
+            return Ok(Some(footer));
+        }
     }
-    let Some(bytes) = window.bytes(offset, FOOTER_LEN)? else { return Ok(None) };
-    let Some([top, deleted, properties]) = footer_pointers(bytes, tag, offset) else {
-        return Ok(None);
+    Ok(None)
+}
+
+fn show_footer(footer: &FooterView, size: u64) -> Piece {
+    let piece = Piece::sound(footer.start, size - footer.start, "footer")
+        .field("top at", footer.top)
+        .field("properties at", footer.properties);
+    let piece = match footer.ranges {
+        Some(offset) => piece.field("deleted ranges at", offset),
+        None => piece,
     };
-    let piece = Piece::sound(offset, FOOTER_LEN, "footer")
-        .field("top at", top)
-        .field("properties at", properties);
-    Ok(Some(if deleted == 0 { piece } else { piece.field("deleted ranges at", deleted) }))
+    match footer.dictionary {
+        Some((offset, ..)) => piece.field("dictionary at", offset),
+        None => piece,
+    }
+}
+
+/// The dictionary, if it verifies and this program has any.
+fn dictionary_at(
+    window: &mut FileWindow<'_>,
+    tag: u64,
+    (offset, len, sum): (u64, u64, u32),
+) -> Result<Option<Dictionary>> {
+    let path = window.path;
+    let Some(bytes) = window.bytes(offset, len)? else { return Ok(None) };
+    let place = FramePlace { file: path, file_tag: tag, offset };
+    let opened = frame::open(SharedBytes::from(bytes), FrameKind::Dictionary, place, sum);
+    Ok(opened.ok().and_then(|payload| Dictionary::new(&payload.data[payload.range])))
 }
 
 /// What a record of a keyspace's index says.

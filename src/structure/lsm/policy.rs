@@ -1,17 +1,22 @@
 //! What a keyspace's options come to: how tables are written, and when they are compacted.
 
 use super::pick::{CompactionPolicy, CompactionStyle, LEVEL_COUNT, LeveledPolicy, TieredPolicy};
-use super::table::TableOptions;
+use super::table::{GATHERED_PER_BYTE, TableOptions};
 use crate::block::RestartPolicy;
 use crate::manifest::{Compaction, KeyspaceOptions};
 
 /// A memtable takes so many bytes of memory for each that a flush of it writes, about.
 const MEMORY_PER_FLUSHED: u64 = 2;
 
+/// A table is aimed at being so many times as large as its dictionary, at least: of that, half is
+/// gathered in front of the training, so that it takes no part in when a table is full.
+const TABLE_PER_DICTIONARY: usize = 2 * GATHERED_PER_BYTE;
+
 /// How tables of a level are written.
 #[must_use]
 pub fn table_options(options: &KeyspaceOptions, level: u8) -> TableOptions {
     let lsm = &options.lsm;
+    let dictionary_size = lsm.dictionary_size as usize;
     TableOptions {
         codec: options.codec_of_level(level),
         block_size: lsm.block_size as usize,
@@ -22,6 +27,7 @@ pub fn table_options(options: &KeyspaceOptions, level: u8) -> TableOptions {
         },
         filter_bits: lsm.filter_bits,
         filter_prefix_len: lsm.filter_prefix_len,
+        dictionary_size: dictionary_size.min(lsm.table_size as usize / TABLE_PER_DICTIONARY),
     }
 }
 

@@ -65,6 +65,9 @@ pub fn lsm_options(lsm: &LsmOptions) -> Vec<(String, String)> {
     put("filter_bits", lsm.filter_bits.to_string());
     put("filter_prefix_len", lsm.filter_prefix_len.to_string());
     put("pin_indexes", lsm.pin_indexes.to_string());
+    if lsm.dictionary_size > 0 {
+        put("dictionary_size", lsm.dictionary_size.to_string());
+    }
     for (level, codec) in lsm.level_codecs.iter().enumerate() {
         if let Some(codec) = codec {
             put(&format!("{LEVEL_CODEC}{level}"), codec.to_string());
@@ -159,6 +162,7 @@ fn set_lsm(lsm: &mut LsmOptions, name: &str, value: &str) -> Option<bool> {
         ("restart_interval", _) => assign(&mut lsm.restart_interval, value.parse().ok()),
         ("filter_bits", _) => assign(&mut lsm.filter_bits, value.parse().ok()),
         ("filter_prefix_len", _) => assign(&mut lsm.filter_prefix_len, value.parse().ok()),
+        ("dictionary_size", _) => assign(&mut lsm.dictionary_size, value.parse().ok()),
         ("pin_indexes", _) => assign(&mut lsm.pin_indexes, value.parse().ok()),
         _ => {
             let level = name.strip_prefix(LEVEL_CODEC)?;

@@ -115,7 +115,7 @@ fn expiry_is_read_to_the_millisecond_and_options_with_it() {
     for options in [
         options,
         KeyspaceOptions::flex().merge_operator("a\tb"),
-        KeyspaceOptions::lsm().codec(Codec::Snappy).pin_indexes(true),
+        KeyspaceOptions::lsm().codec(Codec::Snappy).pin_indexes(true).dictionary_size(4096),
         KeyspaceOptions::lsm().compaction(tiered).level_codec(0, Codec::None).filter_bits(0),
     ] {
         let fields = super::options::fields(&options);

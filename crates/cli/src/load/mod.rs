@@ -26,7 +26,7 @@ use crate::input::{
     Header, InputFormat, KeyField, RecordOptions, Records, Source, ValueField, open_source, records,
 };
 use crate::interrupt::Interrupt;
-use crate::notation::{bytes_text, count_text, duration_text, rate_text};
+use crate::notation::{bytes_text, count_text, duration_text, parse_small_size, rate_text};
 use crate::output::Notices;
 use crate::progress::{Done, Progress, megabytes_per_second};
 
@@ -105,6 +105,11 @@ pub struct LoadArgs {
     /// How blocks of the table are compressed: none, lz4, snappy, zstd, or zstd:1 to zstd:22
     #[arg(long, value_name = "CODEC", requires = "table", value_parser = parse_codec)]
     pub codec: Option<Codec>,
+
+    /// Size of a dictionary for the table's blocks, with --codec zstd, 256 bytes to 256KiB
+    /// [default: none]
+    #[arg(long, value_name = "SIZE", requires = "table", value_parser = parse_small_size)]
+    pub dictionary_size: Option<u32>,
 
     /// Print the number of durable rows whenever it has grown
     #[arg(long)]

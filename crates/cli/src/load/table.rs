@@ -26,7 +26,9 @@ pub(super) fn write(
         return Err(Failure::usage("a dump is not written to a table"));
     };
     interrupt.graceful();
-    let options = KeyspaceOptions::lsm().codec(args.codec.unwrap_or_default());
+    let options = KeyspaceOptions::lsm()
+        .codec(args.codec.unwrap_or_default())
+        .dictionary_size(args.dictionary_size.unwrap_or(0));
     let mut writer = TableWriter::create(path, &options)?;
     let mut rows = 0;
     while let Some(record) = records.next()? {

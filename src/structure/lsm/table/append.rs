@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::format::{FramePointer, TableIdentity};
-use crate::base::{Codec, Error, Result};
-use crate::block::{FrameKind, FramePlace, frame};
+use crate::base::{Error, Result};
+use crate::block::{FrameKind, FramePlace, Packing, frame};
 use crate::storage::{OpenMode, Storage, StorageFile};
 
 /// Bytes gathered before they are written.
@@ -49,6 +49,11 @@ impl FrameWriter {
         self.written + self.buffer.len() as u64
     }
 
+    /// The place of the next frame, for messages.
+    pub(super) fn next_place(&self) -> FramePlace<'_> {
+        FramePlace { file: &self.path, file_tag: self.tag, offset: self.position() }
+    }
+
     /// Bytes of memory of the buffer.
     pub(super) fn buffer_capacity(&self) -> usize {
         self.buffer.capacity()
@@ -58,12 +63,12 @@ impl FrameWriter {
     pub(super) fn append(
         &mut self,
         payload: &[u8],
-        codec: Codec,
+        packing: Packing<'_>,
         kind: FrameKind,
     ) -> Result<FramePointer> {
         let offset = self.position();
         let place = FramePlace { file: &self.path, file_tag: self.tag, offset };
-        let sum = frame::seal(payload, codec, kind, place, &mut self.buffer)?;
+        let sum = frame::seal_packed(payload, packing, kind, place, &mut self.buffer)?;
         let len = u32::try_from(self.position() - offset).map_err(|_| {
             Error::invalid(format!("a table cannot hold a block of {} bytes", payload.len()))
         })?;

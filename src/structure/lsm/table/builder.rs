@@ -2,12 +2,14 @@
 //! wherever that is.
 //!
 //! In memory are the block and the partition at hand, and what was gathered to be written: some
-//! hundred kilobytes, and the largest entry a few times.
+//! hundred kilobytes, and the largest entry a few times. With a dictionary, the first blocks as
+//! well until it is made of them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::append::FrameWriter;
+use super::dictionary::{Gathering, Trained};
 use super::format::{FOOTER_LEN, Footer, FramePointer, TableIdentity};
 use super::index::IndexBuilder;
 use super::partition::PartitionBuilder;
@@ -16,9 +18,10 @@ use super::ranges::{self, RANGE_STAMP};
 use super::record::{TableOptions, TableRecord, span};
 use super::separator::separate;
 use crate::base::{Codec, EntryKind, EntryRef, Error, ExpirySpan, RangeTombstones, Result, SeqNo};
-use crate::base::{Slice, is_operands};
-use crate::block::{BlockBuilder, FrameKind};
+use crate::base::{Cursor as _, Slice, is_operands};
+use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, Packing, PackingDictionary};
 use crate::cache::{Charge, MemoryBudget, Part};
+use crate::memory::SharedBytes;
 use crate::storage::Storage;
 use crate::structure::ShareSums;
 
@@ -41,6 +44,10 @@ pub(super) struct TableBuilder {
     properties: Properties,
     values: ShareSums,
     charge: Charge,
+    budget: Arc<MemoryBudget>,
+    /// Blocks that wait for a dictionary; `None` once it is there, or none is wanted.
+    gathering: Option<Gathering>,
+    dictionary: Option<(PackingDictionary, FramePointer)>,
 }
 
 impl TableBuilder {
@@ -67,6 +74,9 @@ impl TableBuilder {
             properties: empty_properties(options),
             values: ShareSums::default(),
             charge: budget.charge(Part::Buffer, 0),
+            budget: Arc::clone(budget),
+            gathering: Gathering::begin(options.codec, options.dictionary_size),
+            dictionary: None,
         })
     }
 
@@ -78,7 +88,9 @@ impl TableBuilder {
             self.end_block(Some(entry.key))?;
         }
         self.block.add(entry)?;
-        self.partition.add_key(entry.key);
+        if self.gathering.is_none() {
+            self.partition.add_key(entry.key);
+        }
         let properties = &mut self.properties;
         if properties.entry_count == 0 {
             self.first_key = Slice::from(entry.key);
@@ -115,7 +127,8 @@ impl TableBuilder {
     /// Bytes of the file so far, with what is still to be written of entries.
     pub(super) fn size(&self) -> u64 {
         let block = if self.block.is_empty() { 0 } else { self.block.estimated_size() };
-        self.frames.position() + (block + self.partition.size()) as u64 + FOOTER_LEN
+        let waiting = self.gathering.as_ref().map_or(0, Gathering::size);
+        self.frames.position() + (block + waiting + self.partition.size()) as u64 + FOOTER_LEN
     }
 
     /// Entries added.
@@ -149,11 +162,33 @@ impl TableBuilder {
         self.values.add_block(&self.block);
         let properties = &mut self.properties;
         properties.expiring = ExpirySpan::joined(properties.expiring, self.block.expiry_span());
-        self.payload.clear();
-        self.block.finish(&mut self.payload);
-        let pointer = self.frames.append(&self.payload, self.options.codec, FrameKind::Entries)?;
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        self.block.finish(&mut payload);
+        let ended = self.place_block(&payload, entry_count);
+        self.payload = payload;
+        ended
+    }
+
+    /// Writes the payload of a block, whose separator is at hand, or has it wait.
+    fn place_block(&mut self, payload: &[u8], entry_count: u64) -> Result<()> {
+        let Some(gathering) = &mut self.gathering else {
+            return self.write_block(payload, entry_count);
+        };
+        gathering.add(payload, &self.separator, entry_count);
+        let is_full = gathering.is_full();
+        self.note_memory();
+        if is_full { self.end_gathering() } else { Ok(()) }
+    }
+
+    /// Writes the payload of a block, whose keys the partition has.
+    fn write_block(&mut self, payload: &[u8], entry_count: u64) -> Result<()> {
+        let dictionary = self.dictionary.as_ref().map(|(dictionary, _)| dictionary);
+        let packing = Packing { codec: self.options.codec, dictionary };
+        let pointer = self.frames.append(payload, packing, FrameKind::Entries)?;
+        let properties = &mut self.properties;
         properties.blocks += 1;
-        properties.raw_bytes += self.payload.len() as u64;
+        properties.raw_bytes += payload.len() as u64;
         properties.block_bytes += u64::from(pointer.len);
         self.partition.add_block(&self.separator, pointer, entry_count)?;
         self.note_memory();
@@ -163,12 +198,42 @@ impl TableBuilder {
         Ok(())
     }
 
+    /// Makes a dictionary of the blocks that wait, if it pays, and writes them.
+    #[cold]
+    fn end_gathering(&mut self) -> Result<()> {
+        let Some(gathering) = self.gathering.take() else { return Ok(()) };
+        self.note_memory();
+        // What waits, and for a moment what training takes.
+        let waiting = gathering.memory_size();
+        let mut charge = self.budget.charge(Part::Buffer, gathering.training_size());
+        let trained = gathering.train();
+        charge.resize(waiting);
+        if let Some(Trained { bytes, packing }) = trained {
+            let pointer = self.append(&bytes, FrameKind::Dictionary)?;
+            self.dictionary = Some((packing, pointer));
+        }
+        for (block, payload) in gathering.blocks() {
+            let place = self.frames.next_place();
+            let entries = Block::parse(SharedBytes::from(payload), 0..payload.len(), place)?;
+            let mut cursor = BlockCursor::new(Arc::new(entries));
+            cursor.seek_first()?;
+            while let Some(entry) = cursor.entry() {
+                self.partition.add_key(entry.key);
+                cursor.next()?;
+            }
+            self.separator.clone_from(&block.separator);
+            self.write_block(payload, block.entry_count)?;
+        }
+        Ok(())
+    }
+
     /// Writes the partition at hand, whose last block was written last.
     fn end_partition(&mut self) -> Result<()> {
         let entry_count = self.partition.entry_count();
         self.payload.clear();
         self.partition.finish(&mut self.payload);
-        let pointer = self.frames.append(&self.payload, Codec::None, FrameKind::Partition)?;
+        let packing = Codec::None.into();
+        let pointer = self.frames.append(&self.payload, packing, FrameKind::Partition)?;
         self.properties.partitions += 1;
         self.top.add(&self.separator, pointer, entry_count)
     }
@@ -178,12 +243,13 @@ impl TableBuilder {
         if !self.block.is_empty() {
             self.end_block(None)?;
         }
+        self.end_gathering()?;
         if !self.partition.is_empty() {
             self.end_partition()?;
         }
         self.payload.clear();
         self.top.finish(&mut self.payload);
-        let top = self.frames.append(&self.payload, Codec::None, FrameKind::Top)?;
+        let top = self.frames.append(&self.payload, Codec::None.into(), FrameKind::Top)?;
         let ranges = match self.ranges.is_empty() {
             true => None,
             false => Some(self.append(&ranges::encode(&self.ranges), FrameKind::DeletedRanges)?),
@@ -193,7 +259,8 @@ impl TableBuilder {
         self.properties.deleted_ranges = self.ranges.fragment_count() as u64;
         self.properties.values = self.values.shares();
         let properties = self.append(&self.properties.encode(), FrameKind::Properties)?;
-        let footer = Footer { top, ranges, properties };
+        let dictionary = self.dictionary.as_ref().map(|(_, pointer)| *pointer);
+        let footer = Footer { top, ranges, properties, dictionary };
         let (footer, checksum) = footer.encode(self.frames.tag(), self.frames.position());
         self.frames.put(&footer);
         let size = self.frames.position();
@@ -202,7 +269,7 @@ impl TableBuilder {
     }
 
     fn append(&mut self, payload: &[u8], kind: FrameKind) -> Result<FramePointer> {
-        self.frames.append(payload, Codec::None, kind)
+        self.frames.append(payload, Codec::None.into(), kind)
     }
 
     /// What is to be said of the table in the index.
@@ -235,7 +302,11 @@ impl TableBuilder {
         let payload = 2 * self.payload.capacity();
         let indexes = self.partition.buffer_size() + self.top.size();
         let ranges = self.ranges.memory_size();
-        self.charge.resize(self.frames.buffer_capacity() + payload + indexes + ranges);
+        let waiting = self.gathering.as_ref().map_or(0, Gathering::memory_size);
+        let dictionary = self.dictionary.as_ref();
+        let dictionary = dictionary.map_or(0, |(dictionary, _)| dictionary.memory_size());
+        let tables = indexes + ranges + waiting + dictionary;
+        self.charge.resize(self.frames.buffer_capacity() + payload + tables);
     }
 }
 

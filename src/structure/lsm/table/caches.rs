@@ -7,7 +7,7 @@ use super::format::FramePointer;
 use super::partition::Partition;
 use super::place::TableFile;
 use crate::base::Result;
-use crate::block::{Block, FrameKind, frame};
+use crate::block::{Block, Dictionary, FrameKind, frame};
 use crate::cache::{Cache, MemoryBudget};
 use crate::memory::Heap;
 
@@ -37,16 +37,28 @@ impl TableCaches {
         (self.reads.load(Ordering::Relaxed), self.bytes_read.load(Ordering::Relaxed))
     }
 
-    /// Reads and checks one frame.
+    /// Reads and checks one frame, which is not a data block.
     pub(super) fn read_frame(
         &self,
         file: &Arc<TableFile>,
         pointer: FramePointer,
         kind: FrameKind,
     ) -> Result<frame::Payload> {
+        self.read_packed(file, pointer, kind, None)
+    }
+
+    /// Reads and checks one frame, which may be packed with the file's dictionary.
+    pub(super) fn read_packed(
+        &self,
+        file: &Arc<TableFile>,
+        pointer: FramePointer,
+        kind: FrameKind,
+        dictionary: Option<&Dictionary>,
+    ) -> Result<frame::Payload> {
         let open = file.open()?;
         let (place, len) = (file.place_at(pointer.offset), pointer.len as usize);
-        let payload = frame::read(&*open, len, kind, place, pointer.checksum, self.heap())?;
+        let payload =
+            frame::read(&*open, len, kind, place, pointer.checksum, (dictionary, self.heap()))?;
         self.note_read(len);
         Ok(payload)
     }

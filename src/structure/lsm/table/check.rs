@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use super::caches::TableCaches;
-use super::format::{FOOTER_LEN, FramePointer, HEADER_LEN};
+use super::format::{FramePointer, HEADER_LEN};
 use super::handle::Table;
 use super::open::Opened;
 use super::partition::Partition;
@@ -165,9 +165,12 @@ impl<'a> Checker<'a> {
         let size = file.size().map_err(|error| Error::io("look at", &table.file().path, error))?;
         self.compare(0, "the size of the file", &record.size, &size);
         let opened = Opened::read(table.file(), record, self.caches)?;
-        self.findings.bytes += HEADER_LEN + FOOTER_LEN;
+        self.findings.bytes += HEADER_LEN + record.size - opened.footer.start_in(record.size);
         if let Some(what) = opened.top().check_order() {
             self.note(opened.footer.top.offset, "the order of separators", "rising ones", what);
+        }
+        if let Some(pointer) = opened.footer.dictionary {
+            self.pass(pointer);
         }
         let in_memory = table.opened_if_read();
         if in_memory.is_some_and(|in_memory| !in_memory.top().is_same(opened.top())) {
@@ -182,7 +185,7 @@ impl<'a> Checker<'a> {
         let behind = [Some(footer.top), footer.ranges, Some(footer.properties)];
         behind.into_iter().flatten().for_each(|pointer| self.pass(pointer));
         let position = self.position;
-        self.compare(position, "the end of all frames", &(record.size - FOOTER_LEN), &position);
+        self.compare(position, "the end of all frames", &footer.start_in(record.size), &position);
         let properties = table.properties(self.caches)?;
         if !self.is_damaged {
             let deleted = opened.deleted.as_deref().cloned().unwrap_or_default();
@@ -221,7 +224,8 @@ impl<'a> Checker<'a> {
         }
         for block_index in 0..partition.block_count() {
             let in_memory = cached.as_deref();
-            match self.check_block(&partition, block_index, in_front, in_memory) {
+            let at = (opened, block_index);
+            match self.check_block(&partition, at, in_front, in_memory) {
                 Ok(()) => {}
                 Err(error) => self.note_error(error),
             }
@@ -238,7 +242,7 @@ impl<'a> Checker<'a> {
     fn check_block(
         &mut self,
         partition: &Partition,
-        index: usize,
+        (opened, index): (&Opened, usize),
         in_front: u64,
         in_memory: Option<&Partition>,
     ) -> Result<()> {
@@ -251,7 +255,8 @@ impl<'a> Checker<'a> {
             let found = self.seen.entry_count - in_front;
             self.compare(pointer.offset, "entries in front of a block", &found, &said);
         }
-        let payload = caches.read_frame(table.file(), pointer, FrameKind::Entries)?;
+        let (kind, dictionary) = (FrameKind::Entries, opened.dictionary.as_ref());
+        let payload = caches.read_packed(table.file(), pointer, kind, dictionary)?;
         self.seen.blocks += 1;
         self.seen.raw_bytes += payload.range.len() as u64;
         self.seen.block_bytes += u64::from(pointer.len);

@@ -162,7 +162,8 @@ impl TableCursor {
             return Ok(BlockCursor::new(block));
         }
         let pointer = table.block_pointer(partition, index)?;
-        let (kind, end) = (FrameKind::Entries, table.record.size);
+        let kind = (FrameKind::Entries, table.dictionary(&self.caches)?);
+        let end = table.record.size;
         let payload = self.ahead.frame(table.file(), pointer, kind, end, &self.caches)?;
         Ok(BlockCursor::new(Arc::new(table.parse_block(payload, pointer)?)))
     }

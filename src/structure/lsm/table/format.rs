@@ -10,7 +10,7 @@
 //! | 16 | 8 | database |
 //! | 24 | 8 | table number |
 //! | 32 | 8 | checksum of bytes 0..32, with tag 0 and offset 0 |
-//! | 40 | | frames: data blocks and partitions, top, deleted ranges if any, properties |
+//! | 40 | | frames: dictionary, data blocks and partitions, top, deleted ranges, properties |
 //! | size - 72 | 72 | footer |
 //!
 //! Layout of the footer:
@@ -19,11 +19,15 @@
 //! |---|---|---|
 //! | 0 | 8 | checksum of bytes 8..72, with the file's tag and the footer's offset |
 //! | 8 | 8 | magic `LITHETBF` |
-//! | 16 | 4 | format version |
-//! | 20 | 4 | reserved, 0 |
+//! | 16 | 4 | format version: 1, or 2 with an extension |
+//! | 20 | 4 | low 32 bits of the extension's checksum; 0 if there is none |
 //! | 24 | 16 | pointer to the top |
 //! | 40 | 16 | pointer to the deleted ranges; zeros if there are none |
 //! | 56 | 16 | pointer to the properties |
+//!
+//! The extension is the 16 bytes in front of the footer: the pointer to the dictionary. Its
+//! checksum is that of these bytes, with the file's tag and their offset. A program that knows
+//! version 1 alone finds the footer whole, of a version that it does not know, and says so.
 //!
 //! A pointer: offset of the frame (8 bytes), its length with the header (4), the low 32 bits of its
 //! checksum (4). The index of the keyspace points to the footer in the same way: by the file's size
@@ -40,6 +44,8 @@ pub const FOOTER_LEN: u64 = FOOTER_SIZE as u64;
 
 const MAGIC: [u8; 8] = *b"LITHETBL";
 const VERSION: u32 = 1;
+/// Of footers with an extension.
+const VERSION_EXTENDED: u32 = 2;
 const HEADER_SIZE: usize = HEADER_LEN as usize;
 const HEADER_SUMMED: usize = 32;
 
@@ -48,6 +54,12 @@ const POINTERS_AT: usize = 24;
 const POINTER_SIZE: usize = 16;
 const FOOTER_SIZE: usize = POINTERS_AT + 3 * POINTER_SIZE;
 const SUM_SIZE: usize = 8;
+const EXTENSION_SUM_AT: usize = 20;
+
+/// Bytes that may be in front of the footer.
+pub const EXTENSION_LEN: u64 = POINTER_SIZE as u64;
+/// Bytes of the footer with an extension: whoever looks for a footer reads so many.
+pub(super) const FOOTER_LEN_MAX: u64 = FOOTER_LEN + EXTENSION_LEN;
 
 /// Whose a table is. A file that was made outside of any database has the keyspace 0 and the number
 /// 0, which no table of a database has, and in place of the database a number that was drawn for
@@ -138,7 +150,7 @@ impl TableIdentity {
         let is_whole = u64_at(found, HEADER_SUMMED) == checksum(&found[..HEADER_SUMMED], 0, 0);
         let version = u32_at(found, 8);
         if is_whole && found[..8] == MAGIC && version != VERSION {
-            return Err(unknown_version(path, version));
+            return Err(unknown_version(path, version, VERSION));
         }
         let what = match is_whole {
             true => "the header is that of another database, keyspace or table",
@@ -189,39 +201,60 @@ pub(super) struct Footer {
     pub top: FramePointer,
     pub ranges: Option<FramePointer>,
     pub properties: FramePointer,
+    pub dictionary: Option<FramePointer>,
 }
 
 impl Footer {
-    /// The footer of the file with this tag, at this offset; and the low 32 bits of its checksum.
-    pub(super) fn encode(&self, tag: u64, offset: u64) -> ([u8; FOOTER_SIZE], u32) {
+    /// Where it begins, extension and all, in a file of `size` bytes.
+    pub(super) fn start_in(&self, size: u64) -> u64 {
+        let extension = if self.dictionary.is_some() { POINTER_SIZE } else { 0 };
+        size.saturating_sub(FOOTER_LEN + extension as u64)
+    }
+
+    /// The end of the file with this tag, from this offset on: extension and footer. And the low 32
+    /// bits of the footer's checksum.
+    pub(super) fn encode(&self, tag: u64, offset: u64) -> (Vec<u8>, u32) {
+        let mut end = Vec::with_capacity(FOOTER_LEN_MAX as usize);
         let mut bytes = [0; FOOTER_SIZE];
         bytes[8..16].copy_from_slice(&FOOTER_MAGIC);
-        bytes[16..20].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.dictionary.is_some() { VERSION_EXTENDED } else { VERSION };
+        bytes[16..EXTENSION_SUM_AT].copy_from_slice(&version.to_le_bytes());
+        if let Some(pointer) = self.dictionary {
+            end.extend_from_slice(&pointer.encode());
+            let sum = checksum(&end, tag, offset) as u32;
+            bytes[EXTENSION_SUM_AT..POINTERS_AT].copy_from_slice(&sum.to_le_bytes());
+        }
         let pointers = [self.top, self.ranges.unwrap_or(FramePointer::NONE), self.properties];
         let places = bytes[POINTERS_AT..].chunks_exact_mut(POINTER_SIZE);
         for (place, pointer) in places.zip(pointers) {
             place.copy_from_slice(&pointer.encode());
         }
-        let sum = checksum(&bytes[SUM_SIZE..], tag, offset);
+        let sum = checksum(&bytes[SUM_SIZE..], tag, offset + end.len() as u64);
         bytes[..SUM_SIZE].copy_from_slice(&sum.to_le_bytes());
-        (bytes, sum as u32)
+        end.extend_from_slice(&bytes);
+        (end, sum as u32)
     }
 
-    /// The low 32 bits of the checksum that the bytes of a footer begin with.
-    pub(super) fn said_checksum(bytes: &[u8; FOOTER_SIZE]) -> u32 {
-        u64_at(bytes, 0) as u32
+    /// The low 32 bits of the checksum that a footer, the last bytes of `end`, says it has.
+    pub(super) fn said_checksum(end: &[u8]) -> u32 {
+        let footer = end.last_chunk::<FOOTER_SIZE>();
+        footer.map_or(0, |bytes| u64_at(bytes, 0) as u32)
     }
 
-    /// The footer that was found at `offset` of the file with this tag. `expected` are the low 32
-    /// bits of its checksum.
+    /// The footer that was found at `offset` of the file with this tag, as the last bytes of `end`;
+    /// the extension is in front of it, if it has one. `expected` are the low 32 bits of its
+    /// checksum.
     pub(super) fn decode(
-        bytes: &[u8; FOOTER_SIZE],
+        end: &[u8],
         path: &Path,
         tag: u64,
         offset: u64,
         expected: u32,
     ) -> Result<Footer> {
         let refuse = |what: String| Error::corruption(path, offset, what);
+        let Some((before, bytes)) = end.split_last_chunk::<FOOTER_SIZE>() else {
+            return Err(refuse("the file ends early".to_owned()));
+        };
         let sum = u64_at(bytes, 0);
         if sum != checksum(&bytes[SUM_SIZE..], tag, offset) {
             return Err(refuse("the footer does not verify".to_owned()));
@@ -229,36 +262,74 @@ impl Footer {
         if sum as u32 != expected {
             let found = sum as u32;
             return Err(refuse(format!(
-                "another footer than the one pointed to: {found:08x} instead of {expected:08x}"
+                "another footer: checksum {found:08x} instead of {expected:08x}"
             )));
         }
-        let version = u32_at(bytes, 16);
-        if bytes[8..16] == FOOTER_MAGIC && version != VERSION {
-            return Err(unknown_version(path, version));
-        }
-        if bytes[8..16] != FOOTER_MAGIC || bytes[20..24] != [0; 4] {
+        if bytes[8..16] != FOOTER_MAGIC {
             return Err(refuse("what should be the footer is none".to_owned()));
         }
+        let extension_sum = u32_at(bytes, EXTENSION_SUM_AT);
+        let dictionary = match u32_at(bytes, 16) {
+            VERSION if extension_sum == 0 => None,
+            VERSION => return Err(refuse("what should be the footer is none".to_owned())),
+            VERSION_EXTENDED => {
+                let extension = before.last_chunk::<POINTER_SIZE>().filter(|extension| {
+                    checksum(*extension, tag, offset - EXTENSION_LEN) as u32 == extension_sum
+                });
+                match extension {
+                    Some(extension) => Some(FramePointer::decode(extension)),
+                    None => {
+                        return Err(refuse("the footer's extension does not verify".to_owned()));
+                    }
+                }
+            }
+            found => return Err(unknown_version(path, found, VERSION_EXTENDED)),
+        };
         let pointer = |number: usize| {
             FramePointer::decode(&bytes[POINTERS_AT + number * POINTER_SIZE..][..POINTER_SIZE])
         };
         let ranges = Some(pointer(1)).filter(|pointer| *pointer != FramePointer::NONE);
-        Ok(Footer { top: pointer(0), ranges, properties: pointer(2) })
+        Ok(Footer { top: pointer(0), ranges, properties: pointer(2), dictionary })
     }
 }
 
-/// Where a footer that was found at `offset` of the file with this tag points to: top, deleted
-/// ranges (0 for none), properties. `None` if it does not verify.
-pub fn footer_pointers(bytes: &[u8], tag: u64, offset: u64) -> Option<[u64; 3]> {
-    let bytes: &[u8; FOOTER_SIZE] = bytes.try_into().ok()?;
-    let expected = Footer::said_checksum(bytes);
-    let footer = Footer::decode(bytes, Path::new(""), tag, offset, expected).ok()?;
-    let ranges = footer.ranges.map_or(0, |pointer| pointer.offset);
-    Some([footer.top.offset, ranges, footer.properties.offset])
+/// What a footer that was found in a file says, for those who look into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FooterView {
+    /// Where it begins, extension and all.
+    pub start: u64,
+    /// Where the top lies.
+    pub top: u64,
+    /// Where the deleted ranges lie.
+    pub ranges: Option<u64>,
+    /// Where the properties lie.
+    pub properties: u64,
+    /// Where the dictionary lies, its length, and the low 32 bits of its checksum.
+    pub dictionary: Option<(u64, u64, u32)>,
 }
 
-fn unknown_version(path: &Path, found: u32) -> Error {
-    Error::FormatVersion { file: path.to_owned(), found, known: VERSION }
+impl FooterView {
+    /// What `end`, the last bytes of a file of `size` bytes with this tag, says; `None` if it does
+    /// not verify.
+    #[must_use]
+    pub fn of(end: &[u8], tag: u64, size: u64) -> Option<FooterView> {
+        let offset = size.checked_sub(FOOTER_LEN)?;
+        let expected = Footer::said_checksum(end);
+        let footer = Footer::decode(end, Path::new(""), tag, offset, expected).ok()?;
+        let dictionary = footer.dictionary;
+        Some(FooterView {
+            start: footer.start_in(size),
+            top: footer.top.offset,
+            ranges: footer.ranges.map(|pointer| pointer.offset),
+            properties: footer.properties.offset,
+            dictionary: dictionary
+                .map(|pointer| (pointer.offset, u64::from(pointer.len), pointer.checksum)),
+        })
+    }
+}
+
+fn unknown_version(path: &Path, found: u32, known: u32) -> Error {
+    Error::FormatVersion { file: path.to_owned(), found, known }
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -308,23 +379,51 @@ mod tests {
     fn a_footer_verifies_at_its_place_only() {
         let path = Path::new("/k/tbl-00000003");
         let pointer = |offset| FramePointer { offset, len: 100, checksum: 0xDEAD_BEEF };
-        for ranges in [None, Some(pointer(200))] {
-            let footer = Footer { top: pointer(100), ranges, properties: pointer(300) };
-            let (bytes, sum) = footer.encode(IDENTITY.tag(), 400);
-            let decode = |bytes: &[u8; FOOTER_SIZE], tag, offset, sum| {
-                Footer::decode(bytes, path, tag, offset, sum)
-            };
+        for (ranges, dictionary) in [
+            (None, None),
+            (Some(pointer(200)), None),
+            (None, Some(pointer(40))),
+            (Some(pointer(200)), Some(pointer(40))),
+        ] {
+            let footer = Footer { top: pointer(100), ranges, properties: pointer(300), dictionary };
+            let (bytes, sum) = footer.encode(IDENTITY.tag(), footer.start_in(472));
+            assert_eq!(footer.start_in(472), 472 - bytes.len() as u64);
+            let decode =
+                |bytes: &[u8], tag, offset, sum| Footer::decode(bytes, path, tag, offset, sum);
             assert_eq!(decode(&bytes, IDENTITY.tag(), 400, sum).unwrap(), footer);
             let refused = [(1, 400, sum), (IDENTITY.tag(), 401, sum), (IDENTITY.tag(), 400, !sum)];
             for (tag, offset, sum) in refused {
                 assert!(decode(&bytes, tag, offset, sum).unwrap_err().is_corruption());
             }
             for at in 0..bytes.len() {
-                let mut flipped = bytes;
+                let mut flipped = bytes.clone();
                 flipped[at] ^= 0x10;
                 let error = decode(&flipped, IDENTITY.tag(), 400, sum).unwrap_err();
                 assert!(error.is_corruption(), "byte {at}");
             }
+            for len in 0..bytes.len() {
+                let cut = &bytes[bytes.len() - len..];
+                assert!(decode(cut, IDENTITY.tag(), 400, sum).unwrap_err().is_corruption());
+            }
         }
+    }
+
+    #[test]
+    fn an_extended_footer_is_whole_to_who_does_not_know_it_and_newer_ones_are_told() {
+        let pointer = FramePointer { offset: 100, len: 100, checksum: 7 };
+        let footer =
+            Footer { top: pointer, ranges: None, properties: pointer, dictionary: Some(pointer) };
+        let (bytes, sum) = footer.encode(IDENTITY.tag(), 384);
+        let (_, last) = bytes.split_last_chunk::<FOOTER_SIZE>().unwrap();
+        // What the first version verifies: these bytes alone, at their offset.
+        assert_eq!(checksum(&last[SUM_SIZE..], IDENTITY.tag(), 400) as u32, sum);
+        assert_eq!((&last[8..16], u32_at(last, 16)), (&FOOTER_MAGIC[..], 2));
+        let mut newer = *last;
+        newer[16] = 3;
+        let sum = checksum(&newer[SUM_SIZE..], IDENTITY.tag(), 400);
+        newer[..SUM_SIZE].copy_from_slice(&sum.to_le_bytes());
+        let refused = Footer::decode(&newer, Path::new("x"), IDENTITY.tag(), 400, sum as u32);
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, Error::FormatVersion { found: 3, known: 2, .. }), "{refused}");
     }
 }

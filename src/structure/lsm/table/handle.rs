@@ -14,7 +14,7 @@ use super::place::{TableFile, TablePlace};
 use super::properties::Properties;
 use super::record::TableRecord;
 use crate::base::{RangeTombstones, Result, prefix_successor};
-use crate::block::{Block, FrameKind, frame};
+use crate::block::{Block, Dictionary, FrameKind, frame};
 use crate::cache::{Admission, FillOutcome};
 use crate::structure::Found;
 use crate::value_log::ValueFile;
@@ -203,6 +203,11 @@ impl Table {
         &self.file
     }
 
+    /// What its data blocks may be packed with.
+    pub(super) fn dictionary(&self, caches: &TableCaches) -> Result<Option<&Dictionary>> {
+        Ok(self.opened(caches)?.dictionary.as_ref())
+    }
+
     /// What is in memory of it, read if need be.
     #[inline]
     pub(super) fn opened(&self, caches: &TableCaches) -> Result<&Opened> {
@@ -313,7 +318,8 @@ impl Table {
         admission: Admission,
     ) -> Result<Arc<Block>> {
         let pointer = self.block_pointer(partition, index)?;
-        let payload = caches.read_frame(&self.file, pointer, FrameKind::Entries)?;
+        let dictionary = self.dictionary(caches)?;
+        let payload = caches.read_packed(&self.file, pointer, FrameKind::Entries, dictionary)?;
         let block = Arc::new(self.parse_block(payload, pointer)?);
         let slot = partition.slot(index).expect("the search stays within the partition");
         caches.blocks.fill(slot, Arc::clone(&block), block.memory_size(), admission);

@@ -18,6 +18,7 @@
 //! | `place.rs` | where the tables of a keyspace are; which files are open, which are to go |
 //! | `append.rs` | frames on their way into a file |
 //! | `builder.rs` | putting a table together in a new file |
+//! | `dictionary.rs` | blocks that wait for a dictionary, which is trained from them |
 //! | `writer.rs` | writing a table of a keyspace |
 //! | `outside.rs` | tables that are made outside of any database |
 //! | `caches.rs` | the caches of blocks and partitions |
@@ -46,6 +47,7 @@ mod builder;
 mod caches;
 mod check;
 mod cursor;
+mod dictionary;
 mod filter;
 mod format;
 mod handle;
@@ -67,7 +69,8 @@ mod writer;
 
 pub use caches::TableCaches;
 pub use cursor::{ReadMode, TableCursor};
-pub use format::{FOOTER_LEN, HEADER_LEN, TableIdentity, footer_pointers};
+pub use dictionary::GATHERED_PER_BYTE;
+pub use format::{EXTENSION_LEN, FOOTER_LEN, FooterView, HEADER_LEN, TableIdentity};
 pub use handle::Table;
 pub use outside::{OutsideTable, OutsideWriter};
 pub use partition::Partition;

@@ -5,15 +5,15 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::caches::TableCaches;
-use super::format::{FOOTER_LEN, Footer, FramePointer, HEADER_LEN};
+use super::format::{FOOTER_LEN, FOOTER_LEN_MAX, Footer, FramePointer, HEADER_LEN};
 use super::index::{Index, Target};
 use super::partition::Partition;
 use super::place::TableFile;
 use super::properties::Properties;
 use super::ranges;
 use super::record::TableRecord;
-use crate::base::{RangeTombstones, Result};
-use crate::block::FrameKind;
+use crate::base::{Codec, RangeTombstones, Result};
+use crate::block::{Dictionary, FrameKind};
 use crate::cache::{Charge, Part, Slot};
 
 /// What a partition's slot takes: itself, its counts, and its place.
@@ -31,6 +31,7 @@ pub(super) struct Opened {
     /// may be evicted.
     pinned: Box<[OnceLock<Pinned>]>,
     pub deleted: Option<Arc<RangeTombstones>>,
+    pub dictionary: Option<Dictionary>,
     _charge: Charge,
 }
 
@@ -61,13 +62,19 @@ impl Opened {
             let what = format!("{range_count} deleted ranges where {expected} were written");
             return Err(file.damaged(record.size - FOOTER_LEN, what));
         }
+        let dictionary = match footer.dictionary {
+            Some(pointer) => Some(read_dictionary(file, pointer, caches)?),
+            None => None,
+        };
+        let dictionary_size = dictionary.as_ref().map_or(0, Dictionary::memory_size);
         let slots: Box<[_]> = (0..top.len()).map(|_| Slot::new()).collect();
         let pinned_count = if file.place().pins_indexes() { top.len() } else { 0 };
         let pinned = (0..pinned_count).map(|_| OnceLock::new()).collect();
         let ranges_size = deleted.as_ref().map_or(0, |ranges| ranges.memory_size());
         let size = size_of::<Opened>() + top.memory_size() + slots.len() * SLOT_SIZE + ranges_size;
+        let size = size + dictionary_size;
         let charge = caches.budget().charge(Part::Index, size);
-        Ok(Opened { footer, top, slots, pinned, deleted, _charge: charge })
+        Ok(Opened { footer, top, slots, pinned, deleted, dictionary, _charge: charge })
     }
 
     /// Number of partitions.
@@ -123,9 +130,27 @@ pub(super) fn read_footer(file: &Arc<TableFile>, record: &TableRecord) -> Result
     let Some(offset) = offset else {
         return Err(file.damaged(0, format!("a table of {} bytes is none", record.size)));
     };
-    let mut found = [0; FOOTER_LEN as usize];
-    file.read_exact(&*file.open()?, &mut found, offset)?;
-    Footer::decode(&found, &file.path, file.tag, offset, record.checksum)
+    let mut found = [0; FOOTER_LEN_MAX as usize];
+    // The extension, if it has one, and else the end of the last frame.
+    let start = record.size.saturating_sub(FOOTER_LEN_MAX);
+    let found = &mut found[..(record.size - start) as usize];
+    file.read_exact(&*file.open()?, found, start)?;
+    Footer::decode(found, &file.path, file.tag, offset, record.checksum)
+}
+
+/// Reads the dictionary.
+fn read_dictionary(
+    file: &Arc<TableFile>,
+    pointer: FramePointer,
+    caches: &TableCaches,
+) -> Result<Dictionary> {
+    let payload = caches.read_frame(file, pointer, FrameKind::Dictionary)?;
+    let codec = Codec::zstd();
+    if !codec.is_available() {
+        return Err(codec.missing());
+    }
+    let dictionary = Dictionary::new(&payload.data[payload.range]);
+    dictionary.ok_or_else(|| file.damaged(pointer.offset, "a dictionary that is none"))
 }
 
 /// Reads the properties.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::builder::TableBuilder;
 use super::caches::TableCaches;
 use super::cursor::{ReadMode, TableCursor};
-use super::format::{FOOTER_LEN, Footer, HEADER_LEN, TableIdentity};
+use super::format::{FOOTER_LEN, FOOTER_LEN_MAX, Footer, HEADER_LEN, TableIdentity};
 use super::handle::Table;
 use super::open::{read_properties, read_ranges};
 use super::place::{TableFile, TablePlace};
@@ -151,10 +151,12 @@ impl OutsideTable {
             return Err(Error::invalid(format!("{shown} {what}")));
         }
         let file = TableFile::at(place, path.to_owned(), identity);
-        let mut footer = [0; FOOTER_LEN as usize];
-        file.read_exact(&*opened, &mut footer, end)?;
-        let checksum = Footer::said_checksum(&footer);
-        let footer = Footer::decode(&footer, path, file.tag, end, checksum)?;
+        let start = size.saturating_sub(FOOTER_LEN_MAX);
+        let mut footer = [0; FOOTER_LEN_MAX as usize];
+        let footer = &mut footer[..(size - start) as usize];
+        file.read_exact(&*opened, footer, start)?;
+        let checksum = Footer::said_checksum(footer);
+        let footer = Footer::decode(footer, path, file.tag, end, checksum)?;
         let deleted = match footer.ranges {
             Some(pointer) => read_ranges(&file, pointer, caches)?,
             None => RangeTombstones::default(),

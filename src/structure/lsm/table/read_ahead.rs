@@ -7,7 +7,7 @@ use super::caches::TableCaches;
 use super::format::FramePointer;
 use super::place::TableFile;
 use crate::base::Result;
-use crate::block::{FrameKind, frame};
+use crate::block::{Dictionary, FrameKind, frame};
 use crate::memory::SharedBytes;
 
 /// Bytes read at once.
@@ -43,7 +43,7 @@ impl ReadAhead {
         &mut self,
         file: &Arc<TableFile>,
         pointer: FramePointer,
-        kind: FrameKind,
+        (kind, dictionary): (FrameKind, Option<&Dictionary>),
         file_end: u64,
         caches: &TableCaches,
     ) -> Result<frame::Payload> {
@@ -51,7 +51,7 @@ impl ReadAhead {
         if found.is_none() {
             self.window = None;
             if pointer.len as usize > WINDOW_LEN {
-                return caches.read_frame(file, pointer, kind);
+                return caches.read_packed(file, pointer, kind, dictionary);
             }
             self.window = Some(read_window(file, pointer, file_end, caches)?);
         }
@@ -63,7 +63,8 @@ impl ReadAhead {
         let len = pointer.len as usize;
         let bytes = window.bytes.slice(start..start + len);
         let place = file.place_at(pointer.offset);
-        let opened = frame::open_in(bytes, len, kind, place, pointer.checksum, caches.heap());
+        let unpacking = (dictionary, caches.heap());
+        let opened = frame::open_in(bytes, len, kind, place, pointer.checksum, unpacking);
         if opened.is_err() {
             self.window = None; // Who tries again shall read again.
         }

@@ -23,6 +23,8 @@ pub struct TableOptions {
     pub filter_bits: u8,
     /// Bytes of the prefixes that the filter knows as well; 0 for none.
     pub filter_prefix_len: u8,
+    /// Bytes of a dictionary for data blocks, at most; 0 for none. For [`Codec::Zstd`].
+    pub dictionary_size: usize,
 }
 
 impl Default for TableOptions {
@@ -33,6 +35,7 @@ impl Default for TableOptions {
             restarts: RestartPolicy::Adaptive,
             filter_bits: FILTER_BITS_DEFAULT,
             filter_prefix_len: 0,
+            dictionary_size: 0,
         }
     }
 }

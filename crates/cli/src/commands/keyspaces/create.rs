@@ -146,6 +146,11 @@ struct LsmArgs {
     #[arg(long, value_name = "BYTES")]
     filter_prefix_len: Option<u8>,
 
+    /// Size of a dictionary that each table has for its blocks, where they are compressed with
+    /// zstd, 256 bytes to 256KiB, or 0 for none [default: 0]
+    #[arg(long, value_name = "SIZE", value_parser = parse_small_size)]
+    dictionary_size: Option<u32>,
+
     /// Keep indexes and filters in memory
     #[arg(long)]
     pin_indexes: bool,
@@ -270,6 +275,9 @@ impl LsmArgs {
         }
         if self.pin_indexes {
             options = options.pin_indexes(true);
+        }
+        if let Some(bytes) = self.dictionary_size {
+            options = options.dictionary_size(bytes);
         }
         for (level, codec) in &self.level_codec {
             options = options.level_codec(*level, *codec);

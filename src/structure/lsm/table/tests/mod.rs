@@ -1,6 +1,7 @@
 //! Tests of tables, against maps of what they must hold.
 
 mod damage;
+mod dictionary;
 mod format;
 mod life;
 mod order;
