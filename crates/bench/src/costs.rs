@@ -84,6 +84,35 @@ impl Costs {
     }
 }
 
+/// What is read for each of `count` operations: calls and bytes, as details of their row. What the
+/// engine does in the background meanwhile is among it.
+#[derive(Debug)]
+pub struct Reads {
+    before: Process,
+}
+
+impl Reads {
+    /// From now on.
+    pub fn begin() -> Reads {
+        Reads { before: Process::now() }
+    }
+
+    /// Adds them to the row of what was done since.
+    #[must_use]
+    pub fn add_to(&self, row: Row, count: u64) -> Row {
+        let since = Process::now().since(&self.before);
+        let each = |number: u64| number as f64 / count.max(1) as f64;
+        let row = match since.calls_read {
+            Some(calls) => row.with("read_calls_each", each(calls)),
+            None => row,
+        };
+        match since.call_bytes_read {
+            Some(bytes) => row.with("bytes_read_each", each(bytes)),
+            None => row,
+        }
+    }
+}
+
 /// Waits until the directory has not changed in size for a while: until what an engine does by
 /// itself when it is left alone is done.
 ///
@@ -152,5 +181,21 @@ mod tests {
         assert!(costs.rows("W3", "", 1, 1).is_empty());
         costs.mark("sync").unwrap();
         assert!(costs.rows("W3", "", 1, 1).iter().any(|row| row.metric == "directory / data"));
+    }
+
+    #[test]
+    fn what_is_read_is_told_for_each_operation() {
+        use std::io::{Read, Seek, Write};
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 10_000]).unwrap();
+        file.rewind().unwrap();
+        let (reads, mut found) = (Reads::begin(), Vec::new());
+        assert_eq!(file.read_to_end(&mut found).unwrap(), 10_000);
+        let row = reads.add_to(Row::new("W4", "uniform", 1.0, "ns"), 10);
+        let told = |name: &str| row.details.get(name).and_then(serde_json::Value::as_f64);
+        if cfg!(target_os = "linux") {
+            assert!(told("bytes_read_each").unwrap() >= 1000.0, "{row:?}");
+            assert!(told("read_calls_each").unwrap() >= 0.1, "{row:?}");
+        }
     }
 }

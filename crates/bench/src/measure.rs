@@ -1,4 +1,4 @@
-//! What a run costs beside time: bytes written, processor time, peak memory, disk space.
+//! What a run costs beside time: bytes written and read, processor time, peak memory, disk space.
 //!
 //! Sources: `/proc/self/io`, `/proc/self/status`, the processor clock of the process, and a walk
 //! over the directory. Where the system does not tell, a figure is absent, never zero.
@@ -22,6 +22,11 @@ pub struct Process {
     pub storage_bytes_written: Option<u64>,
     /// Bytes handed to `write` and the like.
     pub call_bytes_written: Option<u64>,
+    /// Bytes that `read` and the like handed out, from a disk or from the page cache. What is read
+    /// through `mmap` is not among them.
+    pub call_bytes_read: Option<u64>,
+    /// Calls of `read` and the like.
+    pub calls_read: Option<u64>,
     /// Most memory resident at once since the process began, in bytes.
     pub memory_peak: Option<u64>,
     /// User and system time of all threads.
@@ -36,17 +41,21 @@ impl Process {
         Process {
             storage_bytes_written: field(&io, "write_bytes:"),
             call_bytes_written: field(&io, "wchar:"),
+            call_bytes_read: field(&io, "rchar:"),
+            calls_read: field(&io, "syscr:"),
             memory_peak: field(&status, "VmHWM:").map(|kib| kib * KIB),
             cpu: cpu_time(),
         }
     }
 
-    /// What was written and computed since `earlier`; the peak stays that of the whole time.
+    /// What was written, read and computed since `earlier`; the peak stays that of the whole time.
     pub fn since(&self, earlier: &Process) -> Process {
         let minus = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         Process {
             storage_bytes_written: minus(self.storage_bytes_written, earlier.storage_bytes_written),
             call_bytes_written: minus(self.call_bytes_written, earlier.call_bytes_written),
+            call_bytes_read: minus(self.call_bytes_read, earlier.call_bytes_read),
+            calls_read: minus(self.calls_read, earlier.calls_read),
             memory_peak: self.memory_peak,
             cpu: self.cpu.saturating_sub(earlier.cpu),
         }

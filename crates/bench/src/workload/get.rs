@@ -5,7 +5,7 @@
 
 use super::{STORE_LARGE, stream};
 use crate::clock::{nanoseconds_each, rate};
-use crate::costs::peak_memory_row;
+use crate::costs::{Reads, peak_memory_row};
 use crate::data::VERSION_LOAD;
 use crate::engine::{Engine, Result};
 use crate::gets::{Choice, Gets, Source};
@@ -38,11 +38,10 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
     for (name, gets) in
         [("uniform", uniform), ("zipf", zipf), ("one snapshot", one_view), ("misses", misses)]
     {
+        let reads = Reads::begin();
         let read = gets.run(&engine)?;
-        context.report(
-            Row::new("W4", name, nanoseconds_each(read.count, read.busy), "ns")
-                .with("checksum", read.checksum),
-        );
+        let row = Row::new("W4", name, nanoseconds_each(read.count, read.busy), "ns");
+        context.report(reads.add_to(row, read.count).with("checksum", read.checksum));
     }
     for (name, gets) in [("uniform, 2 threads", uniform), ("zipf, 2 threads", zipf)] {
         let read = Gets { threads: 2, ..gets }.run(&engine)?;

@@ -7,6 +7,7 @@
 
 use super::{STORE_LARGE, VERSIONS, stream};
 use crate::clock::{microseconds_each, timed};
+use crate::costs::Reads;
 use crate::data::{KeyShape, ValueChecker, entry_checksum, operation, pick};
 use crate::engine::{Engine, Result, View, Walk, wrong};
 use crate::job::Context;
@@ -32,18 +33,18 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
         touch(&mut engine.view()?, target, (0, 0))?;
     }
 
+    let reads = Reads::begin();
     let (seen, time) = timed(|| {
         targets.iter().try_fold((0, 0u64), |sum, target| touch(&mut engine.view()?, target, sum))
     });
     let fresh = seen?;
     let name = "seek + next 50";
-    context.report(
-        Row::new("W5", name, microseconds_each(seeks, time), "us")
-            .with("entries", fresh.0)
-            .with("checksum", fresh.1),
-    );
+    let row = Row::new("W5", name, microseconds_each(seeks, time), "us");
+    let row = reads.add_to(row, seeks);
+    context.report(row.with("entries", fresh.0).with("checksum", fresh.1));
 
     let mut view = engine.view()?;
+    let reads = Reads::begin();
     let (seen, time) =
         timed(|| targets.iter().try_fold((0, 0u64), |sum, target| touch(&mut view, target, sum)));
     drop(view);
@@ -51,7 +52,8 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
         return wrong("W5: one view and fresh views see different entries");
     }
     let name = "seek + next 50, one view";
-    context.report(Row::new("W5", name, microseconds_each(seeks, time), "us"));
+    let row = Row::new("W5", name, microseconds_each(seeks, time), "us");
+    context.report(reads.add_to(row, seeks));
     engine.close()
 }
 
