@@ -1,6 +1,6 @@
 //! Tables with a dictionary among those without: flushed, compacted, ingested, looked into.
 //!
-//! Without the feature `zstd` there are none, and nothing of this is to be seen.
+//! With the feature `zstd` alone: without it nobody can write one.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -105,9 +105,6 @@ fn assert_rows(keyspace: &Keyspace, expected: &Rows) {
 
 #[test]
 fn flushes_and_compactions_make_dictionaries_and_do_without_where_there_is_little() {
-    if !Codec::zstd().is_available() {
-        return;
-    }
     let storage = SimStorage::new(1);
     let (db, k) = open(&storage, with_dictionary());
     let mut expected = Rows::new();
@@ -141,9 +138,6 @@ fn flushes_and_compactions_make_dictionaries_and_do_without_where_there_is_littl
 
 #[test]
 fn tables_with_a_dictionary_are_ingested_where_there_are_none_and_the_reverse() {
-    if !Codec::zstd().is_available() {
-        return;
-    }
     for (own, others) in [(plain(), with_dictionary()), (with_dictionary(), plain())] {
         let others_have_one = others.lsm.dictionary_size > 0;
         let storage = SimStorage::new(2);
@@ -179,9 +173,6 @@ fn a_keyspace_of_the_structure_flex_reads_tables_with_a_dictionary() {
     let storage = SimStorage::new(3);
     let (db, k) = open(&storage, KeyspaceOptions::flex());
     let expected = rows(0..3000);
-    if !Codec::zstd().is_available() {
-        return;
-    }
     write_table(&storage, "/outside/a", &with_dictionary(), &expected);
     k.ingest_tables(["/outside/a"], TableIngestOptions::moving()).unwrap();
     assert_rows(&k, &expected);
@@ -202,13 +193,8 @@ fn a_table_with_a_dictionary_is_told_in_words_and_every_entry_of_it() {
     let footer = pieces.last().unwrap();
     let points_to = footer.fields.iter().any(|(name, _)| *name == "dictionary at");
     assert_eq!(footer.kind, "footer");
-    if Codec::zstd().is_available() {
-        assert_eq!((dictionary, points_to, footer.len), (Some(1), true, 88));
-        assert!(pieces.iter().filter(named).count() > 20);
-    } else {
-        assert_eq!((dictionary, points_to, footer.len), (None, false, 72));
-        assert_eq!(pieces.iter().filter(named).count(), 0);
-    }
+    assert_eq!((dictionary, points_to, footer.len), (Some(1), true, 88));
+    assert!(pieces.iter().filter(named).count() > 20);
 }
 
 #[test]
@@ -218,10 +204,7 @@ fn every_flipped_byte_of_a_dictionary_is_refused_by_an_ingest() {
     let path = Path::new("/outside/a");
     write_table(&storage, "/outside/a", &with_dictionary(), &rows(0..1500));
     let dictionary = pieces(&storage, path).into_iter().find(|it| it.kind == "dictionary");
-    let Some(Piece { offset, len, .. }) = dictionary else {
-        assert!(!Codec::zstd().is_available());
-        return;
-    };
+    let Piece { offset, len, .. } = dictionary.unwrap();
     let file = storage.open(path, OpenMode::ReadWrite).unwrap();
     for offset in offset..offset + len {
         let mut byte = [0];

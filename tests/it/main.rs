@@ -10,6 +10,7 @@ mod concurrency;
 mod consolidation;
 mod corruption;
 mod crash;
+#[cfg(feature = "zstd")]
 mod dictionaries;
 mod errors;
 mod expiry;
