@@ -1,15 +1,15 @@
 //! One budget of memory, and who uses how much of it.
 //!
-//! Counted are memtables, indexes with guides and what is kept for counts, parts of indexes that
-//! are read again when they are wanted, cached blocks, open transactions, and buffers: that of the
-//! log, those of flushes and ingests with the records of runs that are in no edit yet, chunks and
-//! checksums of values that are read or written in parts. Blocks that only walks, slices and
-//! background work hold, and what the heap has unused, are counted by the heap.
+//! Counted are memtables, indexes, also what only older versions hold of them, with guides and what
+//! is kept for counts, parts of indexes that are read again when they are wanted, cached blocks,
+//! open transactions, and buffers: that of the log, those of flushes and ingests with the records
+//! of runs that are in no edit yet, chunks and checksums of values that are read or written in
+//! parts. Blocks that only walks, slices and background work hold, and what the heap has unused,
+//! are counted by the heap.
 //!
-//! Not counted: values that were read whole, and batches, which are their owners'; intervals that
-//! only older versions hold, a slice's changes at a time unless something holds these; the buffers
-//! of replay; file handles; what the allocator keeps. Resident memory of a process has all of that
-//! and the program's own pages beside the budget.
+//! Not counted: values that were read whole, and batches, which are their owners'; the buffers of
+//! replay; file handles; what the allocator keeps. Resident memory of a process has all of that and
+//! the program's own pages beside the budget.
 //!
 //! Invariant
 //! - M1  The usage of a part is the sum of its living [`Charge`]s.
@@ -22,8 +22,14 @@ use crate::memory::Heap;
 
 /// The cache keeps at least the limit over this, however much the other parts take.
 const CACHE_FLOOR_FRACTION: usize = 16;
-/// What is kept beside the indexes, and they, may take the limit over this.
-const INDEX_FRACTION: usize = 2;
+/// Of the limit, memtables may take the one and indexes with what is kept beside them the other,
+/// without what the cache keeps: so that all of it fits.
+const SIDE_FRACTION: usize = 2;
+/// An allocator takes more than it gives out, by this part: pieces come in a few sizes, and lie
+/// between what was given back. Measured with jemalloc, in soaks.
+const ALLOCATOR_FRACTION: usize = 3;
+/// Of what indexes took more than they do, this part counts as given back at a step.
+const EASING: usize = 4096;
 const PART_COUNT: usize = 6;
 
 /// What memory is used for.
@@ -49,6 +55,8 @@ pub enum Part {
 pub struct MemoryBudget {
     limit: usize,
     used: [PaddedUsage; PART_COUNT],
+    /// The most that indexes took, as far as it counts still.
+    index_peak: PaddedUsage,
     /// Where the bytes of cached values live.
     heap: Arc<Heap>,
 }
@@ -62,15 +70,27 @@ impl MemoryBudget {
     /// A budget of `limit` bytes, all of it free.
     #[must_use]
     pub fn new(limit: usize) -> Arc<MemoryBudget> {
-        Arc::new(MemoryBudget { limit, used: Default::default(), heap: Heap::new() })
+        Arc::new(MemoryBudget {
+            limit,
+            used: Default::default(),
+            index_peak: Default::default(),
+            heap: Heap::new(),
+        })
     }
 
     /// Counts `bytes` as used by `part` until the charge is dropped. Never refused: the budget
     /// counts, and those who fill memory ask it when to stop.
     #[must_use]
     pub fn charge(self: &Arc<MemoryBudget>, part: Part, bytes: usize) -> Charge {
-        self.usage_of(part).fetch_add(bytes, Ordering::Relaxed);
+        self.add(part, bytes);
         Charge { budget: Arc::clone(self), part, bytes }
+    }
+
+    fn add(&self, part: Part, bytes: usize) {
+        let before = self.usage_of(part).fetch_add(bytes, Ordering::Relaxed);
+        if part == Part::Index {
+            self.index_peak.0.fetch_max(before + bytes, Ordering::Relaxed);
+        }
     }
 
     /// Bytes used by one part.
@@ -101,10 +121,10 @@ impl MemoryBudget {
     }
 
     /// Whether `bytes` more that save reads may be kept beside the indexes. They are not evicted,
-    /// so their room is bounded: half of the limit, with the indexes.
+    /// so their room is bounded, with the indexes.
     #[must_use]
     pub fn admits_beside_index(&self, bytes: usize) -> bool {
-        self.usage(Part::Index) + bytes <= self.limit / INDEX_FRACTION
+        with_unused(self.usage(Part::Index) + bytes) <= self.index_room()
     }
 
     /// Bytes that the cache may use now.
@@ -114,19 +134,49 @@ impl MemoryBudget {
         let others = [Part::Memtable, Part::Transaction, Part::Buffer];
         let others = others.iter().chain(&indexes);
         let others: usize = others.map(|&part| self.usage(part)).sum();
-        cache_target(self.limit, others + self.heap.unused())
+        cache_target(self.limit, others + self.unused())
+    }
+
+    /// Bytes that are taken and in use by nobody: of the heap, and what an allocator is reckoned
+    /// to take beside what lives there. (Memtables and cached blocks do not.) What indexes took
+    /// more than now is among it: their pieces are small and live long, and what one gives back
+    /// lies between others, for the next.
+    #[must_use]
+    pub fn unused(&self) -> usize {
+        let index = self.usage(Part::Index);
+        let peak = self.index_peak.0.load(Ordering::Relaxed).max(index);
+        let others = self.usage(Part::Transaction) + self.usage(Part::Buffer);
+        self.heap.unused() + with_unused(peak + others) - (index + others)
+    }
+
+    /// A step of new data in an index: what indexes took before counts a little less.
+    pub fn ease(&self) {
+        let peak = self.index_peak.0.load(Ordering::Relaxed);
+        let eased = peak - peak.saturating_sub(self.usage(Part::Index)) / EASING;
+        let eases = (Ordering::Relaxed, Ordering::Relaxed);
+        // Whoever was faster has raised it, or eased it.
+        let _ = self.index_peak.0.compare_exchange(peak, eased, eases.0, eases.1);
     }
 
     /// Bytes that indexes which are read again when they are wanted may use now: what those that
-    /// are not leave of half of the limit.
+    /// are not leave of the room for both.
     #[must_use]
     pub fn index_target(&self) -> usize {
-        cache_target(self.limit / INDEX_FRACTION, self.usage(Part::Index))
+        cache_target(self.index_room(), with_unused(self.usage(Part::Index)))
+    }
+
+    fn index_room(&self) -> usize {
+        self.limit / SIDE_FRACTION - self.limit / CACHE_FLOOR_FRACTION
     }
 
     fn usage_of(&self, part: Part) -> &AtomicUsize {
         &self.used[part as usize].0
     }
+}
+
+/// What an allocator takes for so many bytes.
+fn with_unused(allocated: usize) -> usize {
+    allocated + allocated / ALLOCATOR_FRACTION
 }
 
 /// What the other parts leave to a cache, at least a sixteenth of the limit.
@@ -151,10 +201,10 @@ impl Charge {
 
     /// Changes what is charged, for something that grows or shrinks.
     pub fn resize(&mut self, bytes: usize) {
-        let used = self.budget.usage_of(self.part);
         if bytes >= self.bytes {
-            used.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+            self.budget.add(self.part, bytes - self.bytes);
         } else {
+            let used = self.budget.usage_of(self.part);
             used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
         }
         self.bytes = bytes;
@@ -187,17 +237,47 @@ mod tests {
     }
 
     #[test]
-    fn cached_indexes_get_what_the_others_leave_of_half() {
+    fn cached_indexes_get_what_the_others_leave_of_their_room() {
         let budget = MemoryBudget::new(1600);
-        assert_eq!(budget.index_target(), 800);
-        let index = budget.charge(Part::Index, 300);
+        assert_eq!(budget.index_target(), 700);
+        let index = budget.charge(Part::Index, 200);
         let cached = budget.charge(Part::CachedIndex, 400);
-        assert_eq!((budget.index_target(), budget.cache_target()), (500, 900));
-        assert!(budget.admits_beside_index(500), "what is cached gives way");
+        assert_eq!((budget.index_target(), budget.cache_target()), (434, 934));
+        assert!(budget.admits_beside_index(325), "what is cached gives way");
+        assert!(!budget.admits_beside_index(326));
         drop(index);
         let _index = budget.charge(Part::Index, 2000);
-        assert_eq!(budget.index_target(), 50);
+        assert_eq!(budget.index_target(), 43);
         drop(cached);
+    }
+
+    #[test]
+    fn what_an_allocator_takes_beside_what_lives_there_is_counted() {
+        let budget = MemoryBudget::new(1600);
+        let before = budget.unused();
+        let parts = [Part::Index, Part::Transaction, Part::Buffer, Part::Memtable, Part::Cache];
+        let charges = parts.map(|part| budget.charge(part, 100));
+        assert_eq!(budget.unused() - before, 100, "memtables and blocks lie elsewhere");
+        assert_eq!(budget.cache_target(), 1600 - 400 - 100);
+        drop(charges);
+        assert_eq!(budget.unused() - before, 100 + 33, "what an index gave back is kept for it");
+    }
+
+    #[test]
+    fn what_indexes_took_before_counts_less_and_less() {
+        let budget = MemoryBudget::new(1 << 30);
+        let before = budget.unused();
+        let _kept = budget.charge(Part::Index, 300 << 10);
+        drop(budget.charge(Part::Index, 600 << 10));
+        let (kept, peak) = (300usize << 10, 900usize << 10);
+        assert_eq!(budget.unused() - before, peak + peak / 3 - kept);
+        let mut unused = budget.unused();
+        for _ in 0..40_000 {
+            budget.ease();
+            assert!(budget.unused() <= unused);
+            unused = budget.unused();
+        }
+        assert!((kept / 3..kept / 3 + 8192).contains(&(unused - before)), "{unused}");
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Core {
             memory_readers: (self.budget.heap().used() as u64)
                 .saturating_sub(memory_cache + cached_index),
             memory_buffers: self.budget.usage(Part::Buffer) as u64,
-            memory_unused: self.budget.heap().unused() as u64,
+            memory_unused: self.budget.unused() as u64,
             memory_index: self.budget.usage(Part::Index) as u64 + cached_index,
             stalls: self.stalls.stops.load(Ordering::Relaxed),
             stall_time: self.stalls.stop_time(),

@@ -204,8 +204,8 @@ pub struct Stats {
     /// Memory of blocks that are not cached, or not any more: walks, slices and background work
     /// hold them. About, and without blocks over 256 KiB.
     pub memory_readers: u64,
-    /// Memory kept for blocks to come, and what is left over between blocks: counted, in use by
-    /// nobody.
+    /// Memory kept for blocks to come, what is left over between blocks, and what an allocator is
+    /// reckoned to take beside what it gives out: counted, in use by nobody.
     pub memory_unused: u64,
     /// Memory of indexes, about.
     pub memory_index: u64,

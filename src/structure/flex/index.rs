@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::interval::{Interval, Run, RunRole};
+use super::interval::{Interval, IntervalMemory, Run, RunRole};
 use super::record::{
     ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
 };
@@ -50,8 +50,8 @@ pub(super) struct Index {
     pub begun: Vec<BegunFlush>,
     /// Value files that runs point into, counted once a run.
     pub share_count: usize,
-    /// Bytes of anchors that do not fit into their intervals.
-    pub anchor_bytes: usize,
+    /// Of all intervals that were ever in it, and are alive.
+    pub memory: Arc<IntervalMemory>,
     /// The intervals with entries that expire, in the order in which the first of these do (X10).
     pub by_expiry: FlexTree<FirstExpiry>,
     /// Bytes of records that runs point to, by value file: the sum of what the runs have (X7).
@@ -77,11 +77,6 @@ impl Losses {
     }
 }
 
-/// Bytes of memory that an anchor takes outside of its interval.
-fn anchor_bytes(anchor: &Slice) -> usize {
-    if anchor.len() <= Slice::INLINE_LEN_MAX { 0 } else { anchor.len() }
-}
-
 /// The id of a keyspace's index log.
 pub(super) fn log_id(place: &SegmentPlace) -> EditLogId {
     EditLogId {
@@ -95,7 +90,8 @@ pub(super) fn log_id(place: &SegmentPlace) -> EditLogId {
 impl Index {
     /// The index of an empty keyspace: one interval without runs.
     pub(super) fn empty(place: &SegmentPlace) -> Index {
-        let first = Interval::new(Slice::default(), None, Vec::new());
+        let memory = Arc::default();
+        let first = Interval::new(Some(&memory), Slice::default(), None, Vec::new());
         let counters = Counters { next_segment: 1, ..Counters::default() };
         Index {
             tree: FlexTree::from_sorted([first]),
@@ -104,7 +100,7 @@ impl Index {
             sweep_from: Vec::new(),
             begun: Vec::new(),
             share_count: 0,
-            anchor_bytes: 0,
+            memory,
             by_expiry: FlexTree::new(),
             value_bytes: BTreeMap::new(),
             values: Arc::clone(&place.values),
@@ -312,7 +308,7 @@ impl Index {
                 let mut deltas = Vec::with_capacity(kept + 1);
                 deltas.extend_from_slice(&old.deltas[..kept]);
                 deltas.push(self.gain(run, RunRole::Delta)?);
-                Ok(vec![Interval::new(old.anchor.clone(), old.base.clone(), deltas)])
+                Ok(vec![self.interval(old.anchor.clone(), old.base.clone(), deltas)])
             }
             ChangeRecord::Replace { range, intervals } => {
                 self.lose_intervals(range, lost)?;
@@ -322,8 +318,7 @@ impl Index {
                     .map(|(anchor, base)| {
                         let base = base.as_ref().map(|run| self.gain(run, RunRole::Base));
                         let base = base.transpose()?;
-                        self.anchor_bytes += anchor_bytes(anchor);
-                        Ok(Interval::new(anchor.clone(), base, Vec::new()))
+                        Ok(self.interval(anchor.clone(), base, Vec::new()))
                     })
                     .collect()
             }
@@ -341,8 +336,6 @@ impl Index {
         lost: &mut Vec<Run>,
     ) -> std::result::Result<(), String> {
         let removed: Vec<Arc<Interval>> = self.tree.range(range.clone()).map(Arc::clone).collect();
-        let anchors = removed.iter().map(|interval| anchor_bytes(&interval.anchor));
-        self.anchor_bytes -= anchors.sum::<usize>();
         let mut runs = removed.iter().flat_map(|interval| interval.runs());
         runs.try_for_each(|run| self.lose(run, lost))
     }
@@ -355,8 +348,11 @@ impl Index {
         let base = record.base.as_ref().map(|run| self.gain(run, RunRole::Base)).transpose()?;
         let deltas = record.deltas.iter().map(|run| self.gain(run, RunRole::Delta));
         let deltas = deltas.collect::<std::result::Result<_, String>>()?;
-        self.anchor_bytes += anchor_bytes(&record.anchor);
-        Ok(Interval::new(record.anchor.clone(), base, deltas))
+        Ok(self.interval(record.anchor.clone(), base, deltas))
+    }
+
+    fn interval(&self, anchor: Slice, base: Option<Run>, deltas: Vec<Run>) -> Arc<Interval> {
+        Interval::new(Some(&self.memory), anchor, base, deltas)
     }
 
     /// X1, for intervals that are about to take the place of `range`.

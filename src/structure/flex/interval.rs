@@ -1,6 +1,6 @@
 //! Intervals: what the tree holds. Immutable; a change makes a new one.
 
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::segment::{LostBytes, Segment};
@@ -113,12 +113,59 @@ pub(super) struct Interval {
     /// When those of them expire that do, rising, once that was asked for; boxed, as few intervals
     /// have what has expired and is still there.
     pub expiries: OnceLock<Box<(Vec<u64>, Charge)>>,
+    memory: Option<Arc<IntervalMemory>>,
+}
+
+/// Bytes of memory of the intervals of an index that are alive, about: also of those that only
+/// older versions hold.
+#[derive(Debug, Default)]
+pub(super) struct IntervalMemory(AtomicUsize);
+
+impl IntervalMemory {
+    pub(super) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Interval {
+    fn drop(&mut self) {
+        if let Some(memory) = &self.memory {
+            memory.0.fetch_sub(self.memory_size(), Ordering::Relaxed);
+        }
+    }
 }
 
 impl Interval {
-    pub(super) fn new(anchor: Slice, base: Option<Run>, deltas: Vec<Run>) -> Arc<Interval> {
-        let (merged, live_count, expiries) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Arc::new(Interval { anchor, base, deltas, merged, live_count, expiries })
+    /// One that counts in `memory`, if there is any, for as long as it lives.
+    pub(super) fn new(
+        memory: Option<&Arc<IntervalMemory>>,
+        anchor: Slice,
+        base: Option<Run>,
+        deltas: Vec<Run>,
+    ) -> Arc<Interval> {
+        let interval = Interval {
+            anchor,
+            base,
+            deltas,
+            merged: OnceLock::new(),
+            live_count: OnceLock::new(),
+            expiries: OnceLock::new(),
+            memory: memory.cloned(),
+        };
+        if let Some(memory) = memory {
+            memory.0.fetch_add(interval.memory_size(), Ordering::Relaxed);
+        }
+        Arc::new(interval)
+    }
+
+    /// Bytes of memory, about: with its share of nodes and the slot of its base; and its runs,
+    /// without their guides, which are charged one by one.
+    fn memory_size(&self) -> usize {
+        const INTERVAL_BYTES: usize = 380;
+        const RUN_BYTES: usize = size_of::<Run>() + size_of::<RunMemory>() + 2 * size_of::<usize>();
+        let is_inline = self.anchor.len() <= Slice::INLINE_LEN_MAX;
+        let anchor_bytes = if is_inline { 0 } else { self.anchor.len() };
+        INTERVAL_BYTES + anchor_bytes + self.run_count() * RUN_BYTES
     }
 
     /// The slot of all the interval's entries as one block.

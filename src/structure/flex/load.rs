@@ -54,6 +54,12 @@ impl Loader {
         self.cache.budget()
     }
 
+    /// Has blocks give way to what is charged, as the index has changed.
+    pub(super) fn make_room(&self) {
+        self.budget().ease();
+        self.cache.trim();
+    }
+
     /// What is in a slot, for a check.
     pub(super) fn cached(&self, slot: &Slot<Block>) -> Option<Arc<Block>> {
         self.cache.load(slot, Admission::OnceRead)

@@ -160,7 +160,7 @@ fn runs_that_share_bytes_are_named() {
     let mut planted = Planted::new();
     let (place, interval) = planted.interval(1);
     let deltas = [&interval.deltas[..], &interval.deltas[..1]].concat();
-    let twice = Interval::new(interval.anchor.clone(), interval.base.clone(), deltas);
+    let twice = Interval::new(None, interval.anchor.clone(), interval.base.clone(), deltas);
     planted.replace(place, vec![twice]);
     planted.is_named("two runs overlap");
     planted.is_named("the stamp of a key");
@@ -173,7 +173,7 @@ fn runs_in_the_wrong_order_are_named() {
     for place in 0..planted.index.tree.len() {
         let interval = Arc::clone(planted.index.tree.get(place).unwrap());
         let deltas = interval.deltas.iter().rev().cloned().collect();
-        let turned = Interval::new(interval.anchor.clone(), interval.base.clone(), deltas);
+        let turned = Interval::new(None, interval.anchor.clone(), interval.base.clone(), deltas);
         planted.replace(place, vec![turned]);
     }
     planted.is_named("the stamp of a key: expected ");
@@ -185,7 +185,8 @@ fn anchors_out_of_order_and_keys_of_other_intervals_are_named() {
     let mut planted = Planted::new();
     let (place, interval) = planted.interval(0);
     let next = Arc::clone(planted.index.tree.get(place + 1).unwrap());
-    let moved = Interval::new(next.anchor.clone(), interval.base.clone(), interval.deltas.clone());
+    let moved =
+        Interval::new(None, next.anchor.clone(), interval.base.clone(), interval.deltas.clone());
     planted.replace(place, vec![moved]);
     planted.is_named("anchors: expected one above ");
     planted.is_named("a key of another interval: expected keys from ");
@@ -251,7 +252,7 @@ fn a_run_that_says_too_little_about_what_expires_is_named() {
         change(&mut span);
         base.expiring = Some(Arc::new(span));
         let deltas = interval.deltas.clone();
-        let other = Interval::new(interval.anchor.clone(), Some(base), deltas);
+        let other = Interval::new(None, interval.anchor.clone(), Some(base), deltas);
         planted.replace(place, vec![other]);
         planted.is_named("entries of the run that expire: expected Some(ExpirySpan");
         planted.is_named("an interval on disk");

@@ -14,7 +14,7 @@ use super::cursor::FlexCursor;
 use super::flush::{Ripe, SliceEnd, Slicer};
 use super::holes::HoleRule;
 use super::index::{FirstExpiry, Index};
-use super::interval::{Interval, Run, RunMemory};
+use super::interval::Interval;
 use super::load::Loader;
 use super::record::{ChangeRecord, Counters, Decoder, EditRecord, Encoder};
 use super::segment::{SegmentPlace, SharedFiles, missing};
@@ -117,6 +117,11 @@ struct Summary {
 }
 
 impl Writer {
+    /// Has the index charged as what it takes now.
+    fn note_memory(&mut self) {
+        self.charge.resize(index_memory(&self.index));
+    }
+
     /// Goes on in a new file of the index log, with room for an edit of `edit_len` bytes.
     fn rotate_log(&mut self, edit_len: usize) -> Result<()> {
         self.index.rotate(&mut self.log, edit_len)?;
@@ -304,7 +309,8 @@ impl FlexStore {
 
     /// Makes the writer's state the newest version.
     pub(super) fn publish(&self, writer: &mut Writer) -> Arc<dyn Version> {
-        writer.charge.resize(index_memory(&writer.index));
+        writer.note_memory();
+        self.loader.make_room();
         let version = Arc::new(version_of(writer, &self.loader));
         self.current.store(Arc::clone(&version));
         version
@@ -430,17 +436,13 @@ fn segment_place(place: &StorePlace) -> Arc<SegmentPlace> {
     SegmentPlace::new(storage, place.dir.clone(), place.database, place.keyspace, rule, shared)
 }
 
-/// Bytes of memory of an index, about: an interval with its share of nodes and the slot of its
-/// base; its runs, without their guides, which are charged one by one.
+/// Bytes of memory of an index, about, with the intervals that only older versions hold; without
+/// the guides of runs, which are charged one by one.
 fn index_memory(index: &Index) -> usize {
-    const INTERVAL_BYTES: usize = 380;
     const SHARE_BYTES: usize = size_of::<(Arc<()>, u64)>();
-    const RUN_BYTES: usize = size_of::<Run>() + size_of::<RunMemory>() + 2 * size_of::<usize>();
     const EXPIRY_BYTES: usize = 2 * size_of::<FirstExpiry>() + size_of::<ExpirySpan>();
-    let runs = index.tree.size().runs as usize;
     let expiries = index.by_expiry.len() * EXPIRY_BYTES;
-    let intervals = index.tree.len() * INTERVAL_BYTES + index.anchor_bytes;
-    intervals + runs * RUN_BYTES + index.share_count * SHARE_BYTES + expiries
+    index.memory.bytes() + index.share_count * SHARE_BYTES + expiries
 }
 
 impl Version for FlexVersion {

@@ -158,6 +158,9 @@ impl Store for FlexStore {
 
     /// Removes files, and makes holes in those that are partly live.
     fn remove_unreferenced(&self) {
+        if let Ok(mut writer) = self.writer.try_lock() {
+            writer.note_memory(); // Intervals of the versions that are gone.
+        }
         self.segments.punch_holes();
         self.segments.remove_doomed();
     }

@@ -347,6 +347,7 @@ impl LsmStore {
     pub(super) fn publish(&self, writer: &Writer) {
         self.summary.store(Arc::new(summary_of(writer, &self.policy)));
         self.current.store(LsmVersion::new(&writer.index, &self.reader));
+        self.reader.caches.budget().ease();
     }
 
     pub(super) fn lock_writer(&self) -> MutexGuard<'_, Writer> {

@@ -69,7 +69,7 @@ impl TableCaches {
     }
 
     /// What memory is charged to.
-    pub(super) fn budget(&self) -> &Arc<MemoryBudget> {
+    pub(in crate::structure::lsm) fn budget(&self) -> &Arc<MemoryBudget> {
         self.blocks.budget()
     }
 
