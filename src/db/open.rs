@@ -74,7 +74,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     opening.note_kept_log()?;
     let Opening { manifest, budget, meter, shared, time, mut report, .. } = opening;
     report.duration = builder.clock.monotonic().saturating_sub(since);
-    time.note_stamp(stamps.last());
+    time.note_opened(stamps.last());
     if state.keyspaces.iter().any(|keyspace| keyspace.may_expire()) {
         time.note_used();
     }

@@ -11,7 +11,7 @@
 //! - E2  A snapshot, a walk and a transaction judge by one now, which is not before the stamp that
 //!   they are as of. What flushes and consolidation have left out in the state that they read had
 //!   expired by that now; where nothing expires any more and no now was taken, before the
-//!   database was opened.
+//!   database was opened (unless it crashed and the clock was then set back).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,8 +27,9 @@ const NOT_YET: u64 = 0;
 #[derive(Debug)]
 pub(super) struct Time {
     clock: Arc<dyn Clock>,
-    /// What it showed when the database was opened.
-    began: u64,
+    /// What it showed when the database was opened, or the newest stamp of before, if that is
+    /// later. Closing keeps the newest now as one.
+    began: AtomicU64,
     newest: AtomicU64,
     /// Whether anything expires in the database; set before it is visible, and never taken back.
     is_used: AtomicBool,
@@ -37,13 +38,21 @@ pub(super) struct Time {
 impl Time {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Arc<Time> {
         let (newest, is_used) = (AtomicU64::new(NOT_YET), AtomicBool::new(false));
-        let began = clock.wall_millis() & MOMENT_MAX;
+        let began = AtomicU64::new(clock.wall_millis() & MOMENT_MAX);
         Arc::new(Time { clock, began, newest, is_used })
     }
 
-    /// When the database was opened. What earlier openings have left out had expired by then.
+    /// When the database was opened, not before what earlier openings have given or judged by, but
+    /// for what a crash has lost of that where the clock was set back. What they have left out had
+    /// expired by then.
     pub(super) fn began(&self) -> u64 {
-        self.began
+        self.began.load(Ordering::Relaxed)
+    }
+
+    /// Recovery has found this as the newest stamp of earlier openings.
+    pub(super) fn note_opened(&self, newest: SeqNo) {
+        self.began.fetch_max(newest.millis(), Ordering::Relaxed);
+        self.note_stamp(newest);
     }
 
     /// A stamp was given, by this opening of the database or an earlier one: it is past that.

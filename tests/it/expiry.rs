@@ -548,6 +548,24 @@ fn what_an_earlier_opening_has_left_out_had_expired_by_the_time_that_is_shown() 
     assert!(shown >= at(START + 500), "{shown:?}");
 }
 
+/// The same of one that was closed, though the clock was then set back.
+#[test]
+fn what_was_left_out_before_a_close_had_expired_though_the_clock_was_set_back() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let clock = Arc::new(ManualClock::at_millis(START));
+    let db = builder(Arc::clone(&storage), &clock).open("/db").unwrap();
+    let k = db.create_keyspace("k", options()).unwrap();
+    k.put_until("a", "x", at(START + 500)).unwrap();
+    clock.set_millis(START + 900);
+    db.compact().unwrap();
+    db.close().unwrap();
+    let clock = Arc::new(ManualClock::at_millis(START + 100));
+    let db = builder(storage, &clock).open("/db").unwrap();
+    assert!(!db.keyspace("k").unwrap().contains("a").unwrap());
+    let shown = db.snapshot().time();
+    assert!(shown >= at(START + 500), "{shown:?}");
+}
+
 #[test]
 fn everything_that_is_read_is_as_of_the_time() {
     for seed in 0..8 {
