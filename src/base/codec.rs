@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use super::error::{Error, Result};
 
+/// Bytes of a dictionary for Zstandard, at most.
+pub const DICTIONARY_SIZE_MAX: usize = 256 << 10;
+
 /// How hard Zstandard may try.
 const ZSTD_LEVELS: RangeInclusive<u8> = 1..=22;
 const ZSTD_LEVEL_DEFAULT: u8 = 3;

@@ -20,7 +20,7 @@ pub mod varint;
 pub use bounds::{KeyRange, prefix_successor, successor};
 pub use checksum::{ChecksumStream, checksum, checksum_seeded, hash_key};
 pub use clock::{Clock, Entropy, ManualClock, SeededEntropy, SystemClock, SystemEntropy};
-pub use codec::Codec;
+pub use codec::{Codec, DICTIONARY_SIZE_MAX};
 pub use composite::{Composite, expiring_in, is_expired, is_operands, pointer_in};
 pub use counter::StripedCounters;
 pub use entry::{Cursor, EntryKind, EntryRef, lost_its_place};

@@ -233,6 +233,9 @@ pub fn open_in(
         (FILE_DICTIONARY, Some(Codec::Zstd(_))) if dictionary.is_some() => dictionary,
         (number, _) => return Err(refuse(format!("unknown dictionary {number}"))),
     };
+    if kind == FrameKind::Dictionary && codec_found != Some(Codec::None) {
+        return Err(refuse("a dictionary that is packed".to_owned()));
+    }
     match codec_found {
         Some(Codec::None) => Ok(Payload { range: HEADER_LEN..len, data: buffer }),
         Some(codec) => match compression::unpack(stored, codec, dictionary, heap) {

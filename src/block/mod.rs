@@ -25,7 +25,7 @@ pub use builder::{BlockBuilder, RestartPolicy};
 pub use compression::packed_len;
 pub use cursor::BlockCursor;
 pub use dictionary::{Dictionary, PackingDictionary};
-pub use frame::{FrameKind, FramePlace, Packing};
+pub use frame::{FrameKind, FramePlace, HEADER_LEN as FRAME_HEADER_LEN, Packing};
 pub use guide::{FrameReader, Guide, GuideKind};
 pub use resident::Block;
 pub use search::Reach;

@@ -167,6 +167,18 @@ fn payloads_packed_with_the_file_s_dictionary_need_it() {
     assert!(Dictionary::new(&crooked).is_none(), "what begins as one and is none");
 }
 
+/// It would take memory that nothing bounds.
+#[test]
+fn a_dictionary_that_is_packed_is_refused() {
+    for (codec, is_taken) in [(Codec::None, true), (Codec::Lz4, false)] {
+        let mut out = Vec::new();
+        let (kind, place) = (FrameKind::Dictionary, place_at(512));
+        let sum = frame::seal(&text(5000), codec, kind, place, &mut out).unwrap();
+        let opened = frame::open(SharedBytes::from(&out[..]), kind, place_at(512), sum as u32);
+        assert_eq!(opened.is_ok(), is_taken, "{codec:?}");
+    }
+}
+
 #[test]
 fn a_frame_that_names_a_dictionary_is_refused() {
     for byte in [14, 15] {

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::base::{Codec, Error, Result};
+use crate::base::{Codec, DICTIONARY_SIZE_MAX, Error, Result};
 use crate::manifest::fields::{Decoded, Fields};
 use crate::manifest::options::check_range;
 
@@ -12,7 +12,7 @@ const BLOCK_SIZE_RANGE: RangeInclusive<u32> = 512..=1 << 20;
 const RESTART_INTERVAL_RANGE: RangeInclusive<u16> = 0..=1024;
 /// Smaller ones are not trained. Larger ones would take more memory to be trained than they save on
 /// disk: 64 times as much is held back.
-const DICTIONARY_SIZE_RANGE: RangeInclusive<u32> = 256..=256 << 10;
+const DICTIONARY_SIZE_RANGE: RangeInclusive<u32> = 256..=DICTIONARY_SIZE_MAX as u32;
 const FILTER_BITS_RANGE: RangeInclusive<u8> = 0..=32;
 const LEVEL0_TRIGGER_RANGE: RangeInclusive<u8> = 2..=64;
 const LEVEL_RATIO_RANGE: RangeInclusive<f32> = 1.5..=100.0;

@@ -12,8 +12,8 @@ use super::place::TableFile;
 use super::properties::Properties;
 use super::ranges;
 use super::record::TableRecord;
-use crate::base::{Codec, RangeTombstones, Result};
-use crate::block::{Dictionary, FrameKind};
+use crate::base::{Codec, DICTIONARY_SIZE_MAX, RangeTombstones, Result};
+use crate::block::{Dictionary, FRAME_HEADER_LEN, FrameKind};
 use crate::cache::{Charge, Part, Slot};
 
 /// What a partition's slot takes: itself, its counts, and its place.
@@ -144,6 +144,9 @@ fn read_dictionary(
     pointer: FramePointer,
     caches: &TableCaches,
 ) -> Result<Dictionary> {
+    if pointer.len as usize > FRAME_HEADER_LEN + DICTIONARY_SIZE_MAX {
+        return Err(file.damaged(pointer.offset, "a dictionary that is too large"));
+    }
     let payload = caches.read_frame(file, pointer, FrameKind::Dictionary)?;
     let codec = Codec::zstd();
     if !codec.is_available() {
