@@ -242,3 +242,41 @@ fn structures_share_transactions_and_differ_in_nothing_that_is_read() {
     let structures: Vec<_> = db.keyspaces().iter().map(|info| info.structure).collect();
     assert_eq!(structures, [Structure::Flex.name(), Structure::Lsm.name()]);
 }
+
+/// Runs that are not worth merging for those who write are, once seeks have looked into them often.
+#[test]
+fn seeks_pay_for_fewer_runs() {
+    let runs_after = |seeks: u64| {
+        let leveled = Leveled::new().level0_trigger(8);
+        let storage = Arc::new(MemoryStorage::new());
+        let db =
+            builder(&storage).memory_budget(8 << 20).memtable_size(1 << 20).open("/db").unwrap();
+        let options = small(KeyspaceOptions::lsm().compaction(Compaction::Leveled(leveled)));
+        let keyspace = db.create_keyspace("runs", options).unwrap();
+        let mut model = Model::new();
+        // Each run is larger than those before it, and the first than all.
+        for (round, step) in [(0, 1), (1, 200), (1, 66), (1, 20)] {
+            for number in (0..4000).step_by(step) {
+                keyspace.put(key(2 * number + round), value(number, round)).unwrap();
+                model.insert(key(2 * number + round), value(number, round));
+            }
+            db.flush().unwrap();
+        }
+        settle(&db);
+        let before = db.stats().keyspaces[0].runs;
+        for number in 0..seeks {
+            let first = keyspace.range(key(2 * number)..).next().unwrap().unwrap();
+            assert_eq!(*first.key, key(2 * number));
+            keyspace.put("zz", "somebody writes").unwrap();
+        }
+        model.insert(b"zz".to_vec(), b"somebody writes".to_vec());
+        settle(&db);
+        assert_equal(&keyspace, &model);
+        assert!(db.check().unwrap().is_ok());
+        (before, db.stats().keyspaces[0].runs)
+    };
+    let (before, few) = runs_after(5);
+    assert!(before >= 2 && few == before, "{before} runs, {few}");
+    let (before, many) = runs_after(400);
+    assert!(before >= 2 && many < before, "{before} runs, {many}");
+}

@@ -57,6 +57,11 @@ pub(super) struct Merged {
 }
 
 impl Merged {
+    /// How many runs it looks into.
+    pub(super) fn run_count(&self) -> usize {
+        self.runs.len()
+    }
+
     /// Merges `runs`, the newest first, that delete these ranges. Shows nothing before a seek.
     pub(super) fn new(
         runs: &[Run],

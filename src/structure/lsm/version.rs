@@ -1,6 +1,7 @@
 //! A version: the runs of one moment, and reading them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::cursor::LsmCursor;
@@ -22,6 +23,8 @@ pub(super) struct Reader {
     pub folder: Folder,
     /// Bytes of the prefixes that filters know; 0 for none.
     pub filter_prefix_len: usize,
+    /// How often a seek has looked into a run beside the first.
+    pub extra_seeks: AtomicU64,
 }
 
 /// An immutable state of the store.

@@ -196,6 +196,8 @@ pub enum CompactionReason {
     RunCount,
     /// There is nothing else to do, and reads get by with fewer runs.
     Idle,
+    /// Seeks have taken as long as it takes to have fewer runs.
+    Seeks,
     /// Runs of like size have come together.
     LikeSize,
     /// A level is larger than it is to be.

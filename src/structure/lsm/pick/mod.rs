@@ -84,6 +84,20 @@ pub fn pick_idle(
     runs::pick_idle(&picture, &shape, policy)
 }
 
+/// What may be merged when nothing is due, for the sake of seeks, which look into every run: where
+/// it takes no more bytes than `paid` comes to for the runs that go.
+#[must_use]
+pub fn pick_paid(
+    version: &VersionFigures,
+    running: &[Pick],
+    policy: &CompactionPolicy,
+    paid: u64,
+) -> Option<Pick> {
+    let picture = Picture::new(version, running);
+    let shape = Shape::new(&picture, policy);
+    runs::pick_paid(&picture, &shape, policy, paid)
+}
+
 /// Bytes that compactions have to read, about, before there is no more garbage and there are no
 /// more runs than there may be: what writers are slowed down by. 0 when the version is in shape.
 #[must_use]

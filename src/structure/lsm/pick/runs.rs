@@ -1,5 +1,6 @@
 //! Compactions for the sake of reads: fewer runs to look into.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::structure::lsm::pick::picture::{Inputs, Picture};
@@ -8,10 +9,20 @@ use crate::structure::lsm::pick::{
     CompactionPolicy, CompactionReason, CompactionStyle, Pick, TieredPolicy,
 };
 
-/// A merge takes all of its runs at once when it takes no more than this part of all there is.
+/// A merge takes all of its runs at once when it takes no more than this part of all there is ..
 const WHOLE_DIVISOR: u64 = 8;
-/// Or so many flushes.
+/// .. or so many flushes, ..
 const WHOLE_FLUSHES: u64 = 2;
+/// .. and no more than so many times what its runs and what they overlap take.
+const WHOLE_BESIDE: u64 = 2;
+/// What nobody waits for takes so many flushes at most, ..
+const UNHURRIED_FLUSHES: u64 = 8;
+/// .. or tables: it is done within moments, so that little is in the way of what becomes due, and
+/// little is lost when the store is closed meanwhile.
+const UNHURRIED_TABLES: u64 = 4;
+/// Of what is merged when nobody writes, what is there already takes so many times the rest at
+/// most.
+const OVERLAPPED_MAX: u64 = 3;
 /// When running compactions are in the way of so many of the best, it is better to wait for them.
 const TRIED_MAX: usize = 8;
 
@@ -47,25 +58,33 @@ pub(super) fn pick_too_many(
     if idle_run_count(picture) <= shape.run_count_max {
         return None;
     }
-    let mut windows = windows(picture, shape);
-    pick_best(picture, &mut windows, (policy, CompactionReason::RunCount))
+    let windows = windows(picture, shape);
+    let whole_max = (picture.size() / WHOLE_DIVISOR).max(WHOLE_FLUSHES * policy.flush_size);
+    let inputs = best_inputs(picture, windows, whole_max, |_| true)?;
+    Some(picture.pick(&inputs, CompactionReason::RunCount))
 }
 
-/// The first step of the best of some that nothing is in the way of.
-fn pick_best(
+/// The first step of the best of some that nothing is in the way of, if it `is_worth` it.
+fn best_inputs(
     picture: &Picture<'_>,
-    windows: &mut [Window],
-    (policy, reason): (&CompactionPolicy, CompactionReason),
-) -> Option<Pick> {
+    mut windows: Vec<Window>,
+    whole_max: u64,
+    is_worth: impl Fn(&Inputs) -> bool,
+) -> Option<Inputs> {
     windows.sort_by(|left, right| right.beats(left).cmp(&left.beats(right)));
     windows.iter().take(TRIED_MAX).find_map(|window| {
-        let whole_max = (picture.size() / WHOLE_DIVISOR).max(WHOLE_FLUSHES * policy.flush_size);
-        let inputs = picture
+        let whole_max = whole_max.min(window.cost.saturating_mul(WHOLE_BESIDE));
+        picture
             .whole_runs(window.first..window.output_place + 1)
-            .filter(|whole| picture.sizes(whole).sum() <= whole_max)
-            .or_else(|| first_sink(picture, window))?;
-        Some(picture.pick(&inputs, reason))
+            .filter(|whole| picture.sizes(whole).sum() <= whole_max && is_worth(whole))
+            .or_else(|| sinks(picture, window).find(&is_worth))
     })
+}
+
+/// Bytes that a step takes at most which nobody waits for.
+fn unhurried_max(policy: &CompactionPolicy) -> u64 {
+    let of_tables = UNHURRIED_TABLES * policy.table_size;
+    of_tables.max(UNHURRIED_FLUSHES * policy.flush_size)
 }
 
 /// When there is nothing else to do, fewer runs than there may be: if what is merged anew for it is
@@ -79,21 +98,62 @@ pub(super) fn pick_idle(
         return None;
     }
     let mut windows = windows(picture, shape);
-    windows.retain(|window| is_worth_idling(picture, window));
-    pick_best(picture, &mut windows, (policy, CompactionReason::Idle))
+    windows.retain(|window| is_worth_trying(picture, window));
+    let max = unhurried_max(policy);
+    let inputs = best_inputs(picture, windows, max, |inputs| {
+        picture.sizes(inputs).sum() <= max && is_worth_idling(picture, inputs)
+    })?;
+    Some(picture.pick(&inputs, CompactionReason::Idle))
+}
+
+/// Fewer runs than there may be, where that costs no more than what has been paid for looking into
+/// them: for a part of them, a part of it. Not of tiered ones.
+pub(super) fn pick_paid(
+    picture: &Picture<'_>,
+    shape: &Shape,
+    policy: &CompactionPolicy,
+    paid: u64,
+) -> Option<Pick> {
+    if matches!(policy.style, CompactionStyle::Tiered(_)) {
+        return None;
+    }
+    let extra = picture.level0_count() as u64;
+    let mut windows = windows(picture, shape);
+    windows.retain(|window| {
+        let share = u128::from(paid) * u128::from(window.removed);
+        u128::from(window.cost) * u128::from(extra) <= share
+    });
+    let max = unhurried_max(policy).min(paid);
+    let fits = |inputs: &Inputs| picture.sizes(inputs).sum() <= max;
+    let inputs = best_inputs(picture, windows, max, fits)?;
+    Some(picture.pick(&inputs, CompactionReason::Seeks))
 }
 
 /// Whether each byte is merged a bounded number of times, however often somebody writes a little
-/// and then pauses: what is merged into a level is a part of what it overlaps there; of runs of
-/// level 0, none is larger than the others together, so that it doubles at least.
-fn is_worth_idling(picture: &Picture<'_>, window: &Window) -> bool {
-    const OVERLAPPED_MAX: u64 = 3;
+/// and then pauses: what is merged into a level is a part of what it overlaps there; of pieces of
+/// runs of level 0, none is larger than the others together, so that it doubles at least.
+fn is_worth_idling(picture: &Picture<'_>, inputs: &Inputs) -> bool {
+    let sizes = picture.sizes(inputs);
+    if inputs.output_place >= picture.level0_count() {
+        return sizes.sinking > 0 && sizes.there <= sizes.sinking.saturating_mul(OVERLAPPED_MAX);
+    }
+    let mut pieces: BTreeMap<usize, u64> = BTreeMap::new();
+    for (place, tables) in &inputs.pieces {
+        let size: u64 = picture.run(*place)[tables.clone()].iter().map(|table| table.size).sum();
+        *pieces.entry(*place).or_default() += size;
+    }
+    let largest = pieces.values().copied().max().unwrap_or(0);
+    largest <= sizes.sum() - largest
+}
+
+/// Whether a window as a whole would be worth it: then so is some step of it.
+fn is_worth_trying(picture: &Picture<'_>, window: &Window) -> bool {
     let places = window.first..window.output_place.min(picture.level0_count());
     let sizes = || places.clone().map(|place| picture.size_at(place));
     let level0: u64 = sizes().sum();
     if window.output_place < picture.level0_count() {
         let largest = sizes().chain([picture.size_at(window.output_place)]).max().unwrap_or(0);
-        return window.removed > 0 && largest <= window.cost.saturating_sub(largest);
+        return largest <= window.cost.saturating_sub(largest);
     }
     level0 > 0 && window.cost.saturating_sub(level0) <= level0.saturating_mul(OVERLAPPED_MAX)
 }
@@ -139,10 +199,11 @@ fn overlapped_by(picture: &Picture<'_>, output_place: usize) -> Vec<u64> {
     overlapped
 }
 
-/// The first step of a window that nothing is in the way of.
-fn first_sink(picture: &Picture<'_>, window: &Window) -> Option<Inputs> {
-    let mut tables = 0..picture.run(window.first).len();
-    tables.find_map(|index| picture.sink(window.first, index..index + 1, window.output_place))
+/// The steps of a window that nothing is in the way of: a table of its newest run each, with what
+/// goes with it.
+fn sinks(picture: &Picture<'_>, window: &Window) -> impl Iterator<Item = Inputs> {
+    let tables = 0..picture.run(window.first).len();
+    tables.filter_map(|index| picture.sink(window.first, index..index + 1, window.output_place))
 }
 
 /// Bytes that are read until there are no more runs than there may be, about.

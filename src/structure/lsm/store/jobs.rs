@@ -9,6 +9,7 @@
 //!   that its inputs are chosen by no other.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use crate::structure::lsm::compaction::{Merging, PartProgress, Plan, deletions};
 use crate::structure::lsm::index::{Index, Run};
 use crate::structure::lsm::output::{KeySpan, discard};
 use crate::structure::lsm::pick::{
-    CompactionReason, Pick, Span, TableFigures, output_table_size, pick, pick_idle, split_keys,
+    CompactionReason, Pick, Span, TableFigures, VersionFigures, output_table_size, pick, pick_idle,
+    pick_paid, split_keys,
 };
 use crate::structure::lsm::record::{PlacedTable, RunPlace};
 use crate::structure::lsm::table::{Table, TableRecord};
@@ -30,6 +32,9 @@ use crate::value_log::Mover;
 const PART_COUNT_MAX: usize = 4;
 /// Tables that a part is worth being one for.
 const TABLES_PER_PART: u64 = 2;
+/// Bytes of compaction that a seek pays for with each run beside the first that it looks into:
+/// about what takes as long. (After LevelDB's `allowed_seeks`.)
+const BYTES_PER_SEEK: u64 = 4 << 10;
 /// How long a thread waits for another that is at the last part of a compaction.
 const PART_WAIT: Duration = Duration::from_millis(20);
 
@@ -43,6 +48,8 @@ pub(in crate::structure::lsm) struct Jobs {
     /// A compaction has failed since the last flush: nothing is chosen until the next, but for
     /// those who ask.
     has_failed: bool,
+    /// Bytes of what seeks have paid for that are used up.
+    paid_and_used: u64,
 }
 
 #[derive(Debug)]
@@ -230,8 +237,9 @@ impl LsmStore {
             return Ok(None);
         }
         let Some((pick, round)) = self.choose(jobs, (now, zeal)) else { return Ok(None) };
+        let can_do_without = pick.reason == CompactionReason::Idle;
         let begun = self.begin(jobs, (pick, round), now);
-        begun.inspect_err(|_| jobs.has_failed = true)?;
+        begun.inspect_err(|_| jobs.has_failed |= !can_do_without)?;
         Ok(self.take_begun(jobs, |_| true))
     }
 
@@ -309,7 +317,8 @@ impl LsmStore {
         job.parts[position] = part;
         if outcome.is_err() {
             job.is_given_up = true;
-            jobs.has_failed = true;
+            // What is done when nobody writes comes again behind a flush at the earliest anyway.
+            jobs.has_failed |= job.plan.pick.reason != CompactionReason::Idle;
         }
         jobs.drop_given_up(self);
         let is_ready = jobs.is_ready();
@@ -319,7 +328,7 @@ impl LsmStore {
     }
 
     /// The compaction that is wanted or due most, and the round that it is for.
-    fn choose(&self, jobs: &Jobs, (now, zeal): (u64, Zeal)) -> Option<(Pick, Option<u64>)> {
+    fn choose(&self, jobs: &mut Jobs, (now, zeal): (u64, Zeal)) -> Option<(Pick, Option<u64>)> {
         let figures = figures_of(&self.lock_writer().index.runs, now);
         let running = jobs.picks();
         if let Some(of_round) = jobs.rounds.pick(&figures, &running, &self.policy) {
@@ -330,7 +339,27 @@ impl LsmStore {
             Zeal::Due => None,
             Zeal::Idle => pick_idle(&figures, &running, &self.policy),
         });
+        let chosen = chosen.or_else(|| self.choose_paid(jobs, &figures, &running));
         chosen.map(|pick| (pick, None))
+    }
+
+    /// What seeks have paid for, so that in all no more is merged for them than they have cost.
+    /// What is paid and not used is bounded by what there is: it is for the runs of now.
+    fn choose_paid(
+        &self,
+        jobs: &mut Jobs,
+        figures: &VersionFigures,
+        running: &[Pick],
+    ) -> Option<Pick> {
+        let seeks = self.reader.extra_seeks.load(Ordering::Relaxed);
+        let paid_ever = seeks.saturating_mul(BYTES_PER_SEEK);
+        let paid = paid_ever.saturating_sub(jobs.paid_and_used).min(figures.size());
+        if paid == 0 {
+            return None;
+        }
+        let pick = pick_paid(figures, running, &self.policy, paid)?;
+        jobs.paid_and_used = (paid_ever - paid).saturating_add(pick.input_size);
+        Some(pick)
     }
 
     fn job_of(&self, pick: Pick, id: u64, now: u64) -> Result<Job> {

@@ -5,6 +5,7 @@ mod rounds;
 mod seam;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -150,6 +151,7 @@ impl LsmStore {
             caches: Arc::new(caches),
             folder: Folder::new(place),
             filter_prefix_len: usize::from(place.options.lsm.filter_prefix_len),
+            extra_seeks: AtomicU64::new(0),
         });
         let memtable_size = place.options.memtable_size.unwrap_or(place.shared.memtable_size);
         let policy = policy_of(&place.options, memtable_size);

@@ -4,7 +4,7 @@ use crate::base::{Codec, Slice};
 use crate::structure::lsm::pick::{
     CompactionPolicy, CompactionReason, CompactionStyle, DueTables, LEVEL_COUNT, LeveledPolicy,
     ManualStep, Pick, Span, TableFigures, TieredPolicy, VersionFigures, compaction_debt, pick,
-    pick_idle,
+    pick_idle, pick_paid,
 };
 
 /// Flushes and tables of 100 bytes, ten bytes an entry, eight runs, a quarter of garbage.
@@ -182,6 +182,25 @@ fn with_too_many_runs_those_are_merged_that_cost_least() {
 }
 
 #[test]
+fn what_seeks_have_paid_for_is_merged_and_no_more() {
+    let paid = |bytes: u64, text: &str, policy: &CompactionPolicy| {
+        let version = version(text);
+        assert_eq!(picked(&version, &[], policy), "nothing", "{text}");
+        let pick = pick_paid(&version, &[], policy, bytes);
+        pick.map_or_else(|| "nothing".to_owned(), |pick| told(&pick))
+    };
+    let one = "0: 2:a-z=100\n6: 1:a-z=500";
+    assert_eq!(paid(599, one, &policy()), "nothing");
+    assert_eq!(paid(600, one, &policy()), "Seeks 2 1 -> 6");
+    // A part of the runs for a part of what was paid for looking into all.
+    let three = "0: 4:a-z=100,h0\n0: 3:a-z=100,h0\n0: 2:a-z=800,h0\n6: 1:a-z=2000,h0";
+    assert_eq!(paid(599, three, &policy()), "nothing");
+    assert_eq!(paid(600, three, &policy()), "Seeks 4 3 -> 0");
+    assert_eq!(paid(1_000_000, "6: 1:a-z=900", &policy()), "nothing");
+    assert_eq!(paid(1_000_000, "0: 2:a-z=100\n6: 1:a-z=1000", &tiered()), "nothing");
+}
+
+#[test]
 fn while_nobody_writes_runs_are_merged_where_little_is_written_anew() {
     let idle = |text: &str, policy: &CompactionPolicy| {
         let version = version(text);
@@ -207,8 +226,18 @@ fn while_nobody_writes_runs_are_merged_where_little_is_written_anew() {
         ),
         (
             "together they are a third",
-            "0: 3:a-z=300,h0\n0: 2:a-z=100,h0\n6: 1:a-z=1200",
+            "0: 3:a-z=60,h0\n0: 2:a-z=20,h0\n6: 1:a-z=240",
             "Idle 3 2 1 -> 6",
+        ),
+        (
+            "more than is done within moments",
+            "0: 3:a-z=300,h0\n0: 2:a-z=100,h0\n6: 1:a-z=1200",
+            "nothing",
+        ),
+        (
+            "of a level only what it overlaps, however little the rest is beside all",
+            "0: 9:a-b=100,h0\n6: 1:a-b=200 2:c-d=200 3:e-f=200 4:g-h=200",
+            "Idle 9 1 -> 6",
         ),
     ] {
         assert_eq!(idle(text, &policy()), expected, "{name}");
