@@ -50,6 +50,14 @@ space STATES='100000' SEED='1':
 bench-space *ARGS:
     cargo bench -p lithe-bench --bench space -- {{ARGS}}
 
+# What others have published, beside their figures: `just published bedrock --large`.
+published *ARGS:
+    cargo bench -p lithe-bench --bench published -- {{ARGS}}
+
+# Many times the memory: `just scale --structure lsm --keys 50000000`.
+scale *ARGS:
+    cargo bench -p lithe-bench --bench scale -- {{ARGS}}
+
 # Everything at once, with memory and answers watched: `just soak --memory 32MiB --seconds 3600`.
 soak *ARGS:
     cargo bench -p lithe-bench --bench soak -- {{ARGS}}
