@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::consolidation::IdleWalk;
 use super::round::FlexRound;
-use super::{EDITS_AT_CLOSE_FRACTION, FlexStore, IndexCheck};
+use super::{EDITS_AT_CLOSE_FRACTION, FlexStore, IndexCheck, index_memory};
 use crate::base::{Cursor, RangeTombstones, Result, SeqNo};
+use crate::cache::Part;
 use crate::manifest::LogPosition;
 use crate::operator::Merging;
 use crate::structure::flex::build::Purpose;
@@ -170,7 +171,11 @@ impl Store for FlexStore {
             let writer = self.lock_writer();
             (writer.index.clone(), IndexLog::of(&writer.log))
         };
+        // It is read once more, from disk.
+        let second = self.loader.budget().charge(Part::Buffer, index_memory(&index));
+        self.loader.make_room();
         check::check_index(&index, &log, &self.segments, findings);
+        drop(second);
         check::find_orphans(&index, &log, &self.segments, findings);
         let values = Arc::clone(&self.segments.values);
         let keyspace = self.segments.keyspace;
