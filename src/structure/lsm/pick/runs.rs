@@ -16,10 +16,10 @@ const WHOLE_FLUSHES: u64 = 2;
 /// .. and no more than so many times what its runs and what they overlap take.
 const WHOLE_BESIDE: u64 = 2;
 /// What nobody waits for takes so many flushes at most, ..
-const UNHURRIED_FLUSHES: u64 = 8;
-/// .. or tables: it is done within moments, so that little is in the way of what becomes due, and
+const UNHURRIED_FLUSHES: u64 = 16;
+/// .. or tables: it is done within seconds, so that little is in the way of what becomes due, and
 /// little is lost when the store is closed meanwhile.
-const UNHURRIED_TABLES: u64 = 4;
+const UNHURRIED_TABLES: u64 = 8;
 /// Of what is merged when nobody writes, what is there already takes so many times the rest at
 /// most.
 const OVERLAPPED_MAX: u64 = 3;
@@ -123,9 +123,8 @@ pub(super) fn pick_paid(
         let share = u128::from(paid) * u128::from(window.removed);
         u128::from(window.cost) * u128::from(extra) <= share
     });
-    let max = unhurried_max(policy).min(paid);
-    let fits = |inputs: &Inputs| picture.sizes(inputs).sum() <= max;
-    let inputs = best_inputs(picture, windows, max, fits)?;
+    let fits = |inputs: &Inputs| picture.sizes(inputs).sum() <= paid;
+    let inputs = best_inputs(picture, windows, unhurried_max(policy), fits)?;
     Some(picture.pick(&inputs, CompactionReason::Seeks))
 }
 

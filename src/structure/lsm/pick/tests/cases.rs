@@ -230,8 +230,8 @@ fn while_nobody_writes_runs_are_merged_where_little_is_written_anew() {
             "Idle 3 2 1 -> 6",
         ),
         (
-            "more than is done within moments",
-            "0: 3:a-z=300,h0\n0: 2:a-z=100,h0\n6: 1:a-z=1200",
+            "more than is done within seconds",
+            "0: 3:a-z=500,h0\n0: 2:a-z=200,h0\n6: 1:a-z=2000",
             "nothing",
         ),
         (
