@@ -171,8 +171,8 @@ impl Store for FlexStore {
             let writer = self.lock_writer();
             (writer.index.clone(), IndexLog::of(&writer.log))
         };
-        // It is read once more, from disk.
-        let second = self.loader.budget().charge(Part::Buffer, index_memory(&index));
+        // It is read once more, from disk. What that takes stays with the allocator for a while.
+        let second = self.loader.budget().charge(Part::Index, index_memory(&index));
         self.loader.make_room();
         check::check_index(&index, &log, &self.segments, findings);
         drop(second);
