@@ -296,9 +296,7 @@ impl Core {
     /// Removes files that nothing refers to any more, and those of a keyspace that was dropped.
     /// Whether there was one.
     fn give_back_rest(&self) -> Result<bool> {
-        for keyspace in &self.published.state().keyspaces {
-            keyspace.runtime.store.remove_unreferenced();
-        }
+        self.runtimes().iter().for_each(|runtime| runtime.store.remove_unreferenced());
         self.remove_unreferenced_values();
         self.remove_dropped()
     }

@@ -68,8 +68,9 @@ impl Core {
     /// to flush. Whether there was one.
     pub(super) fn flush_oldest(&self, id: u32) -> Result<bool> {
         self.check_writable()?; // Under the turn, which closing waits for.
-        let state = self.published.state();
-        let Some(keyspace) = state.find(id) else { return Ok(false) };
+        // Not the state, which would keep what other threads flush meanwhile of other keyspaces.
+        let found = self.published.state().find(id).map(Arc::clone);
+        let Some(keyspace) = found else { return Ok(false) };
         let Some(table) = keyspace.sealed.last() else { return Ok(false) };
         let bytes = table.memtable.data_size() as u64;
         let order = FlushOrder {
@@ -114,7 +115,7 @@ impl Core {
         self.signal_flushed();
         self.cache.trim();
         let (runtime, progress) = (Arc::clone(&keyspace.runtime), outcome.progress);
-        drop((cursor, outcome, state));
+        drop((cursor, outcome, keyspace));
         runtime.store.remove_unreferenced();
         self.cleaning.note_garbage();
         self.remove_unreferenced_values();
@@ -253,14 +254,10 @@ impl Core {
         }
         // W9: what is kept to be read is durable, also what concerned keyspaces that are gone.
         self.sync_to(Lsn::from_u64(needed))?;
-        let state = self.published.state();
         let known = |id| manifest.state().keyspace(id).is_some();
-        let journals = state
-            .keyspaces
-            .iter()
-            .filter(|keyspace| known(keyspace.runtime.id))
-            .map(|keyspace| (keyspace.runtime.id, keyspace.runtime.store.log_position()))
-            .collect();
+        let runtimes = self.runtimes();
+        let runtimes = runtimes.iter().filter(|runtime| known(runtime.id));
+        let journals = runtimes.map(|runtime| (runtime.id, runtime.store.log_position())).collect();
         // After a crash, the stamps of commits that it took are above the visible one.
         let last_seqno = self.visible().max(manifest.state().last_seqno());
         let edit = Edit::AdvanceLog { log_start: needed, journals, last_seqno };
