@@ -18,12 +18,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use lithe_bench::{Memory, directory_size};
+use lithe_bench::{
+    Dice, KeyShape, Memory, append_value, directory_size, memory_peak, memory_resident,
+};
 use lithedb::{Db, Durability, Keyspace, KeyspaceOptions, WriteBatch};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-const KEY_LEN: usize = 16;
+const SHAPE: KeyShape = KeyShape::Random16;
 const VALUE_LEN: usize = 100;
 /// One key in so many is overwritten.
 const OVERWRITTEN: u64 = 5;
@@ -76,41 +78,15 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked> {
     Ok(asked)
 }
 
-/// `SplitMix64` (S. Vigna): no two numbers come to the same.
-fn mixed(number: u64) -> u64 {
-    let z = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
-fn key_of(number: u64) -> [u8; KEY_LEN] {
-    let mut key = [0; KEY_LEN];
-    key[..8].copy_from_slice(&mixed(number).to_be_bytes());
-    key[8..].copy_from_slice(&number.to_be_bytes());
-    key
-}
-
 /// What a key has after so many rounds of writing; does not compress.
-fn value_of(number: u64, round: u64) -> [u8; VALUE_LEN] {
-    let mut value = [0; VALUE_LEN];
-    let seed = mixed(number ^ (round << 60));
-    for (place, bytes) in value.chunks_mut(8).enumerate() {
-        bytes.copy_from_slice(&mixed(seed.wrapping_add(place as u64)).to_le_bytes()[..bytes.len()]);
-    }
+fn value_of(number: u64, round: u64) -> Vec<u8> {
+    let mut value = Vec::with_capacity(VALUE_LEN);
+    append_value(number, round, VALUE_LEN, &mut value);
     value
 }
 
-fn final_value(number: u64) -> [u8; VALUE_LEN] {
+fn final_value(number: u64) -> Vec<u8> {
     value_of(number, u64::from(number.is_multiple_of(OVERWRITTEN)))
-}
-
-/// Bytes after `name` in the status of this process.
-fn status(name: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
 }
 
 /// Says how a phase went.
@@ -130,8 +106,8 @@ impl Phases<'_> {
             "{name:<22} {seconds:>7.1} s {:>10.0} keys/s; resident {} MiB, at most {}; directory \
              {:.2} of the data; write amplification {:.2}; stalls {} of {:.1?}",
             count as f64 / seconds,
-            status("VmRSS:") / MIB,
-            status("VmHWM:") / MIB,
+            memory_resident()? / MIB,
+            memory_peak()? / MIB,
             directory_size(self.dir)? as f64 / self.live as f64,
             stats.write_amplification(),
             stats.stalls,
@@ -149,7 +125,7 @@ fn write(db: &Db, keyspace: &Keyspace, asked: &Asked, round: u64) -> Result<Hist
     loop {
         let mut batch = WriteBatch::new();
         for number in numbers.by_ref().take(asked.batch as usize) {
-            batch.put(keyspace, key_of(number), value_of(number, round));
+            batch.put(keyspace, SHAPE.key(number), value_of(number, round));
         }
         if batch.is_empty() {
             return Ok(pauses);
@@ -163,16 +139,16 @@ fn write(db: &Db, keyspace: &Keyspace, asked: &Asked, round: u64) -> Result<Hist
 /// Reads at random until so many were read and `goes_on` says no more.
 fn read(keyspace: &Keyspace, keys: u64, goes_on: impl Fn() -> bool) -> Result<Histogram<u64>> {
     let mut times = Histogram::<u64>::new(3)?;
-    let mut count = 0;
-    while count < READS || goes_on() {
-        let number = mixed(count ^ 0x5EED) % keys;
+    let mut dice = Dice(0x5EED);
+    while times.len() < READS || goes_on() {
+        let number = dice.below(keys);
+        let key = SHAPE.key(number);
         let start = Instant::now();
-        let value = keyspace.get(key_of(number))?;
+        let value = keyspace.get(key)?;
         times.record(start.elapsed().as_nanos() as u64)?;
         if value.as_deref() != Some(&final_value(number)[..]) {
             return Err(format!("key {number} has another value").into());
         }
-        count += 1;
     }
     Ok(times)
 }
@@ -195,8 +171,8 @@ fn walk(keyspace: &Keyspace, keys: u64) -> Result<()> {
     let mut count = 0;
     for entry in keyspace.iter() {
         let entry = entry?;
-        let number = u64::from_be_bytes(entry.key[8..].try_into()?);
-        if *entry.key != key_of(number) || *entry.value != final_value(number) {
+        let number = SHAPE.index_of(&entry.key).ok_or("a key that was never put")?;
+        if number >= keys || *entry.value != *final_value(number) {
             return Err(format!("key {number} has another value").into());
         }
         count += 1;
@@ -218,7 +194,7 @@ fn run(asked: &Asked) -> Result<()> {
 fn run_in(dir: &Path, asked: &Asked) -> Result<()> {
     let db = Db::builder().memory_budget(asked.memory).open(dir)?;
     let keyspace = db.create_keyspace("keys", asked.options.clone())?;
-    let live = asked.keys * (KEY_LEN + VALUE_LEN) as u64;
+    let live = asked.keys * (SHAPE.key_len() + VALUE_LEN) as u64;
     let phases = Phases { db: &db, dir, live };
     let loaded = phases.run("load", asked.keys, || write(&db, &keyspace, asked, 0))?;
     print_times("commits", &loaded);
@@ -248,7 +224,7 @@ fn run_in(dir: &Path, asked: &Asked) -> Result<()> {
     phases.run("walk", asked.keys, || walk(&keyspace, asked.keys))?;
     let report = phases.run("check", asked.keys, || Ok(db.check()?))?;
     db.close()?;
-    let peak = status("VmHWM:");
+    let peak = memory_peak()?;
     let allowed = asked.memory + ALLOWANCE;
     println!("memory: {} MiB at most, {} MiB allowed", peak / MIB, allowed / MIB);
     if !report.is_ok() {

@@ -79,6 +79,25 @@ pub fn pick(x: u64, n: u64) -> u64 {
     ((u128::from(x) * u128::from(n)) >> 64) as u64
 }
 
+/// Random numbers, the same for the same seed: the sequence `r(seed, 0)`, `r(seed, 1)` ..
+#[derive(Clone, Debug)]
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// The next of all numbers.
+    #[inline]
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(G);
+        mix(self.0)
+    }
+
+    /// The next of `0..end`; 0 if that is empty.
+    #[inline]
+    pub fn below(&mut self, end: u64) -> u64 {
+        pick(self.roll(), end)
+    }
+}
+
 /// The random number behind operation `operation` of thread `thread` of a stream.
 #[inline]
 pub fn operation(stream: u64, thread: u64, operation: u64) -> u64 {

@@ -41,12 +41,12 @@ mod workload;
 mod zipf;
 
 pub use args::{BenchArgs, Shapes};
-pub use data::{KeyShape, append_value};
+pub use data::{Dice, KeyShape, append_value};
 pub use driver::{Launch, launch_child, report, run_child_on, run_engine};
 pub use engine::{Commit, Engine, Error, Memory, Offered, Result, View, Walk, wrong};
 pub use job::{CHILD_SUBCOMMAND, Job as ChildArgs, KEYS_FULL, Step};
 pub use lithe::{Lithe, LitheIn, LitheLsm};
-pub use measure::{directory_size, machine};
+pub use measure::{directory_size, machine, memory_peak, memory_resident};
 pub use plan::{Planned, Workload, plan};
 pub use records::Records;
 pub use report::{Row, figure, median, to_json_lines, to_markdown, to_table};

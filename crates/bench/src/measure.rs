@@ -37,13 +37,12 @@ impl Process {
     /// The figures now.
     pub fn now() -> Process {
         let io = fs::read_to_string("/proc/self/io").unwrap_or_default();
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Process {
             storage_bytes_written: field(&io, "write_bytes:"),
             call_bytes_written: field(&io, "wchar:"),
             call_bytes_read: field(&io, "rchar:"),
             calls_read: field(&io, "syscr:"),
-            memory_peak: field(&status, "VmHWM:").map(|kib| kib * KIB),
+            memory_peak: memory_peak().ok(),
             cpu: cpu_time(),
         }
     }
@@ -60,6 +59,28 @@ impl Process {
             cpu: self.cpu.saturating_sub(earlier.cpu),
         }
     }
+}
+
+/// Bytes that are resident now.
+///
+/// # Errors
+/// If the system does not tell.
+pub fn memory_resident() -> Result<u64> {
+    memory("VmRSS:")
+}
+
+/// Most bytes resident at once since the process began, or since that was set back.
+///
+/// # Errors
+/// If the system does not tell.
+pub fn memory_peak() -> Result<u64> {
+    memory("VmHWM:")
+}
+
+fn memory(name: &str) -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let kib = field(&status, name).ok_or("the system does not tell what a process holds")?;
+    Ok(kib * KIB)
 }
 
 /// The number after `name` at the start of a line.

@@ -4,12 +4,13 @@
 use std::fs;
 use std::thread;
 
+use lithe_bench::{Dice, memory_peak, memory_resident};
 use lithedb::{
     Compaction, Db, Durability, Keyspace, KeyspaceOptions, Leveled, TableIngestMode,
     TableIngestOptions,
 };
 
-use super::{Asked, Dice, Result, Row, Scratch, nanos_each};
+use super::{Asked, Result, Row, Scratch, nanos_each};
 
 const MEMORY: u64 = 256 << 20;
 /// Keys of what is small and hot.
@@ -252,9 +253,9 @@ impl Merging {
         drop(pause);
         let live = self.keys_each * TABLES / if self.deletes { 2 } else { 1 };
         fs::write("/proc/self/clear_refs", "5")?; // The most that was resident, from now on.
-        let before = status("VmRSS:");
+        let before = memory_resident()?;
         let took = nanos_each(1, || Ok(keyspace.compact::<&[u8]>(..)?))?;
-        let peak = status("VmHWM:").saturating_sub(before);
+        let peak = memory_peak()?.saturating_sub(before);
         let count = keyspace.count::<&[u8]>(..)?;
         let levels = keyspace.tables().iter().map(|table| table.level).min();
         db.close()?;
@@ -268,14 +269,6 @@ impl Merging {
             Row::bytes(format!("compaction of {name}: memory for it"), peak as f64),
         ])
     }
-}
-
-/// Bytes after `name` in the status of this process.
-fn status(name: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
 }
 
 pub fn rows(asked: &Asked) -> Result<Vec<Row>> {

@@ -151,18 +151,6 @@ fn nanos_each(count: u64, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(start.elapsed().as_nanos() as f64 / count as f64)
 }
 
-/// `SplitMix64` (S. Vigna).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % end.max(1)
-    }
-}
-
 /// A directory that goes when it is let go of.
 struct Scratch(PathBuf);
 

@@ -5,9 +5,10 @@
 //! has all blocks cached, and so decompressed. Lengths are always variable: what fixed ones would
 //! take is counted from the entries.
 
+use lithe_bench::Dice;
 use lithedb::{Codec, Db, Durability, KeyspaceOptions, TableIngestMode, TableIngestOptions};
 
-use super::{Asked, Dice, Result, Row, Scratch, nanos_each};
+use super::{Asked, Result, Row, Scratch, nanos_each};
 
 /// Records of the small table and of the large one.
 const SIZES: [u64; 2] = [700, 1_000_000];

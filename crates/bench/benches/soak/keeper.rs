@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use lithe_bench::Dice;
 use lithedb::{Durability, KeyRange, WriteBatch};
 
-use super::{Dice, Result, Store};
+use super::{Result, Store};
 
 /// Snapshots are held for less than this.
 const HELD_SECONDS_MAX: u64 = 20;

@@ -181,20 +181,3 @@ fn ended<T>(store: &Store, outcome: Result<T>) -> Result<T> {
     }
     outcome
 }
-
-/// Random numbers that are the same for the same seed (splitmix64, Steele, Lea and Flood 2014).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Below `end`, which is above 0.
-    fn below(&mut self, end: u64) -> u64 {
-        self.roll() % end
-    }
-}

@@ -1,9 +1,9 @@
 //! A thread that writes keys of its own, and knows what must be there.
 
-use lithe_bench::{KeyShape, append_value};
+use lithe_bench::{Dice, KeyShape, append_value};
 use lithedb::{Durability, Error as StoreError, KeyRange, Keyspace, WriteBatch};
 
-use super::{Dice, OWNERS, Result, Store};
+use super::{OWNERS, Result, Store};
 
 /// Entries of a batch, gets in a row, entries of a scan.
 const BATCH_LEN: usize = 100;

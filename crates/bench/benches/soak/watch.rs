@@ -1,17 +1,15 @@
 //! What the process holds, second by second.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use lithe_bench::directory_size;
+use lithe_bench::{directory_size, memory_peak, memory_resident};
 use lithedb::Stats;
 
 use super::{Result, Store};
 
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
-const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// See the module.
@@ -32,14 +30,6 @@ struct Second {
     resident: u64,
     counted: u64,
     parts: String,
-}
-
-/// Bytes after `name` in the status of this process.
-fn status(name: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) * KIB
 }
 
 /// The parts of what is counted, in MiB.
@@ -67,7 +57,7 @@ impl Watch {
     /// Notes what is held. Says something once a minute.
     pub fn look(&mut self, store: &Store) -> Result<()> {
         let stats = store.db.stats();
-        let resident = status("VmRSS:");
+        let resident = memory_resident()?;
         if resident > self.fullest.resident {
             let (counted, parts) = (stats.memory_used(), parts_of(&stats));
             self.fullest = Second { resident, counted, parts };
@@ -83,7 +73,7 @@ impl Watch {
              {} MiB, {:.2} of what lives; stalls {}",
             self.started.elapsed().as_secs(),
             resident / MIB,
-            status("VmHWM:") / MIB,
+            memory_peak()? / MIB,
             stats.memory_used() / MIB,
             parts_of(&stats),
             directory_size(&self.dir)? / MIB,
@@ -96,7 +86,7 @@ impl Watch {
 
     /// Whether the memory was kept to.
     pub fn judge(&self) -> Result<()> {
-        let peak = status("VmHWM:");
+        let peak = memory_peak()?;
         println!("memory: {} MiB at most, {} MiB allowed", peak / MIB, self.memory_max / MIB);
         let Second { resident, counted, parts } = &self.fullest;
         println!(

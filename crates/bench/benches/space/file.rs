@@ -10,10 +10,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use lithe_bench::Dice;
 use lithedb::flex_space::FlexSpace;
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{Asked, Dice, spread, time};
+use super::{Asked, spread, time};
 
 const PAGE: usize = 4096;
 const COUNT: u64 = 32_768;

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Duration;
 
+use lithe_bench::Dice;
 use lithedb::flex_tree::{Extent, ExtentMap};
 
-use super::{Asked, Dice, cpu_time, rates};
+use super::{Asked, cpu_time, rates};
 
 /// Bytes of every extent.
 const EXTENT_LEN: u64 = 4096;
