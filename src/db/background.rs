@@ -2,7 +2,8 @@
 //!
 //! Work that somebody may wait for (log files, flushes) comes first. Consolidation of what flushes
 //! left in delta runs is done when nothing was committed for a moment, and stops when something
-//! is: it makes reads faster and gives room back, at the price of writing.
+//! is: it makes reads faster and gives room back, at the price of writing. Of tables in levels a
+//! step that was begun is finished first, beside who writes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

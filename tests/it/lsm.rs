@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lithedb::storage::{MemoryStorage, Storage};
+use lithedb::storage::{
+    FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation, SimStorage, Storage,
+};
 use lithedb::{
-    Background, Builder, Compaction, Db, Durability, Keyspace, KeyspaceOptions, Leveled, Structure,
-    Tiered, WriteBatch,
+    Background, Builder, Compaction, Db, Durability, Error, Keyspace, KeyspaceOptions, Leveled,
+    Structure, Tiered, WriteBatch,
 };
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -279,4 +281,41 @@ fn seeks_pay_for_fewer_runs() {
     assert!(before >= 2 && few == before, "{before} runs, {few}");
     let (before, many) = runs_after(400);
     assert!(before >= 2 && many < before, "{before} runs, {many}");
+}
+
+/// What can be done without and has failed is not tried over and over.
+#[test]
+fn idle_compaction_that_found_no_room_waits_for_the_next_flush() {
+    let sim = SimStorage::new(7);
+    let builder = Db::builder().storage(Arc::new(sim.clone())).background(Background::Stepped);
+    let db = builder.memory_budget(8 << 20).memtable_size(1 << 20).open("/db").unwrap();
+    let leveled = Leveled::new().level0_trigger(8);
+    let options = small(KeyspaceOptions::lsm().compaction(Compaction::Leveled(leveled)));
+    let keyspace = db.create_keyspace("runs", options).unwrap();
+    let mut model = Model::new();
+    let mut flush = |round| {
+        for number in 0..2000 {
+            keyspace.put(key(number), value(number, round)).unwrap();
+            model.insert(key(number), value(number, round));
+        }
+        db.flush().unwrap();
+    };
+    (0..3).for_each(&mut flush);
+    let runs = || db.stats().keyspaces[0].runs;
+    let before = runs();
+    assert!(before > 1);
+    let rule = FaultRule::new(FaultEffect::OsError(28)).path("keyspaces");
+    let rule = rule.on(&[Operation::Create]).lasting();
+    sim.arm(FaultPlan::new().rule(rule));
+    // Tables that only move down find room.
+    let refused = (0..20).map(|_| db.step()).find(Result::is_err).unwrap_or(Ok(false));
+    assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
+    (0..10).for_each(|_| assert!(!db.step().unwrap(), "tried again"));
+    sim.disarm();
+    assert!(!db.step().unwrap() && runs() == before, "nothing was flushed");
+    flush(3);
+    settle(&db);
+    assert!(runs() < before, "{} runs", runs());
+    assert_equal(&keyspace, &model);
+    assert!(db.check().unwrap().is_ok());
 }

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::merge::Merged;
 use super::table::ReadMode;
@@ -100,7 +99,7 @@ impl LsmCursor {
         let merged = self.merged.insert(merged);
         let extra = merged.run_count().saturating_sub(1) as u64;
         if extra > 0 {
-            self.version.reader.extra_seeks.fetch_add(extra, Ordering::Relaxed);
+            self.version.reader.extra_seeks.add(0, extra);
         }
         seek(merged)?;
         Ok(merged)

@@ -1,7 +1,6 @@
 //! A version: the runs of one moment, and reading them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::cursor::LsmCursor;
@@ -9,8 +8,8 @@ use super::index::{Index, Run};
 use super::merge::{Merged, deletes_ranges, deletions_of, rank_of};
 use super::table::{ReadMode, TableCaches};
 use crate::base::{
-    EntryKind, KeyRange, RangeTombstones, Result, SeqNo, Slice, hash_key, is_operands,
-    prefix_successor,
+    EntryKind, KeyRange, RangeTombstones, Result, SeqNo, Slice, StripedCounters, hash_key,
+    is_operands, prefix_successor,
 };
 use crate::memory::Heap;
 use crate::structure::fold::Folder;
@@ -24,7 +23,7 @@ pub(super) struct Reader {
     /// Bytes of the prefixes that filters know; 0 for none.
     pub filter_prefix_len: usize,
     /// How often a seek has looked into a run beside the first.
-    pub extra_seeks: AtomicU64,
+    pub extra_seeks: StripedCounters<1>,
 }
 
 /// An immutable state of the store.

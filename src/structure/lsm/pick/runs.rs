@@ -145,7 +145,7 @@ fn is_worth_idling(picture: &Picture<'_>, inputs: &Inputs) -> bool {
     largest <= sizes.sum() - largest
 }
 
-/// Whether a window as a whole would be worth it: then so is some step of it.
+/// Whether a window as a whole would be worth it: then some step of it may be, too.
 fn is_worth_trying(picture: &Picture<'_>, window: &Window) -> bool {
     let places = window.first..window.output_place.min(picture.level0_count());
     let sizes = || places.clone().map(|place| picture.size_at(place));

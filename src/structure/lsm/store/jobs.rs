@@ -9,7 +9,6 @@
 //!   that its inputs are chosen by no other.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +47,8 @@ pub(in crate::structure::lsm) struct Jobs {
     /// A compaction has failed since the last flush: nothing is chosen until the next, but for
     /// those who ask.
     has_failed: bool,
+    /// One that could be done without has: no such is chosen.
+    optional_has_failed: bool,
     /// Bytes of what seeks have paid for that are used up.
     paid_and_used: u64,
 }
@@ -134,6 +135,14 @@ impl Jobs {
     /// Says that something was flushed: what has failed may be tried again.
     pub(super) fn note_flush(&mut self) {
         self.has_failed = false;
+        self.optional_has_failed = false;
+    }
+
+    fn note_failure(&mut self, reason: CompactionReason) {
+        match reason {
+            CompactionReason::Idle | CompactionReason::Seeks => self.optional_has_failed = true,
+            _ => self.has_failed = true,
+        }
     }
 
     pub(super) fn picks(&self) -> Vec<Pick> {
@@ -201,7 +210,7 @@ impl Drop for LsmStore {
 /// What is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Zeal {
-    /// What has to be.
+    /// What has to be, or what seeks have paid for.
     Due,
     /// Also what may be when nobody writes.
     Idle,
@@ -237,9 +246,9 @@ impl LsmStore {
             return Ok(None);
         }
         let Some((pick, round)) = self.choose(jobs, (now, zeal)) else { return Ok(None) };
-        let can_do_without = pick.reason == CompactionReason::Idle;
+        let reason = pick.reason;
         let begun = self.begin(jobs, (pick, round), now);
-        begun.inspect_err(|_| jobs.has_failed |= !can_do_without)?;
+        begun.inspect_err(|_| jobs.note_failure(reason))?;
         Ok(self.take_begun(jobs, |_| true))
     }
 
@@ -317,8 +326,8 @@ impl LsmStore {
         job.parts[position] = part;
         if outcome.is_err() {
             job.is_given_up = true;
-            // What is done when nobody writes comes again behind a flush at the earliest anyway.
-            jobs.has_failed |= job.plan.pick.reason != CompactionReason::Idle;
+            let reason = job.plan.pick.reason;
+            jobs.note_failure(reason);
         }
         jobs.drop_given_up(self);
         let is_ready = jobs.is_ready();
@@ -334,12 +343,16 @@ impl LsmStore {
         if let Some(of_round) = jobs.rounds.pick(&figures, &running, &self.policy) {
             return Some(of_round);
         }
-        let due = pick(&figures, &running, &self.policy);
-        let chosen = due.or_else(|| match zeal {
-            Zeal::Due => None,
-            Zeal::Idle => pick_idle(&figures, &running, &self.policy),
+        let chosen = pick(&figures, &running, &self.policy).or_else(|| {
+            if jobs.optional_has_failed {
+                return None;
+            }
+            let idle = match zeal {
+                Zeal::Due => None,
+                Zeal::Idle => pick_idle(&figures, &running, &self.policy),
+            };
+            idle.or_else(|| self.choose_paid(jobs, &figures, &running))
         });
-        let chosen = chosen.or_else(|| self.choose_paid(jobs, &figures, &running));
         chosen.map(|pick| (pick, None))
     }
 
@@ -351,7 +364,7 @@ impl LsmStore {
         figures: &VersionFigures,
         running: &[Pick],
     ) -> Option<Pick> {
-        let seeks = self.reader.extra_seeks.load(Ordering::Relaxed);
+        let seeks = self.reader.extra_seeks.total(0);
         let paid_ever = seeks.saturating_mul(BYTES_PER_SEEK);
         let paid = paid_ever.saturating_sub(jobs.paid_and_used).min(figures.size());
         if paid == 0 {

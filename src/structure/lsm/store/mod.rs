@@ -5,7 +5,6 @@ mod rounds;
 mod seam;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -18,7 +17,8 @@ use super::record::{Counters, EditRecord, Encoder, LEVEL_COUNT, PlacedTable, Run
 use super::table::{TableCaches, TableOptions, TablePlace, TableRecord};
 use super::version::{LsmVersion, Reader};
 use crate::base::{
-    Coverage, Cursor, EntryKind, Error, RangeTombstones, Result, Slice, is_operands,
+    Coverage, Cursor, EntryKind, Error, RangeTombstones, Result, Slice, StripedCounters,
+    is_operands,
 };
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
 use crate::structure::fold::Folder;
@@ -151,7 +151,7 @@ impl LsmStore {
             caches: Arc::new(caches),
             folder: Folder::new(place),
             filter_prefix_len: usize::from(place.options.lsm.filter_prefix_len),
-            extra_seeks: AtomicU64::new(0),
+            extra_seeks: StripedCounters::default(),
         });
         let memtable_size = place.options.memtable_size.unwrap_or(place.shared.memtable_size);
         let policy = policy_of(&place.options, memtable_size);
