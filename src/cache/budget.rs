@@ -5,11 +5,12 @@
 //! open transactions, and buffers: that of the log, those of flushes and ingests with the records
 //! of runs that are in no edit yet, chunks and checksums of values that are read or written in
 //! parts. Blocks that only walks, slices and background work hold, and what the heap has unused,
-//! are counted by the heap.
+//! are counted by the heap. What an allocator keeps beside what lives there is reckoned (decision
+//! 0034).
 //!
 //! Not counted: values that were read whole, and batches, which are their owners'; the buffers of
-//! replay; file handles; what the allocator keeps. Resident memory of a process has all of that and
-//! the program's own pages beside the budget.
+//! replay; file handles; what an allocator keeps beyond what is reckoned. Resident memory of a
+//! process has all of that and the program's own pages beside the budget.
 //!
 //! Invariant
 //! - M1  The usage of a part is the sum of its living [`Charge`]s.

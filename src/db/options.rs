@@ -176,8 +176,9 @@ impl Builder {
 
     /// Bytes of memory for memtables, cached blocks and indexes together; at least 64 KiB.
     /// Default: a quarter of what the process may use (by its control group or the machine). What
-    /// the program's allocator keeps in pieces comes on top: with glibc's, up to half of the budget
-    /// was seen; with `MALLOC_ARENA_MAX=1` or jemalloc, a quarter.
+    /// an allocator keeps beside indexes, transactions and buffers is reckoned with a third of
+    /// them; with glibc's and its many arenas more was seen, with `MALLOC_ARENA_MAX=1` or jemalloc
+    /// not.
     #[must_use]
     pub fn memory_budget(mut self, bytes: u64) -> Builder {
         self.memory_budget = Some(bytes);
