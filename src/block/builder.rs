@@ -305,7 +305,7 @@ fn refuse(entry: &EntryRef<'_>) -> Error {
 
 /// Number of leading bytes that are equal.
 #[inline]
-pub(super) fn common_prefix_len(left: &[u8], right: &[u8]) -> usize {
+pub(crate) fn common_prefix_len(left: &[u8], right: &[u8]) -> usize {
     let (left_words, _) = left.as_chunks::<8>();
     let (right_words, _) = right.as_chunks::<8>();
     let mut len = 0;

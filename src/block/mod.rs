@@ -21,6 +21,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use builder::common_prefix_len;
 pub use builder::{BlockBuilder, RestartPolicy};
 pub use compression::packed_len;
 pub use cursor::BlockCursor;

@@ -13,7 +13,7 @@ use crate::base::Error;
 use crate::base::Result;
 use crate::base::SeqNo;
 use crate::base::Slice;
-use crate::block::builder::common_prefix_len;
+use crate::block::common_prefix_len;
 use crate::block::frame::FramePlace;
 use crate::block::layout::EntrySpan;
 use crate::block::layout::Layout;

@@ -16,7 +16,7 @@ use std::sync::atomic;
 use std::sync::atomic::AtomicU8;
 
 use crate::base::hash_key;
-use crate::block::builder::common_prefix_len;
+use crate::block::common_prefix_len;
 use crate::block::layout::Layout;
 
 /// Lookups by order before fingerprints are made: making them costs as much as about ten lookups

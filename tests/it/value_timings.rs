@@ -149,8 +149,8 @@ fn overwrite_steadily(builder: lithedb::Builder, overwrite: &Overwrite) {
         highest = highest.max(largest);
         println!(
             "{tenth}  {rate:>4.0} MB/s, 500 in {half:.1} ms, p99 {most:.1}, p99.9 {p999:.1}, \
-             longest {last:.0}  read {read:.1} us  size {largest:.2} {parts:.2?}  write amp. {:.2}  moved {} MB  \
-             pinned {} MB  {:?}",
+             longest {last:.0}  read {read:.1} us  size {largest:.2} {parts:.2?}  write amp. \
+             {:.2}  moved {} MB  pinned {} MB  {:?}",
             stats.write_amplification(),
             stats.value_bytes_moved / 1_000_000,
             stats.bytes_pinned() / 1_000_000,

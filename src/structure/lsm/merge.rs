@@ -7,13 +7,15 @@
 //! Invariant
 //! - M1  While moving forward, every run stands at its first entry whose key is not below the one
 //!   shown; while moving backward, at its last one not above. Turning round is a seek.
+//! - M2  With several runs, the tournament has been played with the keys that they stand at.
 
 use std::sync::Arc;
 
 use super::index::Run;
 use super::table::{ReadMode, RunCursor, Table, TableCaches};
+use super::tournament::{Order, Tournament};
 use crate::base::{Cursor, EntryRef, RangeTombstones, Result, SeqNo};
-use crate::block::BlockCursor;
+use crate::block::{BlockCursor, common_prefix_len};
 use crate::structure::fold::Folder;
 
 /// The rank of the run at `position` of `count`.
@@ -46,14 +48,35 @@ pub(super) fn deletes_ranges(table: &Table) -> bool {
     table.record.deleted_ranges > 0
 }
 
+/// The run whose entry is shown.
+#[inline]
+fn shown_of(tournament: &Tournament, runs: &[RunCursor]) -> Option<usize> {
+    tournament.first().filter(|run| runs[*run].key().is_some())
+}
+
 /// Walks runs as one. Shows entries that a newer run's deleted range hides, too.
 #[derive(Debug)]
 pub(super) struct Merged {
     /// The newest first.
     runs: Vec<RunCursor>,
     deleted: Option<Arc<RangeTombstones>>,
+    tournament: Tournament,
     /// The newest run that has the key shown.
     current: Option<usize>,
+    /// Room for the others that have it.
+    tied: Vec<usize>,
+}
+
+/// How many bytes all keys of these runs share at their start, at least.
+fn shared_prefix_len(runs: &[Run]) -> usize {
+    let first = runs.iter().filter_map(|run| run.tables.first()).map(|table| &table.record.first);
+    let last = runs.iter().filter_map(|run| run.tables.last()).map(|table| &table.record.end);
+    // Those without an end are above all others.
+    let last = last.max_by_key(|end| (end.is_none(), end.as_ref()));
+    match (first.min(), last) {
+        (Some(first), Some(Some(end))) => common_prefix_len(first, end),
+        _ => 0,
+    }
 }
 
 impl Merged {
@@ -71,7 +94,13 @@ impl Merged {
     ) -> Merged {
         let cursor_of =
             |run: &Run| RunCursor::new(Arc::clone(&run.tables), Arc::clone(caches), mode);
-        Merged { runs: runs.iter().map(cursor_of).collect(), deleted, current: None }
+        Merged {
+            tournament: Tournament::new(runs.len(), shared_prefix_len(runs)),
+            runs: runs.iter().map(cursor_of).collect(),
+            deleted,
+            current: None,
+            tied: Vec::new(),
+        }
     }
 
     pub(super) fn seek_first(&mut self) -> Result<()> {
@@ -119,53 +148,48 @@ impl Merged {
     /// One key on. M1: after a move forward.
     #[inline]
     pub(super) fn next(&mut self) -> Result<()> {
-        let Some(current) = self.current.take() else { return Ok(()) };
-        let (front, behind) = self.runs.split_at_mut(current + 1);
-        let shown = &mut front[current];
-        for run in behind {
-            if run.key().is_some() && run.key() == shown.key() {
-                run.next()?;
-            }
-        }
-        shown.next()?;
-        self.pick_smallest();
-        Ok(())
+        self.move_from_shown(Cursor::next)
     }
 
     /// One key back. M1: after a move backward.
     pub(super) fn prev(&mut self) -> Result<()> {
+        self.move_from_shown(Cursor::prev)
+    }
+
+    /// Moves every run that stands at the key shown.
+    #[inline]
+    fn move_from_shown(&mut self, step: impl Fn(&mut RunCursor) -> Result<()>) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
-        let (front, behind) = self.runs.split_at_mut(current + 1);
-        let shown = &mut front[current];
-        for run in behind {
-            if run.key().is_some() && run.key() == shown.key() {
-                run.prev()?;
-            }
+        let Merged { runs, tournament, tied, .. } = self;
+        if let [only] = runs.as_mut_slice() {
+            step(only)?;
+            self.current = only.key().is_some().then_some(0);
+            return Ok(());
         }
-        shown.prev()?;
-        self.pick_largest();
+        tied.clear();
+        tournament.tied(current, |run| runs[run].key(), tied);
+        for &run in tied.iter().chain([&current]) {
+            step(&mut runs[run])?;
+        }
+        for &run in tied.iter().chain([&current]) {
+            tournament.replay(run, |run| runs[run].key());
+        }
+        self.current = shown_of(tournament, runs);
         Ok(())
     }
 
     fn pick_smallest(&mut self) {
-        self.current = self.pick(|candidate, best| candidate < best);
+        self.play(Order::Ascending);
     }
 
     fn pick_largest(&mut self) {
-        self.current = self.pick(|candidate, best| candidate > best);
+        self.play(Order::Descending);
     }
 
-    #[inline]
-    fn pick(&self, beats: impl Fn(&[u8], &[u8]) -> bool) -> Option<usize> {
-        let mut best: Option<(usize, &[u8])> = None;
-        for (position, run) in self.runs.iter().enumerate() {
-            let Some(key) = run.key() else { continue };
-            // A tie keeps the one in front, which is newer.
-            if best.is_none_or(|(_, best)| beats(key, best)) {
-                best = Some((position, key));
-            }
-        }
-        best.map(|(position, _)| position)
+    fn play(&mut self, order: Order) {
+        let runs = &self.runs;
+        self.tournament.play(order, |run| runs[run].key());
+        self.current = shown_of(&self.tournament, runs);
     }
 
     #[inline]
@@ -253,19 +277,20 @@ impl Merged {
 
     /// Moves on from the block that was taken of the run shown.
     pub(super) fn next_block(&mut self) -> Result<()> {
-        if let Some(current) = self.current.take() {
-            self.runs[current].next()?;
-        }
-        self.pick_smallest();
-        Ok(())
+        self.move_shown_alone(Cursor::next)
     }
 
     /// Moves back from the block that was taken of the run shown.
     pub(super) fn prev_block(&mut self) -> Result<()> {
-        if let Some(current) = self.current.take() {
-            self.runs[current].prev()?;
-        }
-        self.pick_largest();
+        self.move_shown_alone(Cursor::prev)
+    }
+
+    fn move_shown_alone(&mut self, step: impl Fn(&mut RunCursor) -> Result<()>) -> Result<()> {
+        let Some(current) = self.current.take() else { return Ok(()) };
+        step(&mut self.runs[current])?;
+        let runs = &self.runs;
+        self.tournament.replay(current, |run| runs[run].key());
+        self.current = shown_of(&self.tournament, runs);
         Ok(())
     }
 }

@@ -48,6 +48,7 @@ mod policy;
 mod record;
 mod store;
 mod table;
+mod tournament;
 mod version;
 
 pub use index::is_index_name;
