@@ -5,9 +5,9 @@ use std::sync::Arc;
 use lithe_sim::crash::CrashRun;
 use lithe_sim::ledger::Ledger;
 use lithedb::storage::{CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage};
-use lithedb::{Durability, Error, WriteBatch};
+use lithedb::{Durability, Error, KeyspaceOptions, WriteBatch};
 
-use crate::support::{assert_sound, create_tiny, open_tiny, rows, step_to_rest};
+use crate::support::{assert_sound, create_tiny, open_tiny, rows, step_to_rest, tiny_structures};
 
 const POWER_CUTS: [CrashMode; 3] =
     [CrashMode::DropAll, CrashMode::Prefix, CrashMode::RandomSectors];
@@ -80,9 +80,13 @@ fn a_commit_that_fails_leaves_everything_as_before() {
 /// Lesson 4.
 #[test]
 fn writes_during_a_flush_survive_a_crash_right_after_it() {
+    tiny_structures().into_iter().for_each(write_during_flushes);
+}
+
+fn write_during_flushes(options: KeyspaceOptions) {
     let storage = SimStorage::new(1);
     let db = open_tiny(&storage);
-    let keyspace = create_tiny(&db, "a");
+    let keyspace = db.create_keyspace("a", options).unwrap();
     for round in 0..30_u32 {
         for index in 0..40_u32 {
             let key = (index * 31 + round).to_be_bytes();

@@ -8,7 +8,9 @@ use lithe_sim::setup::Setup;
 use lithedb::storage::{CrashMode, MemoryStorage, SimStorage};
 use lithedb::{Background, Db, Durability, Error, KeyspaceOptions, WriteBatch};
 
-use crate::support::{create_tiny, open_tiny, open_tiny_with_threads, rows, step_to_rest};
+use crate::support::{
+    create_tiny, open_tiny, open_tiny_with_threads, rows, step_to_rest, tiny_structures,
+};
 
 /// Lesson 9: a memtable of one keyspace that waits to be flushed, and an iterator that stands in
 /// the middle of it, do not hold up another keyspace's commits, flushes or drops.
@@ -116,12 +118,16 @@ fn a_handle_of_another_database_or_opening_is_refused() {
     assert!(rows(&mine).is_empty());
 }
 
-/// Lesson 11: segments and log files are removed while somebody reads them.
+/// Lesson 11: segments, tables and log files are removed while somebody reads them.
 #[test]
 fn a_held_snapshot_reads_the_same_through_flush_consolidation_and_removal() {
+    tiny_structures().into_iter().for_each(read_what_is_removed);
+}
+
+fn read_what_is_removed(options: KeyspaceOptions) {
     let storage = SimStorage::new(1);
     let db = open_tiny(&storage);
-    let keyspace = create_tiny(&db, "a");
+    let keyspace = db.create_keyspace("a", options).unwrap();
     let mut held = Vec::new();
     for round in 0..12_u32 {
         for index in 0..120_u32 {
@@ -132,7 +138,8 @@ fn a_held_snapshot_reads_the_same_through_flush_consolidation_and_removal() {
         step_to_rest(&db);
     }
     let segments = |storage: &SimStorage| {
-        storage.files().iter().filter(|(path, _)| path.to_string_lossy().contains("seg-")).count()
+        let is_one = |path: &str| path.contains("seg-") || path.contains("tbl-");
+        storage.files().iter().filter(|(path, _)| is_one(&path.to_string_lossy())).count()
     };
     let before = segments(&storage);
     for (snapshot, rows, walk) in held {

@@ -9,18 +9,23 @@ use lithe_sim::sample::{Key, ValueSizes};
 use lithe_sim::session::{Session, SharedTimeline};
 use lithe_sim::setup::Setup;
 use lithedb::storage::{CrashMode, MemoryStorage, SimStorage};
-use lithedb::{Db, Durability};
+use lithedb::{Db, Durability, KeyspaceOptions};
 
-use crate::support::{assert_sound, create_tiny, open_tiny, rows, step_to_rest};
+use crate::support::{assert_sound, create_tiny, open_tiny, rows, step_to_rest, tiny_structures};
 
 /// Lesson 5, small and large: in the memtable, in the structure, and after reopening.
 #[test]
 fn values_of_any_size_round_trip() {
+    round_trip(&KeyspaceOptions::flex());
+    round_trip(&KeyspaceOptions::lsm());
+}
+
+fn round_trip(options: &KeyspaceOptions) {
     let storage = Arc::new(MemoryStorage::new());
     let open =
         || Db::builder().storage(storage.clone()).memory_budget(64 << 20).open("/db").unwrap();
     let db = open();
-    let keyspace = db.keyspace_or_create("a").unwrap();
+    let keyspace = db.create_keyspace("a", options.clone()).unwrap();
     // Around the interval, the segment and the log file; above 16 MiB.
     let sizes =
         [0_usize, 1, 511, 4095, 16_383, 16_384, 16_385, 65_535, 65_536, (4 << 20) - 1, 17 << 20];
@@ -65,12 +70,16 @@ fn records_may_end_anywhere_in_a_log_file() {
     }
 }
 
-/// Lesson 5: entries that fill an interval to the byte.
+/// Lesson 5: entries that fill an interval, or a block of a table, to the byte.
 #[test]
 fn entries_may_end_anywhere_in_a_block() {
+    tiny_structures().into_iter().for_each(fill_blocks);
+}
+
+fn fill_blocks(options: KeyspaceOptions) {
     let storage = SimStorage::new(1);
     let db = open_tiny(&storage);
-    let keyspace = create_tiny(&db, "a");
+    let keyspace = db.create_keyspace("a", options).unwrap();
     for size in 380..620_usize {
         keyspace
             .put_with(size.to_be_bytes(), vec![size as u8; size], Durability::Buffered)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lithe_sim::setup::Setup;
 use lithedb::storage::{SimStorage, Storage};
-use lithedb::{Background, Builder, Db, Keyspace};
+use lithedb::{Background, Builder, Compaction, Db, Keyspace, KeyspaceOptions, Leveled, Tiered};
 
 /// Where every test database is.
 pub const PATH: &str = "/db";
@@ -29,6 +29,19 @@ pub fn open_tiny_with_threads(storage: Arc<dyn Storage>) -> Db {
 /// A keyspace with intervals and segments of the smallest size.
 pub fn create_tiny(db: &Db, name: &str) -> Keyspace {
     db.create_keyspace(name, Setup::tiny(1).keyspace_options(0)).unwrap()
+}
+
+/// Options for the smallest of everything, of each structure and shape there is.
+pub fn tiny_structures() -> [KeyspaceOptions; 3] {
+    let leveled = Leveled::new().level0_trigger(2).level_ratio(3.0);
+    let tiered = Tiered::new().threshold(3).run_count_max(6);
+    let lsm =
+        |shape| KeyspaceOptions::lsm().compaction(shape).table_size(16 << 10).block_size(1 << 10);
+    [
+        Setup::tiny(1).keyspace_options(0),
+        lsm(Compaction::Leveled(leveled)),
+        lsm(Compaction::Tiered(tiered)),
+    ]
 }
 
 /// Keys and values, from front to back.

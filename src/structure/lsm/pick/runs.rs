@@ -229,31 +229,29 @@ pub(super) fn pick_like(picture: &Picture<'_>, tiered: &TieredPolicy) -> Option<
     })
 }
 
-/// Places of runs of like size, those with the least bytes first.
+/// Places of runs of like size, those with the least bytes first. In time that grows with the
+/// square of the runs, of which there may be hundreds when flushes were faster.
 pub(super) fn like_windows(picture: &Picture<'_>, tiered: &TieredPolicy) -> Vec<Range<usize>> {
-    let places: Vec<usize> =
-        (0..picture.place_count()).filter(|place| picture.size_at(*place) > 0).collect();
+    let sizes = (0..picture.place_count()).map(|place| (place, picture.size_at(place)));
+    let runs: Vec<(usize, u64)> = sizes.filter(|(_, size)| *size > 0).collect();
     let mut windows: Vec<(u64, Range<usize>)> = Vec::new();
-    for start in 0..places.len() {
+    for start in 0..runs.len() {
         // The longest from here on: a longer one costs no more a run.
         let mut longest = None;
-        for end in start + tiered.threshold..=places.len() {
-            let window = &places[start..end];
-            if !is_like(picture, window, tiered) {
-                continue;
+        let (mut cost, mut sum, mut smallest, mut largest) = (0, 0.0, u64::MAX, 0);
+        for (behind, (place, size)) in (1..).zip(&runs[start..]) {
+            cost += size;
+            sum += *size as f64;
+            (smallest, largest) = (smallest.min(*size), largest.max(*size));
+            let mean = sum / f64::from(behind);
+            let is_like = smallest as f64 >= tiered.bucket_low * mean
+                && largest as f64 <= tiered.bucket_high * mean;
+            if behind as usize >= tiered.threshold && is_like {
+                longest = Some((cost, runs[start].0..place + 1));
             }
-            let cost = window.iter().map(|place| picture.size_at(*place)).sum();
-            longest = Some((cost, places[start]..places[end - 1] + 1));
         }
         windows.extend(longest);
     }
     windows.sort_by_key(|(cost, places)| (*cost, places.start));
     windows.into_iter().map(|(_, places)| places).collect()
-}
-
-fn is_like(picture: &Picture<'_>, places: &[usize], tiered: &TieredPolicy) -> bool {
-    let sizes = || places.iter().map(|place| picture.size_at(*place) as f64);
-    let mean = sizes().sum::<f64>() / places.len() as f64;
-    let range = tiered.bucket_low * mean..=tiered.bucket_high * mean;
-    sizes().all(|size| range.contains(&size))
 }
