@@ -76,6 +76,12 @@ impl BlockCursor {
         }
     }
 
+    /// Another cursor over the same block, before the first entry.
+    #[must_use]
+    pub fn afresh(&self) -> BlockCursor {
+        BlockCursor::new(Arc::clone(&self.block))
+    }
+
     /// The block that is walked.
     #[inline]
     #[must_use]

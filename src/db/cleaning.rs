@@ -2,7 +2,7 @@
 //! time, and the files go when the last version that needs them does.
 //!
 //! In the background a slice at a time, at a pace, when garbage is more than a share of what is
-//! live; between flushes, as fast as may be, when that does not keep up; all that is worth it by
+//! live; between flushes, when that does not keep step with what comes; all that is worth it by
 //! [`crate::Db::vacuum`]. [`crate::Cleaning`] says which of these.
 
 use std::collections::BTreeMap;
@@ -15,14 +15,12 @@ use crate::db::background::caught;
 use crate::db::core::{Core, lock};
 use crate::db::options::{Cleaning, CleaningPolicy};
 use crate::db::state::Runtime;
-use crate::jobs::{Aim, GarbageFigures, ValueFileFigures, files_to_clean};
+use crate::jobs::{Aim, GarbageFigures, RoundPace, ValueFileFigures, files_to_clean};
 use crate::structure::Moving;
 use crate::value_log::Mover;
 
 /// Bytes that a slice writes.
 const SLICE_BYTES: u64 = 8 << 20;
-/// The background does not keep up when garbage is so many times what it is to be.
-const BEHIND_FACTOR: f64 = 1.25;
 
 /// Rounds that a flush waits for at most: files that some snapshot's entries keep filling up are no
 /// reason to stop the writers for ever.
@@ -83,8 +81,7 @@ impl Cleaner {
     /// The share of garbage from which on flushes wait for cleaning.
     fn share_with_flush(&self) -> Option<f64> {
         match self.policy.mode {
-            Cleaning::Background => Some(self.policy.garbage_share * BEHIND_FACTOR),
-            Cleaning::WithFlush => Some(self.policy.garbage_share),
+            Cleaning::Background | Cleaning::WithFlush => Some(self.policy.garbage_share),
             Cleaning::OnDemand => None,
         }
     }
@@ -123,6 +120,8 @@ impl Cleaner {
 #[derive(Debug)]
 pub(super) struct CleaningRound {
     pub mover: Mover,
+    /// How far it has to be for flushes to go on.
+    pace: RoundPace,
     /// Numbers of keyspaces that are still to be gone through, the one at hand last. They are not
     /// held: one that is dropped must be able to go.
     left: Vec<u32>,
@@ -174,7 +173,8 @@ impl Core {
 
     /// A round for the files that are worth it; `None` if there are none.
     pub(super) fn begin_cleaning(&self, aim: Aim) -> Option<CleaningRound> {
-        let victims = files_to_clean(&self.value_file_figures(), aim);
+        let figures = self.value_file_figures();
+        let victims = files_to_clean(&figures, aim);
         if victims.is_empty() {
             return None;
         }
@@ -182,9 +182,10 @@ impl Core {
         let files = self.values.files();
         // A value that is put again meanwhile must not keep its file.
         files.iter().filter(|file| victims.contains(&file.number())).for_each(|file| file.shun());
+        let pace = RoundPace::of(&figures, &victims);
         let mover = Mover::new(&self.values, victims);
         let left = self.runtimes().iter().map(|runtime| runtime.id).collect();
-        Some(CleaningRound { mover, left, from: Slice::default() })
+        Some(CleaningRound { mover, pace, left, from: Slice::default() })
     }
 
     /// Does a slice of a round, if nobody flushes the keyspace at hand.
@@ -243,13 +244,14 @@ impl Core {
         }
     }
 
-    /// Cleans until there is not too much garbage for flushes to go on. Room can be done without:
-    /// what fails here fails nothing else, unless the disk does.
+    /// Cleans until there is not too much garbage for flushes to go on, or cleaning keeps step with
+    /// what comes. Room can be done without: what fails here fails nothing else, unless the disk
+    /// does.
     pub(super) fn clean_with_flush(&self) {
         let Some(share) = self.cleaning.share_with_flush() else { return };
-        let is_too_much = || GarbageFigures::of(&self.value_file_figures()).exceed(share);
+        let garbage = || GarbageFigures::of(&self.value_file_figures());
         let is_of_use = || !self.values.is_empty() && !self.pauses.is_paused();
-        if !is_of_use() || self.check_writable().is_err() || !is_too_much() {
+        if !is_of_use() || self.check_writable().is_err() || !garbage().exceed(share) {
             return;
         }
         let _turn = lock(&self.cleaning.between_flushes);
@@ -258,7 +260,7 @@ impl Core {
             let next = begun.take().or_else(|| self.begin_cleaning(self.cleaning.aim()));
             let Some(mut round) = next else { return };
             let is_over = loop {
-                if !is_too_much() {
+                if round.pace.is_kept(garbage(), round.mover.moved_bytes(), share) {
                     break false;
                 }
                 let Some(_working) = self.pauses.begin_work() else { break false };
@@ -382,7 +384,7 @@ mod tests {
     #[test]
     fn who_cleans_follows_from_the_mode() {
         for (mode, background, flush) in [
-            (Cleaning::Background, true, Some(0.25)),
+            (Cleaning::Background, true, Some(0.2)),
             (Cleaning::WithFlush, false, Some(0.2)),
             (Cleaning::OnDemand, false, None),
         ] {

@@ -43,12 +43,13 @@ pub enum Background {
 pub enum Cleaning {
     /// In the background, at up to [`Builder::cleaning_rate`]: values when garbage is more than
     /// [`Builder::garbage_share`], delta runs when nothing was committed for a moment. Where that
-    /// does not keep up with the writers, flushes clean as well, as with [`Cleaning::WithFlush`],
-    /// which slows the writers down.
+    /// does not keep step with the writers, flushes clean as well, as with
+    /// [`Cleaning::WithFlush`], which slows the writers down.
     #[default]
     Background,
-    /// Only when something was flushed and garbage is more than [`Builder::garbage_share`]: then at
-    /// once and as fast as may be, in front of the next flush.
+    /// Only when something was flushed and garbage is more than [`Builder::garbage_share`]: then,
+    /// in front of the next flush, as much as keeps step with the garbage that comes; all that is
+    /// due when it is 1.4 times as much.
     WithFlush,
     /// Only by [`Db::vacuum`] and [`Db::compact`].
     OnDemand,

@@ -32,10 +32,13 @@ impl Core {
     }
 
     fn pressure(&self, keyspace: &KeyspaceState) -> Pressure {
+        let values_put = keyspace.tables().map(|table| table.values_put()).sum();
         Pressure {
             active: keyspace.active.memtable.memory_used() as u64,
             active_ranges: keyspace.active.memtable.range_count(),
             active_value_room: keyspace.active.value_room(),
+            active_values: keyspace.active.values_put(),
+            value_room: (2 * keyspace.active.values_max()).saturating_sub(values_put),
             memtable_size: keyspace.runtime.memtable_size,
             sealed_count: keyspace.sealed.len(),
             memtables_total: self.meter.in_use(),

@@ -63,7 +63,9 @@ pub(super) struct Table {
     values: Mutex<BTreeMap<u64, (Arc<ValueFile>, u64)>>,
     /// What it changes about the number of keys, if that was asked for.
     pub presence: Presence,
-    /// How many more of them there may be before it is sealed.
+    /// How many bytes of records it may point to before it is sealed.
+    values_max: u64,
+    /// How many more of them there may be.
     value_room: AtomicU64,
     meter: Arc<MemtableMeter>,
     /// Bytes counted as pinned: from when it was flushed until the last reader lets go.
@@ -83,6 +85,7 @@ impl Table {
         let expected_bytes = runtime.memtable_size as usize;
         let config = MemtableConfig { expected_bytes, filtering: Filtering::Bloom };
         let memtable = Arc::new(Memtable::new(config, &meter.spares));
+        let values_max = runtime.values_max();
         let charge = Mutex::new(meter.budget.charge(Part::Memtable, memtable.memory_used()));
         Arc::new(Table {
             memtable,
@@ -91,7 +94,8 @@ impl Table {
             charge,
             values: Mutex::default(),
             presence: Presence::default(),
-            value_room: AtomicU64::new(runtime.value_room()),
+            values_max,
+            value_room: AtomicU64::new(values_max),
             meter: Arc::clone(meter),
             pinned: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
@@ -153,6 +157,16 @@ impl Table {
     /// be given back before it is flushed.
     pub(super) fn value_room(&self) -> u64 {
         self.value_room.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of values that it may refer to.
+    pub(super) fn values_max(&self) -> u64 {
+        self.values_max
+    }
+
+    /// Bytes of values that were put to it, as far as they count for its room.
+    pub(super) fn values_put(&self) -> u64 {
+        self.values_max - self.value_room()
     }
 
     /// Adds the bytes that its entries point to, by value file.
@@ -219,7 +233,7 @@ impl Runtime {
     }
 
     /// Bytes of values that a memtable may refer to: a file, or a part of what is live.
-    fn value_room(&self) -> u64 {
+    fn values_max(&self) -> u64 {
         const LIVE_FRACTION: u64 = 16;
         let live: u64 = self.store.value_bytes().values().sum();
         self.values.file_size().max(live / LIVE_FRACTION)

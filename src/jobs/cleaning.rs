@@ -35,8 +35,8 @@ pub enum Aim {
 }
 
 /// A file with less garbage than this part of it is not worth being emptied in the background:
-/// three bytes would be written for each that is given back.
-const WORTHWHILE_FRACTION: u64 = 4;
+/// four bytes would be written for each that is given back.
+const WORTHWHILE_FRACTION: u64 = 5;
 /// The same for those who ask.
 const THOROUGH_FRACTION: u64 = 16;
 
@@ -107,6 +107,53 @@ pub fn files_to_clean(files: &[ValueFileFigures], aim: Aim) -> BTreeSet<u64> {
     chosen
 }
 
+/// How far a round of cleaning has to be while writers go on: what is moved keeps step with the
+/// garbage that comes, so that nobody waits for a whole round at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RoundPace {
+    /// Bytes that are to be moved.
+    to_move: u64,
+    /// Bytes of garbage that go when it is over.
+    gain: u64,
+    /// Garbage, and bytes moved, when somebody first asked.
+    since: Option<(u64, u64)>,
+}
+
+/// What a round may let come, of the garbage that goes with it: the rest is what there is less of
+/// behind it.
+const GAIN_FRACTION: f64 = 0.5;
+/// Nothing may come any more when garbage is so many times the share from which on flushes wait.
+const AT_ONCE_FACTOR: f64 = 1.4;
+
+impl RoundPace {
+    /// Of a round that empties these of the files.
+    #[must_use]
+    pub fn of(files: &[ValueFileFigures], victims: &BTreeSet<u64>) -> RoundPace {
+        let chosen = files.iter().filter(|file| victims.contains(&file.number));
+        let (to_move, gain) = chosen
+            .fold((0, 0), |(to_move, gain), file| (to_move + file.movable, gain + file.dead()));
+        RoundPace { to_move, gain, since: None }
+    }
+
+    /// Whether nobody needs to wait for it at the moment: there is no more garbage than `share` of
+    /// what is live, or the round, which has moved so many bytes, keeps step with what comes.
+    pub fn is_kept(&mut self, garbage: GarbageFigures, moved: u64, share: f64) -> bool {
+        // What was moved is in its old place as well until the round is over.
+        let dead = garbage.dead.saturating_sub(moved);
+        let most = garbage.live as f64 * share;
+        if dead as f64 <= most {
+            return true;
+        }
+        let (dead_then, moved_then) = *self.since.get_or_insert((dead, moved));
+        let beyond = (dead as f64 / most - 1.0) / (AT_ONCE_FACTOR - 1.0);
+        let may_come = self.gain as f64 * GAIN_FRACTION * (1.0 - beyond.min(1.0));
+        let has_come = dead.saturating_sub(dead_then) as f64;
+        let to_move = self.to_move.saturating_sub(moved_then) as f64;
+        let has_moved = moved.saturating_sub(moved_then) as f64;
+        has_moved * may_come >= has_come * to_move && may_come > 0.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +165,24 @@ mod tests {
             ValueFileFigures { number, size, live, movable }
         });
         figures.collect()
+    }
+
+    #[test]
+    fn a_round_keeps_step_with_the_garbage_that_comes() {
+        let half = files(&vec![(100, 50); 20]);
+        let victims = files_to_clean(&half, Aim::Bounded(0.5));
+        let mut pace = RoundPace::of(&half, &victims);
+        assert_eq!((pace.to_move, pace.gain), (50, 50));
+        let live = 1000;
+        let mut kept = |dead, moved| pace.is_kept(GarbageFigures { dead, live }, moved, 0.5);
+        assert!(kept(500, 0), "as much may be");
+        assert!(kept(501, 0), "nothing has come since");
+        // At 510 of 500, which is a twentieth of what is let come, 0.95 of half the gain may come.
+        assert!(!kept(510, 0));
+        assert!(!kept(510 + 18, 18), "what was moved is in its old place as well");
+        assert!(kept(510 + 19, 19));
+        assert!(!kept(700, 0) && !kept(745, 45), "too much by far: now");
+        assert!(kept(545, 45), "the rest is in the background's hands");
     }
 
     #[test]

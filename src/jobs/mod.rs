@@ -5,6 +5,6 @@ mod cleaning;
 mod pacer;
 mod pressure;
 
-pub use cleaning::{Aim, GarbageFigures, ValueFileFigures, files_to_clean};
+pub use cleaning::{Aim, GarbageFigures, RoundPace, ValueFileFigures, files_to_clean};
 pub use pacer::{FlushRate, Pacer, RateLimit};
 pub use pressure::{Pressure, SealReason, Stall, can_wait, seal_due, stall};

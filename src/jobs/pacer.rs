@@ -119,7 +119,18 @@ impl FlushRate {
         // Plain numbers: whatever panicked, they are as good as any.
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         *sums = (sums.0 * MEMORY + bytes as f64, sums.1 * MEMORY + time.as_secs_f64());
-        let rate = if sums.1 > 0.0 { sums.0 / sums.1 } else { 0.0 };
+        self.publish(*sums);
+    }
+
+    /// What has to be done beside took that time, on account of the slice noted last.
+    pub fn note_more(&self, time: Duration) {
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.1 += time.as_secs_f64();
+        self.publish(*sums);
+    }
+
+    fn publish(&self, (bytes, seconds): (f64, f64)) {
+        let rate = if seconds > 0.0 { bytes / seconds } else { 0.0 };
         self.rate.store(rate as u64, Ordering::Relaxed);
     }
 
@@ -208,5 +219,11 @@ mod tests {
         }
         let slow = rate.bytes_per_second();
         assert!((9_900_000..=10_500_000).contains(&slow), "{slow}");
+        for _ in 0..100 {
+            rate.note(1_000_000, Duration::from_millis(100));
+            rate.note_more(Duration::from_millis(300));
+        }
+        let slower = rate.bytes_per_second();
+        assert!((2_400_000..=2_600_000).contains(&slower), "{slower}");
     }
 }

@@ -14,6 +14,11 @@ pub struct Pressure {
     pub active_ranges: usize,
     /// Bytes of values in value files that may still be put to it.
     pub active_value_room: u64,
+    /// Bytes of values in value files that it refers to.
+    pub active_values: u64,
+    /// Bytes of such values that may still be put until memtables refer to twice as many as one
+    /// may.
+    pub value_room: u64,
     /// Size at which it is sealed.
     pub memtable_size: u64,
     /// Sealed memtables of the keyspace that wait to be flushed.
@@ -111,6 +116,7 @@ pub fn stall(pressure: &Pressure) -> Stall {
     let memtables_left = (STOP_SEALED_COUNT - pressure.sealed_count) as u64;
     let room_by_count = (memtables_left * pressure.memtable_size).saturating_sub(pressure.active);
     let room = stop_at.saturating_sub(pressure.memtables_total).min(room_by_count);
+    let room = room.min(room_by_values(pressure));
     let flush_rate = match pressure.flush_rate {
         0 => FLUSH_RATE_UNKNOWN,
         known => known,
@@ -125,6 +131,16 @@ pub fn stall(pressure: &Pressure) -> Stall {
         return Stall::None;
     }
     Stall::Pace(((flush_rate as f64 * share) as u64).max(1))
+}
+
+/// Memory of memtables until they refer to as many large values as is good: what is overwritten in
+/// them cannot be given back before they are flushed.
+fn room_by_values(pressure: &Pressure) -> u64 {
+    if pressure.active_values == 0 {
+        return u64::MAX;
+    }
+    let memory_per_byte = pressure.active as f64 / pressure.active_values as f64;
+    (pressure.value_room as f64 * memory_per_byte) as u64
 }
 
 /// The part of the rate of flushes that merging runs allows.
@@ -160,6 +176,8 @@ mod tests {
             active: 10,
             active_ranges: 0,
             active_value_room: 1,
+            active_values: 0,
+            value_room: 0,
             memtable_size: 100,
             sealed_count: 0,
             memtables_total: 10,
@@ -230,6 +248,11 @@ mod tests {
         assert_eq!(stall(&flushing(250, 250)), Stall::Stop);
         let unknown = Pressure { flush_rate: 0, unflushed: 32 << 20, ..flushing(200, 0) };
         assert!(rate(&unknown) < FLUSH_RATE_UNKNOWN);
+        // Where memtables are small and what they refer to is large, that counts.
+        let large = |value_room| Pressure { active_values: 100, value_room, ..flushing(50, 100) };
+        assert_eq!(stall(&large(1000)), Stall::None);
+        assert_eq!(rate(&Pressure { flush_rate: 100, ..large(60) }), 100);
+        assert_eq!(rate(&Pressure { flush_rate: 100, ..large(0) }), 100 / 16);
         // Whoever writes as fast as allowed comes to the end of the room when the flush ends.
         let (mut active, mut unflushed) = (0.0, 250.0);
         while unflushed > 1.0 {

@@ -188,6 +188,10 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     /// says.
     fn begin_writeback(&self, _offset: u64, _size: u64) {}
 
+    /// Asks the system to begin reading a range of the file, so that a read of it that comes later
+    /// has less to wait for. What goes wrong, that read says.
+    fn begin_read(&self, _offset: u64, _size: u64) {}
+
     /// Makes contents and length durable.
     ///
     /// # Errors

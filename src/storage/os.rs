@@ -249,6 +249,12 @@ impl StorageFile for OsFile {
         let _only_a_hint = rustix::fs::fadvise(&self.file, offset, size, Advice::DontNeed);
     }
 
+    #[cfg(target_os = "linux")]
+    fn begin_read(&self, offset: u64, size: u64) {
+        let size = std::num::NonZeroU64::new(size);
+        let _only_a_hint = rustix::fs::fadvise(&self.file, offset, size, Advice::WillNeed);
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }

@@ -15,6 +15,7 @@ pub mod lsm;
 mod shares;
 mod source;
 mod store;
+mod values_ahead;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -70,6 +71,18 @@ pub trait Version: Send + Sync + fmt::Debug {
     /// # Errors
     /// `Io` or `Corruption` when what should hold it cannot be read.
     fn find(&self, key: &[u8], want: Want) -> Result<Option<Found>>;
+
+    /// As [`Version::find`] for the values of several keys that ascend, each put in its place of
+    /// `found`, which is as long and holds nothing yet.
+    ///
+    /// # Errors
+    /// As [`Version::find`]; some may have been found.
+    fn find_many(&self, keys: &[&[u8]], found: &mut [Option<Found>]) -> Result<()> {
+        for (key, found) in keys.iter().zip(found) {
+            *found = self.find(key, Want::Value)?;
+        }
+        Ok(())
+    }
 
     /// A cursor over the entries in `range`, tombstones among them. It may show others as well.
     fn cursor(&self, range: &KeyRange) -> Box<dyn StructureCursor>;

@@ -30,6 +30,8 @@ pub struct Mover {
     moved_bytes: u64,
     placed_bytes: u64,
     buffer: Vec<u8>,
+    /// Values that the system is to begin to read.
+    expected: Vec<ValuePointer>,
 }
 
 impl Mover {
@@ -48,6 +50,7 @@ impl Mover {
             moved_bytes: 0,
             placed_bytes: 0,
             buffer,
+            expected: Vec::new(),
         }
     }
 
@@ -73,6 +76,20 @@ impl Mover {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.moved_bytes + self.placed_bytes
+    }
+
+    /// Says that a value will be asked for soon; the bytes that will be moved then.
+    pub fn expect(&mut self, pointer: &ValuePointer) -> u64 {
+        if !self.victims.contains(&pointer.file) {
+            return 0;
+        }
+        self.expected.push(*pointer);
+        record_len(u64::from(pointer.len))
+    }
+
+    /// Has the system begin to read what is expected ([`ValueLog::begin_reading`]).
+    pub fn begin_reading(&mut self) {
+        self.log.begin_reading(std::mem::take(&mut self.expected));
     }
 
     /// Moves a value, if it lies in one of the files; its new pointer. What is damaged stays where

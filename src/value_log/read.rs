@@ -29,6 +29,9 @@ impl Record {
 /// memory.
 pub(super) const WHOLE_LEN_MAX: u32 = 1 << 20;
 
+/// Values with no more than this between them are read in one go.
+const READ_THROUGH_MAX: u64 = 16 << 10;
+
 /// How much is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
@@ -71,6 +74,25 @@ impl ValueLog {
             verify_hash(&record, &file, pointer)?;
         }
         Ok(record.layout.end)
+    }
+
+    /// Has the system begin to read these values, in the order in which they lie there: many reads
+    /// at once take a fraction of the time of one after the other. Of long values, which are read
+    /// from start to end, the system finds out itself; and what is wrong, who reads them is told.
+    pub fn begin_reading(&self, mut pointers: Vec<ValuePointer>) {
+        pointers.retain(|pointer| pointer.len <= WHOLE_LEN_MAX);
+        pointers.sort_unstable_by_key(|pointer| (pointer.file, pointer.offset));
+        let end = |pointer: &ValuePointer| pointer.offset + record_len(u64::from(pointer.len));
+        let is_near = |a: &ValuePointer, b: &ValuePointer| {
+            a.file == b.file && b.offset.saturating_sub(end(a)) <= READ_THROUGH_MAX
+        };
+        for near in pointers.chunk_by(is_near) {
+            let Some((first, last)) = near.first().zip(near.last()) else { continue };
+            let handle = self.find(first.file).and_then(|file| file.file().ok());
+            if let Some(handle) = handle {
+                handle.begin_read(first.offset, end(last) - first.offset);
+            }
+        }
     }
 
     /// The pointer in an entry.

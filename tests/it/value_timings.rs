@@ -174,19 +174,32 @@ fn any_of(any: &impl Fn() -> usize) -> impl Fn(usize) -> usize {
 
 #[test]
 #[ignore = "prints figures; takes minutes"]
-fn figures_under_steady_overwrite() {
-    let none = || 10..10;
+fn figures_under_steady_overwrite_of_a_fiftieth() {
     println!("5M values of 4 KiB with the defaults, all of it a fiftieth");
     let small = Db::builder().value_file_size(1300 << 10).memtable_size(1300 << 10);
-    let large = Overwrite { count: 100_000, value_size: 4 << 10, rounds: 10, held: none() };
+    let large = Overwrite { count: 100_000, value_size: 4 << 10, rounds: 10, held: 10..10 };
     overwrite_steadily(small.memory_budget(64 << 20), &large);
-    println!("250,000 values of 4 KiB, defaults");
-    let large = Overwrite { count: 250_000, rounds: 4, ..large };
+}
+
+#[test]
+#[ignore = "prints figures; takes minutes"]
+fn figures_under_steady_overwrite_of_1_gb() {
+    let large = Overwrite { count: 250_000, value_size: 4 << 10, rounds: 4, held: 10..10 };
     overwrite_steadily(Db::builder().memory_budget(256 << 20), &large);
-    println!("the same, with a snapshot while the fourth to the seventh tenth is written");
-    let large = Overwrite { held: 3..7, ..large };
+}
+
+#[test]
+#[ignore = "prints figures; takes minutes"]
+fn figures_under_steady_overwrite_with_a_snapshot() {
+    println!("while the fourth to the seventh tenth is written");
+    let large = Overwrite { count: 250_000, value_size: 4 << 10, rounds: 4, held: 3..7 };
     overwrite_steadily(Db::builder().memory_budget(256 << 20), &large);
+}
+
+#[test]
+#[ignore = "prints figures; takes minutes"]
+fn figures_under_steady_overwrite_of_small_values() {
     println!("5M values of 100 B, defaults");
-    let small = Overwrite { count: 5_000_000, value_size: 100, rounds: 10, held: none() };
+    let small = Overwrite { count: 5_000_000, value_size: 100, rounds: 10, held: 10..10 };
     overwrite_steadily(Db::builder().memory_budget(256 << 20), &small);
 }

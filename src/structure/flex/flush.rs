@@ -20,6 +20,7 @@ use crate::base::{SeqNo, Slice, is_operands};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::merge::MergeCursor;
 use crate::structure::source::{Source, as_of, with_moved_value};
+use crate::structure::values_ahead::ValuesAhead;
 use crate::value_log::Mover;
 
 /// A slice that only consolidates ends when it has read so many times what it was to write.
@@ -343,6 +344,10 @@ impl<'a> Slicer<'a> {
             Coverage::Whole => None,
             Coverage::Part | Coverage::Nothing => old_entries(self.loader, interval, self.now)?,
         };
+        let mut ahead = old
+            .as_ref()
+            .filter(|_| !self.mover.victims().is_empty())
+            .map(|old| ValuesAhead::new(old.afresh(), self.mover));
         let (mut taken, mut gone) = (0, 0);
         let mut moved = Vec::new();
         loop {
@@ -373,6 +378,7 @@ impl<'a> Slicer<'a> {
                     cutter.add(folded.entry(entry), self.writer)?;
                 }
                 EntryKind::Pointer | EntryKind::Composite => {
+                    ahead.iter_mut().for_each(|ahead| ahead.keep_ahead(self.mover));
                     let entry = with_moved_value(self.mover, entry, &mut moved)?;
                     cutter.add(entry, self.writer)?;
                 }

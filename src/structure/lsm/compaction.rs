@@ -11,10 +11,11 @@ use super::merge::{Merged, deletions_of};
 use super::output::{KeySpan, Outputs, ranges_within};
 use super::pick::Pick;
 use super::record::RunPlace;
-use super::table::{ReadMode, Table, TableOptions, TablePlace, TableRecord};
+use super::table::{ReadMode, RunCursor, Table, TableOptions, TablePlace, TableRecord};
 use super::version::Reader;
 use crate::base::{EntryKind, RangeTombstones, Result, hash_key, is_operands};
 use crate::structure::source::{as_of, with_moved_value};
+use crate::structure::values_ahead::ValuesAhead;
 use crate::value_log::Mover;
 
 /// What is merged, and where it goes: what all parts share.
@@ -76,6 +77,8 @@ pub(super) struct Merging {
     outputs: Outputs,
     /// Takes the values that operands make, and moves others.
     mover: Mover,
+    /// If values are moved.
+    ahead: Option<ValuesAhead<RunCursor>>,
     is_begun: bool,
     /// Bytes of keys and values that went past.
     passed: u64,
@@ -103,7 +106,15 @@ impl Merging {
         let mut outputs = Outputs::new(place, &plan.options, plan.table_size, budget);
         outputs.delete_ranges(plan.ranges_to_keep(&span));
         let merged = Merged::new(&plan.runs, plan.deleted.clone(), caches, ReadMode::Passing);
-        Merging { span, merged, outputs, mover, is_begun: false, passed: 0, moved: Vec::new() }
+        // Values are moved out of one table at a time.
+        let table = plan.runs.first().filter(|_| !mover.victims().is_empty());
+        let ahead = table.map(|run| {
+            let cursor =
+                RunCursor::new(Arc::clone(&run.tables), Arc::clone(caches), ReadMode::Passing);
+            ValuesAhead::new(cursor, &mover)
+        });
+        let (is_begun, passed, moved) = (false, 0, Vec::new());
+        Merging { span, merged, outputs, mover, ahead, is_begun, passed, moved }
     }
 
     /// Bytes written so far, values included.
@@ -181,6 +192,7 @@ impl Merging {
                 self.outputs.add(folded.entry(entry))?;
             }
             EntryKind::Pointer | EntryKind::Composite => {
+                self.ahead.iter_mut().for_each(|ahead| ahead.keep_ahead(&mut self.mover));
                 let entry = with_moved_value(&mut self.mover, entry, &mut self.moved)?;
                 self.outputs.add(entry)?;
             }

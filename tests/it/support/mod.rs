@@ -1,5 +1,7 @@
 //! Small things that several tests use.
 
+pub mod hints;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
