@@ -18,12 +18,30 @@ pub(super) enum OpenValue {
     InLog(ValueReader),
 }
 
+/// What memtables have of a key.
+enum InMemtables {
+    /// This entry, or that there is none.
+    Says(Option<Found>),
+    Nothing,
+}
+
+/// Bytes of values in value files that the system is told of before they are read.
+const VALUES_AHEAD_MAX: u64 = 4 << 20;
+
 impl KeyspaceState {
     /// The newest entry of `key` up to the stamp `at`; may be a tombstone.
     ///
     /// Part of each of its callers: an entry that is handed through calls is copied by each.
     #[inline(always)]
     fn find(&self, key: &[u8], at: SeqNo, want: Want) -> Result<Option<Found>> {
+        match self.find_in_memtables(key, at) {
+            InMemtables::Says(found) => Ok(found),
+            InMemtables::Nothing => self.version.find(key, want),
+        }
+    }
+
+    #[inline(always)]
+    fn find_in_memtables(&self, key: &[u8], at: SeqNo) -> InMemtables {
         // The newest deletion of a range with the key in it, in the memtables so far.
         let mut deleted: Option<SeqNo> = None;
         for table in self.tables() {
@@ -33,16 +51,17 @@ impl KeyspaceState {
             if let Some(EntryRef { seqno, kind, value, .. }) = table.memtable.get(key, at) {
                 // What older memtables delete is older than this entry.
                 if deleted.is_some_and(|deleted| deleted > seqno) {
-                    return Ok(None);
+                    return InMemtables::Says(None);
                 }
-                return Ok(Some(Found { seqno: Some(seqno), kind, value: Slice::from(value) }));
+                let value = Slice::from(value);
+                return InMemtables::Says(Some(Found { seqno: Some(seqno), kind, value }));
             }
         }
         // What the structure has is older than every memtable, or in one of them as well.
-        if deleted.is_some() {
-            return Ok(None);
+        match deleted {
+            Some(_) => InMemtables::Says(None),
+            None => InMemtables::Nothing,
         }
-        self.version.find(key, want)
     }
 
     /// The ranges that are deleted as of the stamp `at`, or in the memtable `own`, and still in the
@@ -176,8 +195,8 @@ impl KeyspaceState {
         })
     }
 
-    /// Values in the order of the keys asked for. Looked up in key order, so that keys that lie
-    /// together are read together.
+    /// Values in the order of the keys asked for. Looked up in key order and all at once, so that
+    /// keys that lie together are read together, and what has to come from the disk comes at once.
     pub(super) fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -185,11 +204,71 @@ impl KeyspaceState {
     ) -> Result<Vec<Option<Slice>>> {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_unstable_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
+        let found = self.find_many(order.iter().map(|index| keys[*index].as_ref()), as_of.at)?;
+        let mut announced = 0;
         let mut values = vec![None; keys.len()];
-        for index in order {
-            values[index] = self.get(keys[index].as_ref(), as_of)?;
+        for (position, index) in order.into_iter().enumerate() {
+            if position >= announced {
+                announced = self.announce_values(&found, position);
+            }
+            let Some(found) = found[position].clone() else { continue };
+            values[index] = match found.kind {
+                EntryKind::Tombstone => None,
+                EntryKind::Value => Some(found.value),
+                _ => {
+                    let value = self.value_elsewhere(keys[index].as_ref(), as_of, found)?;
+                    value.map(|(value, _)| value)
+                }
+            };
         }
         Ok(values)
+    }
+
+    /// The newest entries of keys that ascend.
+    fn find_many<'k>(
+        &self,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+        at: SeqNo,
+    ) -> Result<Vec<Option<Found>>> {
+        let mut found = Vec::with_capacity(keys.len());
+        // Keys that the memtables say nothing of, and their places.
+        let (mut left, mut places) = (Vec::new(), Vec::new());
+        for key in keys {
+            self.runtime.gets.count(0);
+            match self.find_in_memtables(key, at) {
+                InMemtables::Says(entry) => found.push(entry),
+                InMemtables::Nothing => {
+                    left.push(key);
+                    places.push(found.len());
+                    found.push(None);
+                }
+            }
+        }
+        let mut in_version = vec![None; left.len()];
+        self.version.find_many(&left, &mut in_version)?;
+        for (place, entry) in places.into_iter().zip(in_version) {
+            found[place] = entry;
+        }
+        Ok(found)
+    }
+
+    /// Has the system begin to read the values that entries from `first` on lead to, up to so many
+    /// bytes; where it has come to.
+    fn announce_values(&self, found: &[Option<Found>], first: usize) -> usize {
+        let mut pointers = Vec::new();
+        let (mut end, mut bytes) = (first, 0);
+        while end < found.len() && bytes < VALUES_AHEAD_MAX {
+            let pointer = found[end]
+                .as_ref()
+                .and_then(|found| ValuePointer::decode(pointer_in(found.kind, &found.value)?));
+            bytes += pointer.as_ref().map_or(0, |pointer| u64::from(pointer.len));
+            pointers.extend(pointer);
+            end += 1;
+        }
+        if pointers.len() > 1 {
+            self.runtime.values.begin_reading(pointers);
+        }
+        end
     }
 }
 

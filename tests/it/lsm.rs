@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use lithedb::base::{Clock, Entropy, SeededEntropy, SystemClock};
 use lithedb::storage::{
     FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation, SimStorage, Storage,
 };
@@ -11,6 +12,8 @@ use lithedb::{
     Background, Builder, Compaction, Db, Durability, Error, Keyspace, KeyspaceOptions, Leveled,
     Structure, Tiered, WriteBatch,
 };
+
+use crate::support::hints::HintedStorage;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -318,4 +321,103 @@ fn idle_compaction_that_found_no_room_waits_for_the_next_flush() {
     assert!(runs() < before, "{} runs", runs());
     assert_equal(&keyspace, &model);
     assert!(db.check().unwrap().is_ok());
+}
+
+/// Of several keys, what has to come from the disk is asked for at once: blocks of each table, and
+/// large values.
+#[test]
+fn several_keys_are_read_at_once() {
+    const COUNT: u64 = 4000;
+    for (watched, value_len) in [("tbl-", 100), ("val-", 5000)] {
+        let hinted = HintedStorage::watching(watched);
+        let storage: Arc<dyn Storage> = Arc::new(hinted.clone());
+        let open = || {
+            let builder = Db::builder().storage(Arc::clone(&storage));
+            builder.memory_budget(64 << 20).background(Background::Stepped).open("/db").unwrap()
+        };
+        let large = |number: u64| format!("{number:0value_len$}").into_bytes();
+        let db = open();
+        let options = KeyspaceOptions::lsm().value_separation(Some(4000));
+        let keyspace = db.create_keyspace("k", options).unwrap();
+        for part in [0, COUNT / 2] {
+            for number in part..part + COUNT / 2 {
+                keyspace.put_with(key(number), large(number), Durability::Buffered).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        keyspace.delete(key(7)).unwrap();
+        drop((keyspace, db));
+        let db = open(); // With nothing in memory.
+        let keyspace = db.keyspace("k").unwrap();
+        let _before = hinted.take_reads();
+        let mixed: Vec<u64> = (0..400).map(|number| number * 2_654_435_761 % (COUNT + 9)).collect();
+        let numbers: Vec<u64> = [7, 7].into_iter().chain(mixed).collect();
+        let keys: Vec<Vec<u8>> = numbers.iter().map(|number| key(*number)).collect();
+        let values = keyspace.multi_get(&keys).unwrap();
+        for (number, value) in numbers.iter().zip(&values) {
+            let expected = (*number < COUNT && *number != 7).then(|| large(*number));
+            assert_eq!(value.as_deref(), expected.as_deref(), "{number}");
+        }
+        let reads = hinted.take_reads();
+        // Beside blocks: what tables are opened by, and their partitions.
+        assert!(reads.announced > 90 && reads.others < reads.announced / 3, "{reads:?}");
+    }
+}
+
+/// Prints what several keys at once cost, beside one after the other.
+///
+///     cargo test --release --test it figures_of_several_keys -- --ignored --nocapture
+#[test]
+#[ignore = "prints figures; takes a minute"]
+fn figures_of_several_keys_at_once() {
+    const COUNT: u64 = 2_000_000;
+    const AT_ONCE: usize = 200;
+    let clock = SystemClock::new();
+    for (options, name) in [(KeyspaceOptions::lsm(), "Lsm"), (KeyspaceOptions::flex(), "Flex")] {
+        let dir = tempfile::tempdir().unwrap();
+        let random = SeededEntropy::new(1);
+        let keys = || (0..AT_ONCE).map(|_| key(random.next_u64() % COUNT)).collect::<Vec<_>>();
+        for (memory, advised) in [(1 << 30, false), (64 << 20, false), (64 << 20, true)] {
+            let db = Db::builder().memory_budget(memory).open(dir.path()).unwrap();
+            if db.keyspaces().is_empty() {
+                let keyspace = db.create_keyspace("k", options.clone()).unwrap();
+                for first in (0..COUNT).step_by(1000) {
+                    let mut batch = WriteBatch::new();
+                    for number in first..first + 1000 {
+                        batch.put(&keyspace, key(number), [number as u8; 100]);
+                    }
+                    db.write_with(batch, Durability::Buffered).unwrap();
+                }
+                db.compact().unwrap();
+            }
+            let keyspace = db.keyspace("k").unwrap();
+            let (mut together, mut apart) = (0.0, 0.0);
+            for round in 0..400 {
+                if advised {
+                    forget_files(dir.path());
+                }
+                let keys = keys();
+                let began = clock.monotonic();
+                match round % 2 {
+                    0 => assert!(keyspace.multi_get(&keys).unwrap().iter().all(Option::is_some)),
+                    _ => assert!(keys.iter().all(|key| keyspace.get(key).unwrap().is_some())),
+                }
+                let took = (clock.monotonic() - began).as_secs_f64() * 1e9 / AT_ONCE as f64;
+                *(if round % 2 == 0 { &mut together } else { &mut apart }) += took / 200.0;
+            }
+            let cold = if advised { ", the system's cache emptied" } else { "" };
+            let mib = memory >> 20;
+            println!("{name}, {mib} MiB{cold}: {together:.0} ns a key together, {apart:.0} apart");
+        }
+    }
+}
+
+/// Has the system forget what it holds of the files in a directory.
+fn forget_files(dir: &std::path::Path) {
+    let status = std::process::Command::new("find")
+        .arg(dir)
+        .args(["-type", "f", "-exec", "dd", "if={}", "iflag=nocache", "count=0", ";"])
+        .stderr(std::process::Stdio::null())
+        .status();
+    assert!(status.unwrap().success());
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::cursor::LsmCursor;
 use super::index::{Index, Run};
 use super::merge::{Merged, deletes_ranges, deletions_of, rank_of};
-use super::table::{ReadMode, TableCaches};
+use super::table::{ReadMode, Sought, TableCaches};
 use crate::base::{
     EntryKind, KeyRange, RangeTombstones, Result, SeqNo, Slice, StripedCounters, hash_key,
     is_operands, prefix_successor,
@@ -170,6 +170,44 @@ impl Version for LsmVersion {
             return Ok(Some(found));
         }
         Ok(None)
+    }
+
+    /// A run after the other, a table after the other.
+    fn find_many(&self, keys: &[&[u8]], found: &mut [Option<Found>]) -> Result<()> {
+        if self.deletes_ranges {
+            // Each key has runs of its own that are seen.
+            for (key, found) in keys.iter().zip(found) {
+                *found = self.find(key, Want::Value)?;
+            }
+            return Ok(());
+        }
+        let mut sought = Vec::with_capacity(keys.len());
+        for (position, key) in keys.iter().enumerate() {
+            sought.push(Sought { key, hash: hash_key(key), position });
+        }
+        for run in &self.runs {
+            let mut rest = sought.as_slice();
+            while let Some(first) = rest.first() {
+                let Some(table) = run.table_of(first.key) else {
+                    rest = &rest[1..];
+                    continue;
+                };
+                let count = rest.partition_point(|sought| !table.record.ends_by(sought.key));
+                table.find_many(&self.reader.caches, &rest[..count], found)?;
+                rest = &rest[count..];
+            }
+            sought.retain(|sought| found[sought.position].is_none());
+            if sought.is_empty() {
+                break;
+            }
+        }
+        for (key, found) in keys.iter().zip(found) {
+            let is_stack = |found: &Found| is_operands(found.kind, &found.value);
+            if found.as_ref().is_some_and(is_stack) {
+                *found = self.find(key, Want::Value)?; // With what is below.
+            }
+        }
+        Ok(())
     }
 
     fn cursor(&self, range: &KeyRange) -> Box<dyn StructureCursor> {

@@ -24,6 +24,7 @@
 //! | `caches.rs` | the caches of blocks and partitions |
 //! | `open.rs` | what is in memory of a table that was read: the top, the deleted ranges |
 //! | `handle.rs` | a table as versions refer to it: finding entries in it |
+//! | `many.rs` | finding several keys at once |
 //! | `order.rs` | how many entries lie in front of a key |
 //! | `cursor.rs`, `run_cursor.rs` | walking a table, and a run of tables |
 //! | `read_ahead.rs` | reading many blocks at once, for walks that pass |
@@ -52,6 +53,7 @@ mod filter;
 mod format;
 mod handle;
 mod index;
+mod many;
 mod open;
 mod order;
 mod outside;
@@ -72,6 +74,7 @@ pub use cursor::{ReadMode, TableCursor};
 pub use dictionary::GATHERED_PER_BYTE;
 pub use format::{EXTENSION_LEN, FOOTER_LEN, FooterView, HEADER_LEN, TableIdentity};
 pub use handle::Table;
+pub use many::Sought;
 pub use outside::{OutsideTable, OutsideWriter};
 pub use partition::Partition;
 pub use place::{OpenTables, TablePlace, is_table_name};
