@@ -13,9 +13,14 @@
 //! | `key21(i)` | `key16(i)`, then the first 5 bytes of `BE64(r(SK3,i))` |
 //! | `val(i,ver,len)` | `LE64(r(s,0)) LE64(r(s,1)) ..` cut to `len`, `s = r(SV,i) ^ mix(ver)` |
 //!
+//! Values that can be compressed ([`values_repeat`]) have `r(s,0)` in place of each `r(s,w)` from
+//! the middle on: `w >= len / 16`.
+//!
 //! Invariants
 //! - D1  `mix` is a bijection, so an index can be read back from its key (`KeyShape::index_of`) and
 //!   any entry that a scan returns can be checked without a table of what was stored.
+
+use std::sync::OnceLock;
 
 /// The golden ratio in 64 bits, and its inverse modulo 2^64.
 const G: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -163,10 +168,23 @@ impl KeyShape {
 pub fn append_value(index: u64, version: u64, len: usize, out: &mut Vec<u8>) {
     let seed = r(SEED_VALUE, index) ^ mix(version);
     let whole = len / 8;
-    for word in 0..whole as u64 {
-        out.extend_from_slice(&r(seed, word).to_le_bytes());
+    let random = if values_repeat() { whole / 2 } else { whole + 1 };
+    let word = |at: usize| r(seed, if at < random { at as u64 } else { 0 }).to_le_bytes();
+    for at in 0..whole {
+        out.extend_from_slice(&word(at));
     }
-    out.extend_from_slice(&r(seed, whole as u64).to_le_bytes()[..len % 8]);
+    out.extend_from_slice(&word(whole)[..len % 8]);
+}
+
+/// Set to anything, half of each value repeats its first word, and engines compress.
+pub const VALUES_REPEAT: &str = "LITHE_BENCH_VALUES_REPEAT";
+
+/// Whether half of each value repeats its first word, for engines to compress with LZ4, or with
+/// what they have that is as fast. By the environment ([`VALUES_REPEAT`]), which the programs of
+/// all engines inherit.
+pub fn values_repeat() -> bool {
+    static REPEAT: OnceLock<bool> = OnceLock::new();
+    *REPEAT.get_or_init(|| std::env::var_os(VALUES_REPEAT).is_some())
 }
 
 /// The first word of a value: enough to tell versions apart.

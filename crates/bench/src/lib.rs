@@ -41,7 +41,7 @@ mod workload;
 mod zipf;
 
 pub use args::{BenchArgs, Shapes};
-pub use data::{Dice, KeyShape, append_value};
+pub use data::{Dice, KeyShape, append_value, values_repeat};
 pub use driver::{Launch, launch_child, report, run_child_on, run_engine};
 pub use engine::{Commit, Engine, Error, Memory, Offered, Result, View, Walk, wrong};
 pub use job::{CHILD_SUBCOMMAND, Job as ChildArgs, KEYS_FULL, Step};

@@ -1,9 +1,10 @@
 //! LitheDB as an engine under test: one keyspace, with the default options of its structure.
 
+use crate::data::values_repeat;
 use crate::engine::{Commit, Engine, Memory, Offered, Result, View, Walk};
 use crate::records::Records;
 use lithedb::{
-    Builder, Compaction, Cursor, Db, Durability, Error, KeyRange, Keyspace, KeyspaceOptions,
+    Builder, Codec, Compaction, Cursor, Db, Durability, Error, KeyRange, Keyspace, KeyspaceOptions,
     Leveled, Snapshot, WriteBatch,
 };
 use std::fmt;
@@ -80,7 +81,10 @@ impl<S: Shape> LitheIn<S> {
     fn with(memory: Memory, dir: &Path, options: KeyspaceOptions) -> Result<Self> {
         let db = builder(memory).open(dir)?;
         let keyspace = match db.keyspace(KEYSPACE) {
-            Err(Error::KeyspaceNotFound { .. }) => db.create_keyspace(KEYSPACE, options)?,
+            Err(Error::KeyspaceNotFound { .. }) => {
+                let codec = if values_repeat() { Codec::Lz4 } else { Codec::None };
+                db.create_keyspace(KEYSPACE, options.codec(codec))?
+            }
             found => found?,
         };
         Ok(LitheIn { db, keyspace, shape: PhantomData })

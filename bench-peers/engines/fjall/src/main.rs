@@ -3,7 +3,7 @@
 //! Settings
 //! - Memory: three quarters of the budget for the block cache, memtables of an eighth (fjall
 //!   recommends 8 to 64 MiB): one that fills and one that is written out make the last quarter.
-//! - No compression: the feature `lz4` is not built in.
+//! - No compression, or LZ4 at all levels where values repeat.
 //! - Without sync, each write goes to the operating system before it returns (default); with sync,
 //!   `PersistMode::SyncData`, which is fdatasync.
 //! - Values apart (W10): `KvSeparationOptions`, its defaults but for the threshold.
@@ -13,10 +13,13 @@
 //! - To flush and to compact there are only functions hidden from the documentation; they are used
 //!   off the clock of the loads, for the sizes.
 
+use fjall::config::CompressionPolicy;
 use fjall::{
-    Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable, Snapshot,
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable, Snapshot,
 };
-use lithe_bench::{Commit, Engine, Memory, Offered, Records, Result, View, Walk};
+use lithe_bench::{
+    Commit, Engine, Memory, Offered, Records, Result, View, Walk, values_repeat,
+};
 use peer::{About, Safety, version_of};
 use std::path::Path;
 use std::process::ExitCode;
@@ -82,7 +85,13 @@ impl View for FjallView<'_> {
 impl Fjall {
     fn open_with(dir: &Path, memory: Memory, apart: Option<KvSeparationOptions>) -> Result<Fjall> {
         let mut builder = Database::builder(dir);
-        let mut options = KeyspaceCreateOptions::default().with_kv_separation(apart);
+        let codec = match values_repeat() {
+            true => CompressionType::Lz4,
+            false => CompressionType::None,
+        };
+        let mut options = KeyspaceCreateOptions::default()
+            .data_block_compression_policy(CompressionPolicy::all(codec))
+            .with_kv_separation(apart);
         if let Memory::Bytes(bytes) = memory {
             builder = builder.cache_size(bytes / 4 * CACHE_QUARTERS);
             options = options.max_memtable_size(bytes / MEMTABLE_SHARE);

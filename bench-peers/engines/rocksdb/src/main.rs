@@ -10,7 +10,7 @@
 //!   while one is written out.
 //! - Bloom filters of 10 bits a key and hash indexes in data blocks, as its tuning guide advises
 //!   for point reads. Blocks stay at 4 KiB.
-//! - No compression. Level compaction with dynamic level sizes (default). 1 MiB `bytes_per_sync`,
+//! - No compression, or LZ4 where values repeat. Level compaction with dynamic level sizes (default). 1 MiB `bytes_per_sync`,
 //!   as its tuning guide advises.
 //! - Values apart (W10): blob files, their values in the block cache as well; garbage collection of
 //!   blob files is on.
@@ -96,7 +96,10 @@ fn options(memory: Memory, apart_from: Option<u32>) -> Options {
     table.set_data_block_hash_ratio(HASH_RATIO);
     let mut options = Options::default();
     options.create_if_missing(true);
-    options.set_compression_type(DBCompressionType::None);
+    options.set_compression_type(match lithe_bench::values_repeat() {
+        true => DBCompressionType::Lz4,
+        false => DBCompressionType::None,
+    });
     options.set_bytes_per_sync(BYTES_PER_SYNC);
     if let Some(from) = apart_from {
         options.set_enable_blob_files(true);

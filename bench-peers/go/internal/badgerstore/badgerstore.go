@@ -5,7 +5,8 @@
 //     compression Badger's documentation recommends no block cache: blocks are read from the mapped
 //     files, so the page cache is used without bound. The index of every table stays in memory
 //     (default).
-//   - Compression off. Values up to 1 MiB lie with their keys (default): no value log is used, but
+//   - Compression off; where values repeat, Snappy with a block cache of a quarter of the budget.
+//     Values up to 1 MiB lie with their keys (default): no value log is used, but
 //     in the second half of W10.
 //   - No detection of conflicts: all transactions here either read or write.
 //   - Without sync, a commit writes to the log of the memtable, a mapped file: it survives the
@@ -71,10 +72,14 @@ func open(dir string, memory engine.Memory, strongest engine.Commit) (engine.Sto
 }
 
 func settings(dir string, memory engine.Memory, strongest engine.Commit) badger.Options {
+	compression := options.None
+	if data.ValuesRepeat {
+		compression = options.Snappy
+	}
 	settings := badger.DefaultOptions(dir).
 		WithLogger(nil).
 		WithMetricsEnabled(false).
-		WithCompression(options.None).
+		WithCompression(compression).
 		WithBlockCacheSize(0).
 		WithDetectConflicts(false).
 		WithSyncWrites(strongest == engine.Durable)
@@ -82,6 +87,9 @@ func settings(dir string, memory engine.Memory, strongest engine.Commit) badger.
 		settings = settings.
 			WithMemTableSize(int64(budget / memtableShare)).
 			WithNumMemtables(memtablesMax)
+		if data.ValuesRepeat {
+			settings = settings.WithBlockCacheSize(int64(budget / memtableShare))
+		}
 	}
 	return settings
 }

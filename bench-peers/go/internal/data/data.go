@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"os"
 )
 
 const (
@@ -33,6 +34,10 @@ const (
 	seedValue     = 0x4444444444444444
 	seedOperation = 0x5555555555555555
 )
+
+// ValuesRepeat says whether half of each value repeats its first word, for engines to compress with
+// LZ4, or with what they have that is as fast.
+var ValuesRepeat = os.Getenv("LITHE_BENCH_VALUES_REPEAT") != ""
 
 const (
 	// MissFirst + j are indexes of keys that are in no store.
@@ -150,11 +155,21 @@ func (shape KeyShape) IndexOf(key []byte) (uint64, bool) {
 func AppendValue(index, version uint64, length int, out []byte) []byte {
 	seed := r(seedValue, index) ^ Mix(version)
 	whole := length / 8
-	for word := range uint64(whole) {
-		out = binary.LittleEndian.AppendUint64(out, r(seed, word))
+	random := whole + 1
+	if ValuesRepeat {
+		random = whole / 2
+	}
+	word := func(at int) uint64 {
+		if at >= random {
+			at = 0
+		}
+		return r(seed, uint64(at))
+	}
+	for at := range whole {
+		out = binary.LittleEndian.AppendUint64(out, word(at))
 	}
 	var last [8]byte
-	binary.LittleEndian.PutUint64(last[:], r(seed, uint64(whole)))
+	binary.LittleEndian.PutUint64(last[:], word(whole))
 	return append(out, last[:length%8]...)
 }
 

@@ -4,7 +4,7 @@
 //   - Memory: the whole budget is the block cache, from which Pebble itself takes the memory of its
 //     memtables. Memtables of an eighth of the budget, of which up to four may wait, as in
 //     CockroachDB (there 64 MiB each).
-//   - Compression off at all levels. Bloom filters of 10 bits per key at all levels.
+//   - Compression off at all levels, or its fastest where values repeat. Bloom filters of 10 bits per key at all levels.
 //   - Up to two compactions at once: as many as there are cores, default is one.
 //   - The newest format. Everything else is default: blocks of 4 KiB, values with their keys, level
 //     0 (CockroachDB compacts it from 2 sublevels on instead of 4, and never stops writes: tried
@@ -70,9 +70,11 @@ func open(dir string, memory engine.Memory, _ engine.Commit) (engine.Store, erro
 	for level := range options.Levels {
 		options.Levels[level].FilterPolicy = bloom.FilterPolicy(bitsPerKey)
 	}
-	options.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
-		return pebble.DBCompressionNone
-	})
+	compression := pebble.DBCompressionNone
+	if data.ValuesRepeat {
+		compression = pebble.DBCompressionFastest
+	}
+	options.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return compression })
 	if budget, told := memory.Bytes(); told {
 		options.CacheSize = int64(budget)
 		options.MemTableSize = budget / memtableShare
