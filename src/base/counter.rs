@@ -8,7 +8,8 @@ const STRIPE_COUNT: usize = 32;
 
 /// `N` counts. Each thread adds to a line of its own, by a load and a store: an addition that
 /// excludes all others takes ten times as long. With more than 32 threads some share a line, and
-/// then an addition may be lost now and then: these counts are for people to look at.
+/// then an addition may be lost now and then, and a total be less than one before: these counts are
+/// for people to look at, and for what goes by them roughly.
 #[derive(Debug)]
 pub struct StripedCounters<const N: usize> {
     stripes: [Stripe<N>; STRIPE_COUNT],

@@ -34,9 +34,12 @@ pub(super) struct Cleaner {
     // Guarded by their locks, atomic.
     /// Whether garbage may have come to light since it was last looked for.
     may_have_garbage: AtomicBool,
+    /// The round that is under way and that nobody is at.
     round: Mutex<Option<CleaningRound>>,
-    /// Held by the thread that cleans between flushes: another would move the same values.
-    between_flushes: Mutex<()>,
+    /// Held by the thread that is at a round: another would begin one beside it.
+    turn: Mutex<()>,
+    /// What the last round left to the next to make up for.
+    owed: AtomicU64,
     round_count: AtomicU64,
     /// Of the background.
     bytes_per_second: AtomicU64,
@@ -51,7 +54,8 @@ impl Cleaner {
             policy,
             may_have_garbage: AtomicBool::new(false),
             round: Mutex::default(),
-            between_flushes: Mutex::default(),
+            turn: Mutex::default(),
+            owed: AtomicU64::new(0),
             round_count: AtomicU64::new(0),
             not_before: Mutex::default(),
         }
@@ -182,7 +186,11 @@ impl Core {
         let files = self.values.files();
         // A value that is put again meanwhile must not keep its file.
         files.iter().filter(|file| victims.contains(&file.number())).for_each(|file| file.shun());
-        let pace = RoundPace::of(&figures, &victims);
+        let owed = match aim {
+            Aim::Bounded(_) => self.cleaning.owed.swap(0, Ordering::Relaxed),
+            Aim::Thorough => 0,
+        };
+        let pace = RoundPace::of(&figures, &victims, owed);
         let mover = Mover::new(&self.values, victims);
         let left = self.runtimes().iter().map(|runtime| runtime.id).collect();
         Some(CleaningRound { mover, pace, left, from: Slice::default() })
@@ -232,11 +240,17 @@ impl Core {
             return Ok(None);
         }
         let Some(_working) = self.pauses.begin_work() else { return Ok(None) };
+        let _turn = match self.cleaning.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
         let Some(mut round) = self.take_round() else { return Ok(None) };
         // What fails ends the round.
         let cleaned = self.clean_slice(&mut round)?;
-        if cleaned != Cleaned::Everything {
-            *lock(&self.cleaning.round) = Some(round);
+        match cleaned {
+            Cleaned::Everything => self.note_round_over(&round),
+            _ => *lock(&self.cleaning.round) = Some(round),
         }
         match cleaned {
             Cleaned::Slice { bytes } => Ok(Some(bytes)),
@@ -246,38 +260,55 @@ impl Core {
 
     /// Cleans until there is not too much garbage for flushes to go on, or cleaning keeps step with
     /// what comes. Room can be done without: what fails here fails nothing else, unless the disk
-    /// does.
-    pub(super) fn clean_with_flush(&self) {
-        let Some(share) = self.cleaning.share_with_flush() else { return };
+    /// does. Returns how long cleaning took, without what it waited for.
+    pub(super) fn clean_with_flush(&self) -> Duration {
+        let mut took = Duration::ZERO;
+        let Some(share) = self.cleaning.share_with_flush() else { return took };
         let garbage = || GarbageFigures::of(&self.value_file_figures());
         let is_of_use = || !self.values.is_empty() && !self.pauses.is_paused();
         if !is_of_use() || self.check_writable().is_err() || !garbage().exceed(share) {
-            return;
+            return took;
         }
-        let _turn = lock(&self.cleaning.between_flushes);
+        let _turn = lock(&self.cleaning.turn);
         let mut begun = lock(&self.cleaning.round).take();
+        let mut needs_slice = garbage().exceed_by_far(share);
         for _ in 0..ROUNDS_WITH_FLUSH_MAX {
             let next = begun.take().or_else(|| self.begin_cleaning(self.cleaning.aim()));
-            let Some(mut round) = next else { return };
-            let is_over = loop {
-                if round.pace.is_kept(garbage(), round.mover.moved_bytes(), share) {
-                    break false;
+            let Some(mut round) = next else { break };
+            loop {
+                let beside = self.garbage_beside(&round);
+                let is_kept = round.pace.is_kept(beside, round.mover.moved_bytes(), share);
+                let working = self.pauses.begin_work();
+                if (is_kept && !needs_slice) || working.is_none() {
+                    // It goes on in the background, or with the next flush.
+                    *lock(&self.cleaning.round) = Some(round);
+                    return took;
                 }
-                let Some(_working) = self.pauses.begin_work() else { break false };
-                match self.clean_slice(&mut round) {
+                needs_slice = false;
+                let began = self.clock.monotonic();
+                let cleaned = self.clean_slice(&mut round);
+                took += self.clock.monotonic().saturating_sub(began);
+                match cleaned {
                     Ok(Cleaned::Slice { .. }) => {}
                     Ok(Cleaned::Busy) if self.finish_flush(&round).is_ok() => {}
-                    Ok(Cleaned::Everything) => break true,
+                    Ok(Cleaned::Everything) => break self.note_round_over(&round),
                     // What is left of it is no reason to stop the writers.
-                    Ok(Cleaned::Busy) | Err(_) => return,
+                    Ok(Cleaned::Busy) | Err(_) => return took,
                 }
-            };
-            if !is_over {
-                // It goes on in the background, or with the next flush.
-                *lock(&self.cleaning.round) = Some(round);
-                return;
             }
         }
+        took
+    }
+
+    /// Garbage beside that of the files which the round empties.
+    fn garbage_beside(&self, round: &CleaningRound) -> GarbageFigures {
+        GarbageFigures::beside(&self.value_file_figures(), round.mover.victims())
+    }
+
+    fn note_round_over(&self, round: &CleaningRound) {
+        let share = self.cleaning.policy.garbage_share;
+        let owed = round.pace.owed_to_the_next(self.garbage_beside(round), share);
+        self.cleaning.owed.store(owed, Ordering::Relaxed);
     }
 
     /// Does a slice of the flush that is in the way of a round.

@@ -47,10 +47,8 @@ impl Core {
             if flushed {
                 // Writers of keyspaces without large values need not wait for it.
                 if !runtime.store.value_bytes().is_empty() {
-                    let began = self.clock.monotonic();
-                    self.clean_with_flush();
                     // Writers are held to what flushes and cleaning come to together.
-                    runtime.flush_rate.note_more(self.clock.monotonic().saturating_sub(began));
+                    runtime.flush_rate.note_more(self.clean_with_flush());
                 }
                 return Ok(true);
             }

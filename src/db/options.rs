@@ -48,8 +48,9 @@ pub enum Cleaning {
     #[default]
     Background,
     /// Only when something was flushed and garbage is more than [`Builder::garbage_share`]: then,
-    /// in front of the next flush, as much as keeps step with the garbage that comes; all that is
-    /// due when it is 1.4 times as much.
+    /// in front of the next flush, as much as keeps step with the garbage that comes: twice as
+    /// much goes; ten times as much, and some megabytes at least, when garbage is 1.4 times that
+    /// share.
     WithFlush,
     /// Only by [`Db::vacuum`] and [`Db::compact`].
     OnDemand,

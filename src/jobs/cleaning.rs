@@ -59,9 +59,15 @@ impl GarbageFigures {
     /// Of these files.
     #[must_use]
     pub fn of(files: &[ValueFileFigures]) -> GarbageFigures {
-        let movable = files.iter().filter(|file| file.movable > 0);
+        GarbageFigures::beside(files, &BTreeSet::new())
+    }
+
+    /// Of these files, without the garbage of those that are being emptied.
+    #[must_use]
+    pub fn beside(files: &[ValueFileFigures], victims: &BTreeSet<u64>) -> GarbageFigures {
+        let counts = |file: &&ValueFileFigures| file.movable > 0 && !victims.contains(&file.number);
         GarbageFigures {
-            dead: movable.map(ValueFileFigures::dead).sum(),
+            dead: files.iter().filter(counts).map(ValueFileFigures::dead).sum(),
             live: files.iter().map(|file| file.live.min(file.size)).sum(),
         }
     }
@@ -70,6 +76,12 @@ impl GarbageFigures {
     #[must_use]
     pub fn exceed(self, share: f64) -> bool {
         self.dead as f64 > self.live as f64 * share
+    }
+
+    /// Whether there is so much more that some of it has to go, even if none comes.
+    #[must_use]
+    pub fn exceed_by_far(self, share: f64) -> bool {
+        self.exceed(share * FAR_TOO_MUCH)
     }
 }
 
@@ -115,42 +127,70 @@ pub struct RoundPace {
     to_move: u64,
     /// Bytes of garbage that go when it is over.
     gain: u64,
-    /// Garbage, and bytes moved, when somebody first asked.
+    /// Garbage beside that, and bytes moved, when somebody first asked.
     since: Option<(u64, u64)>,
+    /// Garbage that came before this round, and was more than the rounds then allowed.
+    owed: u64,
 }
 
 /// What a round may let come, of the garbage that goes with it: the rest is what there is less of
-/// behind it.
+/// behind it. The first where garbage is as much as may be ..
 const GAIN_FRACTION: f64 = 0.5;
-/// Nothing may come any more when garbage is so many times the share from which on flushes wait.
-const AT_ONCE_FACTOR: f64 = 1.4;
+/// .. down to this where it is [`FAR_TOO_MUCH`] times as much.
+const GAIN_FRACTION_MIN: f64 = 0.1;
+const FAR_TOO_MUCH: f64 = 1.4;
 
 impl RoundPace {
     /// Of a round that empties these of the files.
     #[must_use]
-    pub fn of(files: &[ValueFileFigures], victims: &BTreeSet<u64>) -> RoundPace {
+    pub fn of(files: &[ValueFileFigures], victims: &BTreeSet<u64>, owed: u64) -> RoundPace {
         let chosen = files.iter().filter(|file| victims.contains(&file.number));
         let (to_move, gain) = chosen
             .fold((0, 0), |(to_move, gain), file| (to_move + file.movable, gain + file.dead()));
-        RoundPace { to_move, gain, since: None }
+        RoundPace { to_move, gain, since: None, owed }
     }
 
     /// Whether nobody needs to wait for it at the moment: there is no more garbage than `share` of
     /// what is live, or the round, which has moved so many bytes, keeps step with what comes.
-    pub fn is_kept(&mut self, garbage: GarbageFigures, moved: u64, share: f64) -> bool {
-        // What was moved is in its old place as well until the round is over.
-        let dead = garbage.dead.saturating_sub(moved);
-        let most = garbage.live as f64 * share;
-        if dead as f64 <= most {
+    /// `beside` is the garbage beside that of the round's own files.
+    pub fn is_kept(&mut self, beside: GarbageFigures, moved: u64, share: f64) -> bool {
+        let (dead, most) = self.dead_and_most(beside, share);
+        if dead <= most {
             return true;
         }
-        let (dead_then, moved_then) = *self.since.get_or_insert((dead, moved));
-        let beyond = (dead as f64 / most - 1.0) / (AT_ONCE_FACTOR - 1.0);
-        let may_come = self.gain as f64 * GAIN_FRACTION * (1.0 - beyond.min(1.0));
-        let has_come = dead.saturating_sub(dead_then) as f64;
+        let (_, moved_then) = *self.since.get_or_insert((beside.dead, moved));
+        if moved >= self.to_move {
+            return false; // Nothing is left of it but to end it.
+        }
         let to_move = self.to_move.saturating_sub(moved_then) as f64;
         let has_moved = moved.saturating_sub(moved_then) as f64;
-        has_moved * may_come >= has_come * to_move && may_come > 0.0
+        has_moved * self.may_come(dead / most) >= self.has_come(beside) * to_move
+    }
+
+    /// What the next round has to make up for when this one is over: no more than there is too much
+    /// of then.
+    #[must_use]
+    pub fn owed_to_the_next(&self, beside: GarbageFigures, share: f64) -> u64 {
+        let (dead, most) = self.dead_and_most(beside, share);
+        let too_much = (beside.dead as f64 - most).max(0.0);
+        (self.has_come(beside) - self.may_come(dead / most)).clamp(0.0, too_much) as u64
+    }
+
+    /// Garbage, that of the round's files as it was when it began, and how much there may be.
+    fn dead_and_most(&self, beside: GarbageFigures, share: f64) -> (f64, f64) {
+        ((beside.dead + self.gain) as f64, beside.live as f64 * share)
+    }
+
+    /// Bytes of garbage that have come since somebody first asked, and that were owed before.
+    fn has_come(&self, beside: GarbageFigures) -> f64 {
+        let dead_then = self.since.map_or(beside.dead, |(dead, _)| dead);
+        (beside.dead.saturating_sub(dead_then) + self.owed) as f64
+    }
+
+    /// Bytes of garbage that may come during the round, where there is so many times what may be.
+    fn may_come(&self, excess: f64) -> f64 {
+        let beyond = ((excess - 1.0) / (FAR_TOO_MUCH - 1.0)).max(0.0);
+        self.gain as f64 * (GAIN_FRACTION * (1.0 - beyond)).max(GAIN_FRACTION_MIN)
     }
 }
 
@@ -171,18 +211,46 @@ mod tests {
     fn a_round_keeps_step_with_the_garbage_that_comes() {
         let half = files(&vec![(100, 50); 20]);
         let victims = files_to_clean(&half, Aim::Bounded(0.5));
-        let mut pace = RoundPace::of(&half, &victims);
+        let mut pace = RoundPace::of(&half, &victims, 0);
         assert_eq!((pace.to_move, pace.gain), (50, 50));
-        let live = 1000;
-        let mut kept = |dead, moved| pace.is_kept(GarbageFigures { dead, live }, moved, 0.5);
-        assert!(kept(500, 0), "as much may be");
-        assert!(kept(501, 0), "nothing has come since");
+        let beside = |dead| GarbageFigures { dead, live: 1000 };
+        let mut kept = |dead, moved| pace.is_kept(beside(dead), moved, 0.5);
+        assert!(kept(450, 0), "as much may be");
+        assert!(kept(451, 0), "nothing has come since");
         // At 510 of 500, which is a twentieth of what is let come, 0.95 of half the gain may come.
-        assert!(!kept(510, 0));
-        assert!(!kept(510 + 18, 18), "what was moved is in its old place as well");
-        assert!(kept(510 + 19, 19));
-        assert!(!kept(700, 0) && !kept(745, 45), "too much by far: now");
-        assert!(kept(545, 45), "the rest is in the background's hands");
+        assert!(!kept(460, 0) && !kept(460, 18) && kept(460, 19));
+        assert!(kept(470, 45), "the rest is in the background's hands");
+        assert!(!kept(460, 50), "it is to be ended");
+        // Far too much: a tenth of the gain may come.
+        let mut pace = RoundPace::of(&half, &victims, 0);
+        let mut kept = |dead, moved| pace.is_kept(beside(dead), moved, 0.5);
+        assert!(kept(900, 0) && !kept(901, 0) && !kept(901, 9) && kept(901, 10));
+        assert!(!kept(905, 49), "all of it");
+    }
+
+    #[test]
+    fn what_came_beyond_what_a_round_allows_is_owed_to_the_next() {
+        let half = files(&vec![(100, 50); 20]);
+        let victims = files_to_clean(&half, Aim::Bounded(0.5));
+        let beside = |dead| GarbageFigures { dead, live: 1000 };
+        let mut pace = RoundPace::of(&half, &victims, 0);
+        assert!(pace.is_kept(beside(900), 0, 0.5) && !pace.is_kept(beside(960), 49, 0.5));
+        let owed = pace.owed_to_the_next(beside(960), 0.5);
+        assert_eq!(owed, 55, "60 came, and 5 may");
+        let mut pace = RoundPace::of(&half, &victims, owed);
+        assert!(!pace.is_kept(beside(910), 0, 0.5) && !pace.is_kept(beside(910), 49, 0.5));
+        // No more than makes up for what there is too much of.
+        assert_eq!(pace.owed_to_the_next(beside(510), 0.5), 10);
+        assert_eq!(pace.owed_to_the_next(beside(490), 0.5), 0);
+    }
+
+    #[test]
+    fn files_that_are_emptied_are_no_garbage_of_those_beside() {
+        let files = files(&[(100, 50), (100, 60), (100, 0)]);
+        let all = GarbageFigures::of(&files);
+        assert_eq!(all, GarbageFigures { dead: 90, live: 110 }, "the third goes by itself");
+        let beside = GarbageFigures::beside(&files, &BTreeSet::from([1]));
+        assert_eq!(beside, GarbageFigures { dead: 40, live: 110 });
     }
 
     #[test]

@@ -180,8 +180,8 @@ pub fn append_value(index: u64, version: u64, len: usize, out: &mut Vec<u8>) {
 pub const VALUES_REPEAT: &str = "LITHE_BENCH_VALUES_REPEAT";
 
 /// Whether half of each value repeats its first word, for engines to compress with LZ4, or with
-/// what they have that is as fast. By the environment ([`VALUES_REPEAT`]), which the programs of
-/// all engines inherit.
+/// what they have that is as fast. By the environment (`LITHE_BENCH_VALUES_REPEAT`), which the
+/// programs of all engines inherit.
 pub fn values_repeat() -> bool {
     static REPEAT: OnceLock<bool> = OnceLock::new();
     *REPEAT.get_or_init(|| std::env::var_os(VALUES_REPEAT).is_some())

@@ -347,7 +347,7 @@ impl<'a> Slicer<'a> {
         let mut ahead = old
             .as_ref()
             .filter(|_| !self.mover.victims().is_empty())
-            .map(|old| ValuesAhead::new(old.afresh(), self.mover));
+            .map(|old| ValuesAhead::new(old.afresh(), self.now));
         let (mut taken, mut gone) = (0, 0);
         let mut moved = Vec::new();
         loop {
@@ -378,7 +378,7 @@ impl<'a> Slicer<'a> {
                     cutter.add(folded.entry(entry), self.writer)?;
                 }
                 EntryKind::Pointer | EntryKind::Composite => {
-                    ahead.iter_mut().for_each(|ahead| ahead.keep_ahead(self.mover));
+                    ahead.iter_mut().for_each(|ahead| ahead.keep_ahead(entry.key, self.mover));
                     let entry = with_moved_value(self.mover, entry, &mut moved)?;
                     cutter.add(entry, self.writer)?;
                 }

@@ -111,7 +111,7 @@ impl Merging {
         let ahead = table.map(|run| {
             let cursor =
                 RunCursor::new(Arc::clone(&run.tables), Arc::clone(caches), ReadMode::Passing);
-            ValuesAhead::new(cursor, &mover)
+            ValuesAhead::new(cursor, plan.now)
         });
         let (is_begun, passed, moved) = (false, 0, Vec::new());
         Merging { span, merged, outputs, mover, ahead, is_begun, passed, moved }
@@ -192,7 +192,9 @@ impl Merging {
                 self.outputs.add(folded.entry(entry))?;
             }
             EntryKind::Pointer | EntryKind::Composite => {
-                self.ahead.iter_mut().for_each(|ahead| ahead.keep_ahead(&mut self.mover));
+                self.ahead
+                    .iter_mut()
+                    .for_each(|ahead| ahead.keep_ahead(entry.key, &mut self.mover));
                 let entry = with_moved_value(&mut self.mover, entry, &mut self.moved)?;
                 self.outputs.add(entry)?;
             }

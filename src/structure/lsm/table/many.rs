@@ -12,6 +12,8 @@ use crate::structure::Found;
 
 /// Blocks with no more than this between them are read in one go.
 const READ_THROUGH_MAX: u64 = 16 << 10;
+/// Keys whose blocks are read at once: some megabytes of them.
+const AT_ONCE_MAX: usize = 1024;
 
 /// A key that is looked for, one of several.
 #[derive(Clone, Copy, Debug)]
@@ -48,13 +50,15 @@ impl Table {
         sought: &[Sought<'_>],
         found: &mut [Option<Found>],
     ) -> Result<()> {
-        let blocks = self.blocks_of(caches, sought)?;
-        self.begin_reading(&blocks)?;
-        for together in blocks.chunk_by(BlockOf::is_same) {
-            let Some(BlockOf { partition, block, .. }) = together.first() else { continue };
-            let block = self.block(caches, partition, *block, Admission::Normal)?;
-            for BlockOf { sought, .. } in together {
-                found[sought.position] = Found::in_block(&block, sought.key);
+        for sought in sought.chunks(AT_ONCE_MAX) {
+            let blocks = self.blocks_of(caches, sought)?;
+            self.begin_reading(&blocks)?;
+            for together in blocks.chunk_by(BlockOf::is_same) {
+                let Some(BlockOf { partition, block, .. }) = together.first() else { continue };
+                let block = self.block(caches, partition, *block, Admission::Normal)?;
+                for BlockOf { sought, .. } in together {
+                    found[sought.position] = Found::in_block(&block, sought.key);
+                }
             }
         }
         Ok(())
@@ -105,7 +109,13 @@ impl Table {
             let pointer = self.block_pointer(&it.partition, it.block)?;
             let range = pointer.offset..pointer.offset + u64::from(pointer.len);
             match ranges.last_mut() {
-                Some(near) if range.start <= near.end + READ_THROUGH_MAX => near.end = range.end,
+                // What the index says is not verified: it need not ascend.
+                Some(near)
+                    if (near.start..=near.end.saturating_add(READ_THROUGH_MAX))
+                        .contains(&range.start) =>
+                {
+                    near.end = near.end.max(range.end);
+                }
                 _ => ranges.push(range),
             }
             block_count += 1;
