@@ -15,11 +15,10 @@
 
 use fjall::config::CompressionPolicy;
 use fjall::{
-    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable, Snapshot,
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
+    Readable, Snapshot,
 };
-use lithe_bench::{
-    Commit, Engine, Memory, Offered, Records, Result, View, Walk, values_repeat,
-};
+use lithe_bench::{Commit, Engine, Memory, Offered, Records, Result, View, Walk, values_repeat};
 use peer::{About, Safety, version_of};
 use std::path::Path;
 use std::process::ExitCode;
