@@ -168,12 +168,24 @@ impl KeyShape {
 pub fn append_value(index: u64, version: u64, len: usize, out: &mut Vec<u8>) {
     let seed = r(SEED_VALUE, index) ^ mix(version);
     let whole = len / 8;
-    let random = if values_repeat() { whole / 2 } else { whole + 1 };
-    let word = |at: usize| r(seed, if at < random { at as u64 } else { 0 }).to_le_bytes();
+    let random = random_words(len);
+    let word = |at: usize| value_word(seed, at, random);
     for at in 0..whole {
         out.extend_from_slice(&word(at));
     }
     out.extend_from_slice(&word(whole)[..len % 8]);
+}
+
+/// How many words of a value of `len` bytes do not repeat the first one.
+#[inline]
+fn random_words(len: usize) -> usize {
+    if values_repeat() { len / 8 / 2 } else { len / 8 + 1 }
+}
+
+/// Eight bytes of a value, of which so many words do not repeat the first.
+#[inline]
+fn value_word(seed: u64, at: usize, random: usize) -> [u8; 8] {
+    r(seed, if at < random { at as u64 } else { 0 }).to_le_bytes()
 }
 
 /// Set to anything, half of each value repeats its first word, and engines compress.
@@ -234,8 +246,8 @@ pub fn scan_checksum(shape: KeyShape, count: u64, value_len: usize) -> u64 {
 
 fn last_value_byte(index: u64, version: u64, len: usize) -> u8 {
     let at = len.saturating_sub(1);
-    let word = r(r(SEED_VALUE, index) ^ mix(version), (at / 8) as u64);
-    word.to_le_bytes()[at % 8]
+    let seed = r(SEED_VALUE, index) ^ mix(version);
+    value_word(seed, at / 8, random_words(len))[at % 8]
 }
 
 #[cfg(test)]
