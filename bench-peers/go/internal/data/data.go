@@ -155,22 +155,20 @@ func (shape KeyShape) IndexOf(key []byte) (uint64, bool) {
 func AppendValue(index, version uint64, length int, out []byte) []byte {
 	seed := r(seedValue, index) ^ Mix(version)
 	whole := length / 8
-	random := whole + 1
-	if ValuesRepeat {
-		random = whole / 2
-	}
-	word := func(at int) uint64 {
-		if at >= random {
-			at = 0
-		}
-		return r(seed, uint64(at))
-	}
 	for at := range whole {
-		out = binary.LittleEndian.AppendUint64(out, word(at))
+		out = binary.LittleEndian.AppendUint64(out, valueWord(seed, at, length))
 	}
 	var last [8]byte
-	binary.LittleEndian.PutUint64(last[:], word(whole))
+	binary.LittleEndian.PutUint64(last[:], valueWord(seed, whole, length))
 	return append(out, last[:length%8]...)
+}
+
+// valueWord is a word of a value of that length.
+func valueWord(seed uint64, at, length int) uint64 {
+	if ValuesRepeat && at >= length/8/2 {
+		at = 0
+	}
+	return r(seed, uint64(at))
 }
 
 // ValueChecker says which version of an entry a value is. Not to be shared by threads.
@@ -236,7 +234,7 @@ func SeenOfLoad(shape KeyShape, count uint64, valueLen int) Seen {
 }
 
 func lastValueByte(index, version uint64, length int) byte {
-	at := uint64(max(length-1, 0))
-	word := r(r(seedValue, index)^Mix(version), at/8)
+	at := max(length-1, 0)
+	word := valueWord(r(seedValue, index)^Mix(version), at/8, length)
 	return byte(word >> (8 * (at % 8))) // Little-endian.
 }
