@@ -16,6 +16,7 @@ mod seqno;
 mod slice;
 mod value_pointer;
 pub mod varint;
+pub mod version_key;
 
 pub use bounds::{KeyRange, prefix_successor, successor};
 pub use checksum::{ChecksumStream, checksum, checksum_seeded, hash_key};

@@ -187,6 +187,11 @@ impl RangeTombstones {
         self.fragments.iter().map(Fragment::range)
     }
 
+    /// The ranges, ascending, each with the stamps of all deletions that cover it, descending.
+    pub fn all(&self) -> impl ExactSizeIterator<Item = (DeletedRange<'_>, &[SeqNo])> {
+        self.fragments.iter().map(|fragment| (fragment.range(), fragment.seqnos.as_slice()))
+    }
+
     /// Adds a deletion behind all others; as one with the last, if it is its continuation. The
     /// range is not empty, and does not begin before the last one ends.
     pub fn append(&mut self, start: &[u8], end: Option<&[u8]>, seqno: SeqNo) {
@@ -209,6 +214,14 @@ impl RangeTombstones {
         }
         let seqno = fragment.newest(at)?;
         Some(DeletedRange { start: &fragment.start, end: fragment.end.as_deref(), seqno })
+    }
+
+    /// The stamps of all deletions that cover `key`, descending.
+    #[must_use]
+    pub fn stamps_of(&self, key: &[u8]) -> Vec<SeqNo> {
+        let fragment = self.fragments[..self.starting_by(key)].last();
+        let fragment = fragment.filter(|fragment| !fragment.ends_by(key));
+        fragment.map_or_else(Vec::new, |fragment| fragment.seqnos.clone())
     }
 
     /// The first range, with the newest deletion in it, that has keys from `from` on.

@@ -4,6 +4,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::version_key::archived_len;
 use crate::base::{Error, Expiry, KeyRange, Lifetime, Result, SeqNo, ValuePointer, varint};
 use crate::db::operation::{
     EXTENDED, EXTENDED_KIND_BITS, KIND_BITS, Kind, OPERATION_HEAD_MAX, OwnOperations,
@@ -435,6 +436,9 @@ impl WriteBatch {
     #[inline]
     fn note_target(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) {
         self.data_bytes += (key.len() + value.len()) as u64;
+        if keyspace.keeps_history() {
+            self.check_archived_len(key);
+        }
         let id = keyspace.id();
         let is_known =
             self.targets().any(|target| target.id == id && target.opening == keyspace.opening());
@@ -444,6 +448,19 @@ impl WriteBatch {
                 None => self.first_keyspace = Some(target),
                 Some(_) => self.more_keyspaces.push(target),
             }
+        }
+    }
+
+    /// Refuses what an archive of versions cannot take as a key. Bounds of ranges are not stored.
+    #[cold]
+    fn check_archived_len(&mut self, key: &[u8]) {
+        let len = archived_len(key);
+        if len > KEY_LEN_MAX && key.len() <= KEY_LEN_MAX {
+            let what = format!(
+                "a key that takes {len} bytes with its stamp: at most {KEY_LEN_MAX} are allowed \
+                 where versions are kept"
+            );
+            self.refused.get_or_insert(Refusal::Invalid(what));
         }
     }
 

@@ -266,15 +266,16 @@ impl Core {
     pub(super) fn find_keyspace(&self, name: &str) -> Result<Arc<Runtime>> {
         self.check_open()?;
         let state = self.published.state();
-        let found = state.keyspaces.iter().find(|keyspace| **keyspace.runtime.name.load() == name);
+        let mut keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_archive());
+        let found = keyspaces.find(|keyspace| **keyspace.runtime.name.load() == name);
         let found = found.map(|keyspace| Arc::clone(&keyspace.runtime));
         found.ok_or_else(|| Error::KeyspaceNotFound { name: name.to_owned() })
     }
 
     pub(super) fn keyspace_infos(&self) -> Vec<KeyspaceInfo> {
         let state = self.published.state();
-        let mut infos: Vec<KeyspaceInfo> =
-            state.keyspaces.iter().map(|keyspace| info_of(keyspace)).collect();
+        let keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_archive());
+        let mut infos: Vec<KeyspaceInfo> = keyspaces.map(|keyspace| info_of(keyspace)).collect();
         infos.sort_by(|a, b| a.name.cmp(&b.name));
         infos
     }

@@ -135,10 +135,15 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// `KeyspaceNotFound`, `ReadOnly`, `Closed`.
+    /// `InvalidArgument` in a keyspace that keeps versions; `KeyspaceNotFound`, `ReadOnly`,
+    /// `Closed`.
     pub fn begin_ingest(&self) -> Result<Ingest> {
         self.handle().core.check_writable()?;
         self.read(|_, _| Ok(()))?;
+        if self.keeps_history() {
+            let what = format!("keyspace {:?} keeps versions: it takes no ingest", self.name());
+            return Err(Error::invalid(what));
+        }
         Ok(Ingest {
             staged: Some(Arc::clone(&self.runtime().store).stage()),
             lifetime: self.default_lifetime(),

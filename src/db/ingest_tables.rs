@@ -66,7 +66,7 @@ impl Keyspace {
         let own = &self.runtime().options;
         let options = match own.structure {
             Structure::Lsm => own.clone(),
-            Structure::Flex => KeyspaceOptions::lsm(),
+            Structure::Flex | Structure::History => KeyspaceOptions::lsm(),
         };
         TableWriter::create_in(Arc::clone(&core.storage), &*core.entropy, path, &options)
     }
@@ -101,7 +101,7 @@ impl Keyspace {
     /// See [`TableWriter`] for an example.
     ///
     /// # Errors
-    /// `InvalidArgument` for a file that is no table, a table of a database, one that overlaps
+    /// `InvalidArgument` in a keyspace that keeps versions, for a file that is no table, a table of a database, one that overlaps
     /// another or is larger than [`TABLE_FILE_SIZE_MAX`](crate::TABLE_FILE_SIZE_MAX), one in the
     /// directory of a keyspace, one that was changed meanwhile, entries that expire where operands
     /// are merged, deletions in `Flex`, a codec that this program does not have, more than 65,536

@@ -12,7 +12,7 @@ use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
 use crate::db::time::Time;
 use crate::jobs::{FlushRate, can_wait};
-use crate::manifest::{Closing, Edit, KeyspaceOptions, KeyspaceRecord, Manifest};
+use crate::manifest::{Closing, Edit, KeyspaceOptions, KeyspaceRecord, Manifest, Structure};
 use crate::memtable::{MemtableCursor, StackedCursor};
 use crate::storage::EntryType;
 use crate::structure::{
@@ -88,6 +88,7 @@ impl Core {
         // D5: else a power cut could leave the commits in this structure and not in the log, from
         // which the other keyspaces have to learn of them.
         self.sync_to(Lsn::from_u64(table.log_end()))?;
+        self.archive(&keyspace, table, order)?; // H2: in front of the structure.
         let cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
         let mut cursor = StackedCursor::new(cursor);
         let deleted = table.memtable.ranges().unwrap_or_default();
@@ -335,56 +336,100 @@ impl Core {
             .is_some_and(|keyspace| keyspace.sealed.iter().any(|other| Arc::ptr_eq(other, table)))
     }
 
-    /// Creates a keyspace: its files first, then the edit that makes it exist.
+    /// Creates a keyspace, with the archive that it may need: their files first, then the edit that
+    /// makes them exist (H1).
     pub(super) fn create_keyspace(
         &self,
         name: &str,
         options: KeyspaceOptions,
     ) -> Result<Arc<Runtime>> {
         self.check_writable()?;
+        check_name(name)?;
         options.validate()?;
         let options = options.rounded();
         let mut manifest = self.lock_manifest_for_edit()?;
         let id = manifest.state().next_keyspace_id();
         let created = self.log.next_stamp(self.time.wall_for_stamp());
-        let record = KeyspaceRecord { id, name: name.to_owned(), options, created, journal: None };
-        manifest.state().check(&Edit::CreateKeyspace(record.clone()))?;
-        let place = self.store_place(id, &record.options);
-        self.clear_directory(id)?; // of a creation that a crash interrupted
+        let record = |id, name: &str, options| KeyspaceRecord {
+            id,
+            name: name.to_owned(),
+            options,
+            created,
+            journal: None,
+        };
+        let (keyspace, archive) = match options.structure {
+            Structure::History => {
+                let of_archive = options.of_archive(id + 1);
+                let archive = record(id, &archive_name(id + 1), of_archive);
+                (record(id + 1, name, options), Some(archive))
+            }
+            Structure::Flex | Structure::Lsm => (record(id, name, options), None),
+        };
+        let edit = match archive.clone() {
+            Some(archive) => {
+                let (archive, keyspace) = (Box::new(archive), keyspace.clone());
+                Edit::CreateWithArchive { archive, keyspace }
+            }
+            None => Edit::CreateKeyspace(keyspace.clone()),
+        };
+        manifest.state().check(&edit)?;
+        let its_store =
+            archive.as_ref().map(|archive| self.create_store_of(archive)).transpose()?;
+        let store = self.create_store_of(&keyspace)?;
+        self.apply_edit(&mut manifest, &edit)?;
+        let sizes = (self.sizes.memtable, &self.time);
+        let runtime_of = |record: &KeyspaceRecord, store, archive| {
+            runtime_of(record, store, &self.values, &self.budget, sizes, archive)
+        };
+        let archive =
+            archive.zip(its_store).map(|(record, store)| runtime_of(&record, store, None));
+        let runtime = runtime_of(&keyspace, store, archive.clone());
+        self.published.replace(|state| {
+            let both = archive.iter().chain([&runtime]);
+            both.fold(state.clone(), |state, runtime| {
+                let active = Table::new(&self.meter, runtime);
+                let version = runtime.store.version();
+                state.with(KeyspaceState::new(Arc::clone(runtime), active, version))
+            })
+        });
+        Ok(runtime)
+    }
+
+    /// Makes the files of a keyspace that does not exist yet.
+    fn create_store_of(&self, record: &KeyspaceRecord) -> Result<Arc<dyn Store>> {
+        let place = self.store_place(record.id, &record.options);
+        self.clear_directory(record.id)?; // of a creation that a crash interrupted
         let io = |action, error| Error::io(action, &place.dir, error);
         self.storage.create_dir_all(&place.dir).map_err(|error| io("create", error))?;
         create_store(&place)?;
         let parent = keyspaces_dir(&self.dir);
         self.storage.sync_dir(&parent).map_err(|error| Error::io("sync", &parent, error))?;
-        let store = open_store(&place, None)?;
-        self.apply_edit(&mut manifest, &Edit::CreateKeyspace(record.clone()))?;
-        let sizes = (self.sizes.memtable, &self.time);
-        let runtime = runtime_of(&record, store, &self.values, &self.budget, sizes);
-        self.published.replace(|state| {
-            let active = Table::new(&self.meter, &runtime);
-            let version = runtime.store.version();
-            state.with(KeyspaceState::new(Arc::clone(&runtime), active, version))
-        });
-        Ok(runtime)
+        open_store(&place, None)
     }
 
-    /// Drops a keyspace: the edit first; its files when nobody reads them any more.
+    /// Drops a keyspace, with the archive that it may have: the edit first; their files when nobody
+    /// reads them any more.
     pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
         let runtime = self.find_keyspace(name)?;
         self.check_writable()?;
         let mut manifest = self.lock_manifest_for_edit()?;
         self.apply_edit(&mut manifest, &Edit::DropKeyspace { id: runtime.id })?;
-        self.note_gone(runtime.id);
+        let both = || runtime.archive.iter().chain([&runtime]);
+        both().for_each(|runtime| self.note_gone(runtime.id));
         // Between commits: one that comes later finds the keyspace gone.
         let applier = self.log.lock_applier();
         let before = self.published.state();
-        self.published.replace(|state| state.without(runtime.id));
+        self.published.replace(|state| {
+            both().fold(state.clone(), |state, runtime| state.without(runtime.id))
+        });
         // No flush frees them any more, so writers must not be made to wait for it.
         let keyspace = before.find(runtime.id);
         keyspace.into_iter().flat_map(|keyspace| keyspace.tables()).for_each(|t| t.note_flushed());
         drop(applier);
-        runtime.dropped.store(true, Ordering::Release);
-        self.dropped.note(&runtime);
+        for runtime in both() {
+            runtime.dropped.store(true, Ordering::Release);
+            self.dropped.note(runtime);
+        }
         Ok(())
     }
 
@@ -392,6 +437,7 @@ impl Core {
     pub(super) fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
         let runtime = self.find_keyspace(from)?;
         self.check_writable()?;
+        check_name(to)?;
         let mut manifest = self.lock_manifest_for_edit()?;
         let edit = Edit::RenameKeyspace { id: runtime.id, name: to.to_owned() };
         self.apply_edit(&mut manifest, &edit)?;
@@ -480,6 +526,22 @@ impl Core {
     }
 }
 
+/// What the names of archives begin with, and no other's.
+const ARCHIVE_NAME_START: char = '\0';
+
+/// The name of the archive of the keyspace of this number.
+fn archive_name(parent: u32) -> String {
+    format!("{ARCHIVE_NAME_START}versions of #{parent}")
+}
+
+/// Checks that it is no name of an archive.
+fn check_name(name: &str) -> Result<()> {
+    match name.starts_with(ARCHIVE_NAME_START) {
+        true => Err(Error::invalid("the name of a keyspace does not begin with a zero byte")),
+        false => Ok(()),
+    }
+}
+
 /// Whether a keyspace's compaction can wait until the rate allows it.
 fn can_wait_for_rate(runtime: &Runtime) -> bool {
     let Debt { bytes, fresh_runs, size } = runtime.store.debt();
@@ -544,6 +606,7 @@ pub(super) fn runtime_of(
     values: &Arc<ValueLog>,
     budget: &Arc<MemoryBudget>,
     (default_memtable_size, time): (u64, &Arc<Time>),
+    archive: Option<Arc<Runtime>>,
 ) -> Arc<Runtime> {
     let plain_below = match (record.options.ttl, record.options.value_separation) {
         (Some(_), _) => 0,
@@ -552,6 +615,7 @@ pub(super) fn runtime_of(
     let fresh_runs = store.debt().fresh_runs;
     Arc::new(Runtime {
         id: record.id,
+        archive,
         name: ArcSwap::from_pointee(record.name.clone()),
         options: record.options.clone(),
         memtable_size: record.options.memtable_size.unwrap_or(default_memtable_size),

@@ -29,6 +29,7 @@ mod control;
 mod core;
 mod describe;
 mod group;
+mod history;
 mod hold;
 mod ingest;
 mod ingest_tables;
@@ -65,6 +66,9 @@ pub use commits::{Commit, Commits};
 pub use compact::CompactionReport;
 pub use control::BackgroundPause;
 pub(crate) use describe::explain_commit;
+pub use history::{
+    Difference, Differences, KeyVersion, PointInTime, RestoreReport, Versions, VersionsByStamp,
+};
 pub use ingest::{Ingest, IngestReport};
 pub use ingest_tables::TableIngestReport;
 pub use iter::{Cursor, Entry, Iter, Keys};

@@ -12,9 +12,9 @@ use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir, merging_of};
 use crate::db::maintain::{clear_directory, runtime_of};
 use crate::db::options::{Builder, OpenExisting, Sizes};
 use crate::db::replay::{Replayer, Uncounted};
-use crate::db::state::{KeyspaceState, MemtableMeter, Published, State, Table};
+use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime, State, Table};
 use crate::db::time::Time;
-use crate::manifest::{Edit, Manifest, Totals};
+use crate::manifest::{Edit, KeyspaceRecord, Manifest, Structure, Totals};
 use crate::storage::{lock_directory, make_directory};
 use crate::structure::{SharedStores, StorePlace, open_store};
 use crate::value_log::ValueLog;
@@ -339,12 +339,29 @@ impl<'a> Opening<'a> {
             };
             let store = open_store(&place, record.journal)?;
             let sizes = (self.sizes.memtable, &self.time);
-            let runtime = runtime_of(record, store, &self.shared.values, &self.budget, sizes);
+            let archive = self.archive_of(record, &state)?;
+            let runtime =
+                runtime_of(record, store, &self.shared.values, &self.budget, sizes, archive);
             let active = Table::new(&self.meter, &runtime);
             let version = runtime.store.version();
             state = state.with(KeyspaceState::new(runtime, active, version));
         }
         Ok(state)
+    }
+
+    /// The archive of a keyspace that keeps versions; it was opened before, as its number is lower.
+    fn archive_of(&self, record: &KeyspaceRecord, state: &State) -> Result<Option<Arc<Runtime>>> {
+        if record.options.structure != Structure::History {
+            return Ok(None);
+        }
+        let archive = self.manifest.state().archive_of(record.id);
+        match archive.and_then(|archive| state.find(archive.id)) {
+            Some(archive) => Ok(Some(Arc::clone(&archive.runtime))),
+            None => {
+                let what = format!("the catalogue has no archive of keyspace {}", record.id);
+                Err(Error::corruption(&keyspace_dir(self.dir, record.id), 0, what))
+            }
+        }
     }
 
     /// Bytes of the log to keep when it is not needed.

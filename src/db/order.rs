@@ -70,6 +70,18 @@ pub(super) enum OtherMoment {
     LookUp,
 }
 
+/// The entry in front of which a cursor has `rank` others.
+fn select_by_walking(mut cursor: Cursor, rank: u64) -> Result<Selected> {
+    cursor.seek_first()?;
+    for _ in 0..rank {
+        if !cursor.valid() {
+            break;
+        }
+        cursor.next()?;
+    }
+    Ok(Selected(cursor.valid().then(|| cursor.take_entry()).transpose()?))
+}
+
 /// What [`OtherMoment::LookUp`] has led to.
 pub(super) fn looked_up<T>(found: Result<Option<T>>) -> Result<T> {
     found.map(|found| found.expect("it is looked up if need be"))
@@ -86,6 +98,9 @@ impl KeyspaceState {
         let (start, end) = range.half_open();
         if end.as_ref().is_some_and(|end| *end <= start) {
             return Ok(Some(0));
+        }
+        if self.is_past {
+            return self.count_by_walking(range, as_of).map(Some);
         }
         let as_of = self.judging(as_of);
         let changes = self.changes((&start, end.as_deref()), Detail::Total, as_of, other)?;
@@ -106,6 +121,10 @@ impl KeyspaceState {
         as_of: AsOf,
         other: OtherMoment,
     ) -> Result<Option<Selected>> {
+        if self.is_past {
+            let cursor = Cursor::new(Arc::clone(self), as_of, KeyRange::all());
+            return select_by_walking(cursor, rank).map(Some);
+        }
         let as_of = self.judging(as_of);
         let changes = self.changes((b"", None), Detail::Keys, as_of, other)?;
         let Some(changes) = changes else { return Ok(None) };
@@ -191,6 +210,18 @@ impl KeyspaceState {
             }
         }
         keys
+    }
+
+    /// Number of entries in `range`, where nothing is kept of such numbers.
+    fn count_by_walking(&self, range: &KeyRange, as_of: AsOf) -> Result<u64> {
+        let mut cursor = Cursor::new(Arc::new(self.clone()), as_of, range.clone());
+        let mut count = 0;
+        cursor.seek_first()?;
+        while cursor.valid() {
+            count += 1;
+            cursor.next()?;
+        }
+        Ok(count)
     }
 
     /// The same, with the now that all of a count judges by.

@@ -64,6 +64,14 @@ impl KeyspaceState {
         }
     }
 
+    /// What the memtables say of `key` as of the stamp `at`; `None` if that is nothing.
+    pub(super) fn say_of(&self, key: &[u8], at: SeqNo) -> Option<Option<Found>> {
+        match self.find_in_memtables(key, at) {
+            InMemtables::Says(found) => Some(found),
+            InMemtables::Nothing => None,
+        }
+    }
+
     /// The ranges that are deleted as of the stamp `at`, or in the memtable `own`, and still in the
     /// structure or in older memtables.
     pub(super) fn deleted_ranges(
@@ -113,6 +121,21 @@ impl KeyspaceState {
             EntryKind::Value | EntryKind::Tombstone => found.value,
         };
         Ok(Some((value, until)))
+    }
+
+    /// The value that a found entry leads to, unless it has expired.
+    pub(super) fn led_to(&self, key: &[u8], as_of: AsOf, found: Found) -> Result<Option<Slice>> {
+        Ok(self.value_elsewhere(key, as_of, found)?.map(|(value, _)| value))
+    }
+
+    /// The value that a found entry holds or leads to, and when it expires; `None` if it has.
+    pub(super) fn led_to_with_expiry(
+        &self,
+        key: &[u8],
+        as_of: AsOf,
+        found: Found,
+    ) -> Result<Option<(Slice, Option<u64>)>> {
+        self.value_elsewhere(key, as_of, found)
     }
 
     /// What a found entry holds, and when it expires; `None` if it has.

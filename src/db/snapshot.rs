@@ -6,7 +6,7 @@ use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use crate::base::{Expiry, KeyRange, Result, SeqNo, Slice};
+use crate::base::{Error, Expiry, KeyRange, Result, SeqNo, Slice};
 use crate::db::Handle;
 use crate::db::core::lock;
 use crate::db::iter::{Cursor, Entry, Iter};
@@ -45,6 +45,13 @@ struct Moment {
     number: u64,
 }
 
+impl Moment {
+    /// Whether it shows keyspaces as they were before the snapshot was taken.
+    fn is_past(&self) -> bool {
+        self.state.is_past
+    }
+}
+
 impl Drop for Moment {
     fn drop(&mut self) {
         let core = &self.handle.core;
@@ -64,6 +71,11 @@ impl fmt::Debug for Snapshot {
 impl Snapshot {
     pub(super) fn new(handle: Arc<Handle>) -> Snapshot {
         let (state, as_of) = handle.core.moment();
+        Snapshot::of(handle, state, as_of)
+    }
+
+    /// One of this state.
+    pub(super) fn of(handle: Arc<Handle>, state: Arc<State>, as_of: AsOf) -> Snapshot {
         let number = handle.core.snapshots.add(handle.core.clock.monotonic());
         Snapshot { moment: Arc::new(Moment { handle, state, as_of, number }) }
     }
@@ -96,7 +108,15 @@ impl Snapshot {
     pub(super) fn keyspace_state(&self, keyspace: &Keyspace) -> Result<&Arc<KeyspaceState>> {
         let same_database = keyspace.opening() == self.moment.handle.core.opening;
         let found = self.moment.state.find(keyspace.id()).filter(|_| same_database);
-        found.ok_or_else(|| keyspace.not_found())
+        match found {
+            Some(found) => Ok(found),
+            None if same_database && self.moment.is_past() && !keyspace.keeps_history() => {
+                let name = keyspace.name();
+                let what = format!("keyspace {name:?} keeps no versions: it has no past to show");
+                Err(Error::invalid(what))
+            }
+            None => Err(keyspace.not_found()),
+        }
     }
 
     /// The value of `key`.

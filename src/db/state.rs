@@ -72,6 +72,8 @@ pub(super) struct Table {
     pinned: AtomicU64,
     /// Key and value bytes that are in the structure.
     flushed: AtomicU64,
+    /// Whether all of its versions are in the keyspace's archive, durably (H2).
+    is_archived: AtomicBool,
 }
 
 impl Drop for Table {
@@ -99,6 +101,7 @@ impl Table {
             meter: Arc::clone(meter),
             pinned: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
+            is_archived: AtomicBool::new(false),
         })
     }
 
@@ -118,6 +121,16 @@ impl Table {
 
     fn memory_per_byte(&self) -> f64 {
         self.memtable.memory_used() as f64 / self.memtable.data_size().max(1) as f64
+    }
+
+    /// Says that its versions are in the archive.
+    pub(super) fn note_archived(&self) {
+        self.is_archived.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its versions are in the archive. Under the keyspace's turn to flush.
+    pub(super) fn is_archived(&self) -> bool {
+        self.is_archived.load(Ordering::Relaxed)
     }
 
     /// Says that it is flushed, or its keyspace dropped: from now on only readers hold it.
@@ -203,6 +216,8 @@ impl Table {
 #[derive(Debug)]
 pub(super) struct Runtime {
     pub id: u32,
+    /// Where all versions go, of a keyspace that keeps them (`db/history/`).
+    pub archive: Option<Arc<Runtime>>,
     /// Changes when the keyspace is renamed.
     pub name: ArcSwap<String>,
     pub options: KeyspaceOptions,
@@ -227,6 +242,11 @@ pub(super) struct Runtime {
 }
 
 impl Runtime {
+    /// Whether it is the archive of another keyspace, which nobody else is to see.
+    pub(super) fn is_archive(&self) -> bool {
+        self.options.archive_of.is_some()
+    }
+
     /// Says that the structure has a new version.
     pub(super) fn note_version(&self) {
         self.fresh_runs.store(self.store.debt().fresh_runs, Ordering::Relaxed);
@@ -251,6 +271,9 @@ pub(super) struct KeyspaceState {
     /// Up to in front of this key, the oldest sealed memtable is in the version: a flush of it is
     /// under way. Empty when none is.
     pub flushed_to: Slice,
+    /// Whether the version is what the archive says as of a moment that is past: then nothing is
+    /// kept with the memtables about it.
+    pub is_past: bool,
 }
 
 impl KeyspaceState {
@@ -261,7 +284,7 @@ impl KeyspaceState {
         version: Arc<dyn Version>,
     ) -> KeyspaceState {
         let (sealed, flushed_to) = (Vec::new(), Slice::default());
-        KeyspaceState { runtime, active, sealed, version, flushed_to }
+        KeyspaceState { runtime, active, sealed, version, flushed_to, is_past: false }
     }
 
     /// All memtables, newest first.
@@ -276,6 +299,8 @@ pub(super) struct State {
     /// Counts the states.
     generation: u64,
     pub keyspaces: Vec<Arc<KeyspaceState>>,
+    /// Whether these are keyspaces as they were, put together for a snapshot.
+    pub is_past: bool,
 }
 
 impl State {

@@ -24,6 +24,7 @@ const EDIT_SET_OPTIONS: u8 = 5;
 const EDIT_ADVANCE_LOG: u8 = 6;
 const EDIT_CLEAN_CLOSE: u8 = 7;
 const EDIT_KEEP_LOG: u8 = 8;
+const EDIT_CREATE_WITH_ARCHIVE: u8 = 9;
 
 /// The parts of a snapshot of `state`.
 pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
@@ -57,6 +58,11 @@ pub(super) fn encode_edit(edit: &Edit, totals: &Totals) -> Vec<u8> {
         Edit::CreateKeyspace(record) => {
             out.push(EDIT_CREATE);
             put_keyspace(&mut out, record);
+        }
+        Edit::CreateWithArchive { archive, keyspace } => {
+            out.push(EDIT_CREATE_WITH_ARCHIVE);
+            put_keyspace(&mut out, archive);
+            put_keyspace(&mut out, keyspace);
         }
         Edit::DropKeyspace { id } => {
             out.push(EDIT_DROP);
@@ -106,6 +112,10 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
     let mut fields = Fields::new(payload);
     let edit = match fields.byte("kind")? {
         EDIT_CREATE => Edit::CreateKeyspace(take_keyspace(&mut fields)?),
+        EDIT_CREATE_WITH_ARCHIVE => Edit::CreateWithArchive {
+            archive: Box::new(take_keyspace(&mut fields)?),
+            keyspace: take_keyspace(&mut fields)?,
+        },
         EDIT_DROP => Edit::DropKeyspace { id: fields.u32("id")? },
         EDIT_FORGET => Edit::ForgetDropped { id: fields.u32("id")? },
         EDIT_RENAME => {

@@ -6,10 +6,12 @@
 //! - C3  `log_start`, `last_seqno`, `newest_commit` and the position of each journal never go back.
 //!   `newest_commit` is not above `last_seqno`.
 //! - C4  An id is that of a keyspace, or dropped and not cleaned up yet, or neither; never both.
+//! - C5  A keyspace of structure History has an archive, with the id in front of its own, and no
+//!   archive is without its keyspace: they come and go by one edit.
 
 use crate::base::{Error, Result, SeqNo};
 use crate::manifest::edit_log::LogPosition;
-use crate::manifest::options::KeyspaceOptions;
+use crate::manifest::options::{KeyspaceOptions, Structure};
 use crate::manifest::totals::Totals;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +41,15 @@ pub struct KeyspaceRecord {
 pub enum Edit {
     /// Adds a keyspace, whose id must be [`CatalogState::next_keyspace_id`].
     CreateKeyspace(KeyspaceRecord),
-    /// Removes a keyspace; its files are still to be removed.
+    /// Adds a keyspace of structure History, and in front of it its archive, whose id must be
+    /// [`CatalogState::next_keyspace_id`].
+    CreateWithArchive {
+        /// The archive.
+        archive: Box<KeyspaceRecord>,
+        /// The keyspace.
+        keyspace: KeyspaceRecord,
+    },
+    /// Removes a keyspace, with the archive that it may have; their files are still to be removed.
     DropKeyspace {
         /// The keyspace.
         id: u32,
@@ -224,9 +234,14 @@ impl CatalogState {
                         u32::MAX - 1
                     )));
                 }
+                let options = &record.options;
+                if options.structure == Structure::History || options.archive_of.is_some() {
+                    return Err(Error::invalid("a keyspace with its archive is made by one edit"));
+                }
                 self.check_name_free(&record.name)?;
                 record.options.check_limits()
             }
+            Edit::CreateWithArchive { archive, keyspace } => self.check_archive(archive, keyspace),
             Edit::DropKeyspace { id } => self.existing(*id).map(drop),
             Edit::ForgetDropped { id } => match self.dropped.contains(id) {
                 true => Ok(()),
@@ -277,10 +292,18 @@ impl CatalogState {
                 self.next_keyspace_id = record.id + 1;
                 self.insert(record);
             }
+            Edit::CreateWithArchive { archive, keyspace } => {
+                self.next_keyspace_id = keyspace.id + 1;
+                self.insert(*archive);
+                self.insert(keyspace);
+            }
             Edit::DropKeyspace { id } => {
-                if let Some(record) = self.keyspaces.remove(&id) {
-                    self.ids_by_name.remove(&record.name);
-                    self.dropped.insert(id);
+                let archive = self.archive_of(id).map(|archive| archive.id);
+                for id in archive.into_iter().chain([id]) {
+                    if let Some(record) = self.keyspaces.remove(&id) {
+                        self.ids_by_name.remove(&record.name);
+                        self.dropped.insert(id);
+                    }
                 }
             }
             Edit::ForgetDropped { id } => {
@@ -318,6 +341,34 @@ impl CatalogState {
         self.totals.fold_gone(|id| keyspaces.contains_key(&id));
     }
 
+    /// The archive of a keyspace, if it has one.
+    #[must_use]
+    pub fn archive_of(&self, id: u32) -> Option<&KeyspaceRecord> {
+        let archive = self.keyspaces.get(&id.checked_sub(1)?)?;
+        (archive.options.archive_of == Some(id)).then_some(archive)
+    }
+
+    /// C5
+    fn check_archive(&self, archive: &KeyspaceRecord, keyspace: &KeyspaceRecord) -> Result<()> {
+        let is_pair = archive.id == self.next_keyspace_id
+            && Some(keyspace.id) == archive.id.checked_add(1)
+            && keyspace.id != u32::MAX
+            && archive.options.archive_of == Some(keyspace.id)
+            && keyspace.options.structure == Structure::History
+            && keyspace.options.archive_of.is_none()
+            && archive.name != keyspace.name;
+        if !is_pair {
+            let (first, second) = (archive.id, keyspace.id);
+            let what = format!("#{first} and #{second} are no archive and its keyspace to be made");
+            return Err(Error::invalid(what));
+        }
+        for record in [archive, keyspace] {
+            self.check_name_free(&record.name)?;
+            record.options.check_limits()?;
+        }
+        Ok(())
+    }
+
     /// Adds a keyspace that is known to be new.
     pub(super) fn insert(&mut self, record: KeyspaceRecord) {
         self.ids_by_name.insert(record.name.clone(), record.id);
@@ -325,7 +376,10 @@ impl CatalogState {
     }
 
     /// C2.
-    pub(super) fn check_name_free(&self, name: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `KeyspaceExists`.
+    pub fn check_name_free(&self, name: &str) -> Result<()> {
         if name.is_empty() || name.len() > NAME_LEN_MAX {
             return Err(Error::invalid(format!(
                 "the name of a keyspace has {} bytes: allowed are 1 to {NAME_LEN_MAX}",

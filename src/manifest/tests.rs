@@ -44,6 +44,16 @@ fn add(id: u32, name: &str) -> Edit {
     Edit::CreateKeyspace(keyspace(id, name))
 }
 
+/// A keyspace that keeps its versions, with the id behind `id`, and its archive.
+fn add_with_archive(id: u32, name: &str) -> Edit {
+    let options = KeyspaceOptions::history();
+    let archived = options.of_archive(id + 1);
+    let archive =
+        KeyspaceRecord { options: archived, ..keyspace(id, &format!("archive of {name}")) };
+    let keyspace = KeyspaceRecord { options, ..keyspace(id + 1, name) };
+    Edit::CreateWithArchive { archive: Box::new(archive), keyspace }
+}
+
 fn advance(log_start: u64, journals: &[(u32, LogPosition)]) -> Edit {
     let last_seqno = SeqNo::from_parts(NOW_MILLIS + log_start, 0);
     Edit::AdvanceLog { log_start, journals: journals.to_vec(), last_seqno }
@@ -67,6 +77,7 @@ fn edits_of_every_kind() -> Vec<Edit> {
         advance(700, &[(2, LogPosition { number: 2, offset: 64 })]),
         Edit::ForgetDropped { id: 1 },
         Edit::DropKeyspace { id: 3 },
+        add_with_archive(4, "past"),
         Edit::CleanClose(closing(900)),
     ]
 }
@@ -126,6 +137,16 @@ fn edits_that_break_a_rule_change_nothing() {
         add(3, &"n".repeat(256)),
         Edit::CreateKeyspace(KeyspaceRecord { options: wild.clone(), ..keyspace(3, "wild") }),
         Edit::SetOptions { id: 1, options: wild },
+        Edit::CreateKeyspace(KeyspaceRecord {
+            options: KeyspaceOptions::history(),
+            ..keyspace(3, "without an archive")
+        }),
+        Edit::CreateKeyspace(KeyspaceRecord {
+            options: KeyspaceOptions::history().of_archive(4),
+            ..keyspace(3, "an archive alone")
+        }),
+        add_with_archive(4, "gap"),
+        add_with_archive(2, "again"),
         Edit::ForgetDropped { id: 1 },
         advance(99, &[]),
         advance(101, &[(1, place(1, 9999))]),
@@ -154,6 +175,24 @@ fn edits_that_break_a_rule_change_nothing() {
     }
     assert_eq!(manifest.state(), &before);
     assert_eq!(reopen(&storage).unwrap().state(), &before);
+}
+
+#[test]
+fn an_archive_comes_and_goes_with_its_keyspace() {
+    let storage = storage();
+    let mut manifest = create(&storage);
+    manifest.apply(&add(1, "one")).unwrap();
+    manifest.apply(&add_with_archive(2, "past")).unwrap();
+    let state = reopen(&storage).unwrap().state().clone();
+    assert_eq!(state.archive_of(3).map(|archive| archive.id), Some(2));
+    assert_eq!((state.archive_of(1), state.archive_of(2)), (None, None));
+    assert_eq!(state.next_keyspace_id(), 4);
+    manifest.apply(&Edit::DropKeyspace { id: 3 }).unwrap();
+    let state = reopen(&storage).unwrap().state().clone();
+    assert_eq!(state.keyspaces().map(|record| record.id).collect::<Vec<_>>(), [1]);
+    assert_eq!(state.dropped().collect::<Vec<_>>(), [2, 3]);
+    assert!(manifest.apply(&add_with_archive(4, "one")).is_err(), "the name is another's");
+    manifest.apply(&add_with_archive(4, "past")).unwrap();
 }
 
 #[test]

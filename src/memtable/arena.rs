@@ -67,7 +67,7 @@ const _: () = assert!(CHUNK_COUNT_MAX < 1 << (u32::BITS - OFFSET_BITS));
 /// Names an entry of one arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub(super) struct EntryId(u32);
+pub(crate) struct EntryId(u32);
 
 impl EntryId {
     /// Fills unused places of arrays; is never looked up.

@@ -147,6 +147,65 @@ pub(super) fn visit_versions<'m>(
     }
 }
 
+/// Walks all versions of all keys: by key, the newest first. Of those of one commit for a key, the
+/// one that counts (M1).
+pub(crate) struct AllVersions {
+    memtable: Arc<Memtable>,
+    leaf: Box<LeafCopy>,
+    rank: usize,
+}
+
+impl fmt::Debug for AllVersions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AllVersions").field("on", &self.entry()).finish_non_exhaustive()
+    }
+}
+
+impl AllVersions {
+    /// In front of everything that is in the memtable now: a memtable that nobody writes to.
+    pub(crate) fn new(memtable: &Arc<Memtable>) -> AllVersions {
+        let leaf = Box::new(LeafCopy { run: Run::empty(), fence: None });
+        let mut versions = AllVersions { memtable: Arc::clone(memtable), leaf, rank: 0 };
+        versions.seek(&[]);
+        versions
+    }
+
+    /// Goes to the newest version of the first key from `key` on.
+    pub(crate) fn seek(&mut self, key: &[u8]) {
+        self.rank = self.leaf.load(&self.memtable, &Bound::Before(key, SeqNo::MAX));
+    }
+
+    /// Goes one version on; behind the last it stays.
+    pub(crate) fn next(&mut self) {
+        let Some(id) = self.id() else { return };
+        let entries = &self.memtable.entries;
+        let (key, seqno) = (entries.key(id), entries.seqno(id));
+        self.rank += 1;
+        while self.rank < self.leaf.run.len() {
+            let next = self.leaf.run.keys().ids[self.rank];
+            if entries.seqno(next) != seqno || entries.key(next) != key {
+                return;
+            }
+            self.rank += 1;
+        }
+        let bound = match seqno.as_u64().checked_sub(1) {
+            Some(below) => Bound::Before(key, SeqNo::from_u64(below)),
+            None => Bound::After(key),
+        };
+        self.rank = self.leaf.load(&self.memtable, &bound);
+    }
+
+    /// The entry that it stands on; none behind the last.
+    pub(crate) fn id(&self) -> Option<EntryId> {
+        self.leaf.entry_at(self.rank)
+    }
+
+    /// What is at [`AllVersions::id`].
+    pub(crate) fn entry(&self) -> Option<EntryRef<'_>> {
+        self.id().map(|id| self.memtable.entries.entry(id))
+    }
+}
+
 impl MemtableCursor {
     /// A cursor that shows the memtable as of `at`.
     pub(crate) fn new(memtable: Arc<Memtable>, at: SeqNo) -> MemtableCursor {

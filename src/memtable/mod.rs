@@ -41,8 +41,9 @@ mod writer;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub(crate) use self::arena::EntryId;
 pub(crate) use self::chunk::SpareChunks;
-pub(crate) use self::cursor::MemtableCursor;
+pub(crate) use self::cursor::{AllVersions, MemtableCursor};
 pub(crate) use self::versions::StackedCursor;
 pub(crate) use self::writer::Writer;
 
@@ -182,6 +183,11 @@ impl Memtable {
     /// Says that entries will be inserted that expire.
     pub(crate) fn note_expiring(&self) {
         self.has_expiring.store(true, Ordering::Release);
+    }
+
+    /// An entry that [`AllVersions`] has stood on.
+    pub(crate) fn entry(&self, id: EntryId) -> EntryRef<'_> {
+        self.entries.entry(id)
     }
 
     /// Whether there may be entries that expire.

@@ -16,6 +16,23 @@ use crate::base::{Result, SeqNo, is_operands};
 const ENCODED: &str = "what composite entries of a memtable hold was encoded for them";
 
 impl Memtable {
+    /// Hands the versions of `key` up to a stamp to `see`, the newest first. Of one commit, the one
+    /// that counts.
+    pub(crate) fn for_each_version<'m>(
+        &'m self,
+        key: &[u8],
+        at: SeqNo,
+        mut see: impl FnMut(EntryRef<'m>),
+    ) {
+        let mut below = None;
+        visit_versions(self, key, at, |version| {
+            if below.replace(version.seqno) != Some(version.seqno) {
+                see(version); // V1
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
     /// The operands of the entry `newest`, on top of what the memtable has of its key beside. O(n)
     /// in the versions, down to one that says it all.
     #[cold]

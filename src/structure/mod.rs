@@ -11,6 +11,7 @@
 
 pub mod flex;
 mod fold;
+pub(crate) mod history;
 pub mod lsm;
 mod shares;
 mod source;
@@ -18,10 +19,13 @@ mod store;
 mod values_ahead;
 
 use std::fmt;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{Cursor, EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice};
+use crate::base::{
+    Cursor, EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice, prefix_successor,
+};
 use crate::block::{Block, BlockCursor};
 use crate::manifest::OpenReport;
 
@@ -82,6 +86,25 @@ pub trait Version: Send + Sync + fmt::Debug {
             *found = self.find(key, Want::Value)?;
         }
         Ok(())
+    }
+
+    /// The first entry at or above `from` whose key begins with the first `prefix_len` bytes of
+    /// that: key and entry. Of a structure that merges nothing.
+    ///
+    /// # Errors
+    /// As [`Version::find`].
+    fn first_with_prefix(&self, from: &[u8], prefix_len: usize) -> Result<Option<(Slice, Found)>> {
+        let (prefix, start) = (&from[..prefix_len], Bound::Included(from.to_vec()));
+        let end = prefix_successor(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        let mut cursor = self.cursor(&KeyRange { start, end });
+        cursor.seek(from)?;
+        while cursor.is_tombstone() {
+            cursor.next()?;
+        }
+        let entry = cursor.entry().filter(|entry| entry.key.starts_with(prefix));
+        Ok(entry.map(|EntryRef { key, seqno, kind, value }| {
+            (Slice::from(key), Found { seqno: Some(seqno), kind, value: Slice::from(value) })
+        }))
     }
 
     /// A cursor over the entries in `range`, tombstones among them. It may show others as well.

@@ -173,7 +173,7 @@ pub trait Store: Send + Sync + fmt::Debug {
 /// `Io`, `DiskFull`.
 pub fn create_store(place: &StorePlace) -> Result<()> {
     match place.options.structure {
-        Structure::Flex => FlexStore::create(place),
+        Structure::Flex | Structure::History => FlexStore::create(place),
         Structure::Lsm => LsmStore::create(place),
     }
 }
@@ -185,7 +185,7 @@ pub fn create_store(place: &StorePlace) -> Result<()> {
 /// `Corruption` when the index is damaged or a file is missing, `FormatVersion`, `Io`.
 pub fn open_store(place: &StorePlace, required: Option<LogPosition>) -> Result<Arc<dyn Store>> {
     Ok(match place.options.structure {
-        Structure::Flex => Arc::new(FlexStore::open(place, required)?),
+        Structure::Flex | Structure::History => Arc::new(FlexStore::open(place, required)?),
         Structure::Lsm => Arc::new(LsmStore::open(place, required)?),
     })
 }

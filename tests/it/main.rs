@@ -15,6 +15,8 @@ mod dictionaries;
 mod errors;
 mod expiry;
 mod fuzz_smoke;
+mod history;
+mod history_timings;
 mod holes;
 mod ingest;
 mod ingest_tables;

@@ -144,6 +144,10 @@ pub enum Command {
     View(commands::view::ViewArgs),
     /// Print what another database has differently
     Diff(commands::diff::DiffArgs),
+    /// Print what happened to a key, in a keyspace that keeps every version
+    History(commands::history::HistoryArgs),
+    /// Make keys what they were, in a keyspace that keeps every version
+    Restore(commands::restore::RestoreArgs),
     /// Print the commits that the log still has
     Commits(commands::commits::CommitsArgs),
     /// List, create, drop and rename keyspaces

@@ -68,6 +68,8 @@ fn run_command(
         Command::Dump(args) => commands::dump::run(globals, notices, &args),
         Command::View(args) => commands::view::run(globals, &args),
         Command::Diff(args) => commands::diff::run(globals, notices, &args),
+        Command::History(args) => commands::history::run(globals, &args),
+        Command::Restore(args) => commands::restore::run(globals, notices, &args),
         Command::Commits(args) => commands::commits::run(globals, &args),
         Command::Keyspaces(args) => commands::keyspaces::run(globals, notices, args),
         Command::Tables(args) => commands::tables::run(globals, &args),

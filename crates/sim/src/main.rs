@@ -42,7 +42,7 @@ lithe-sim COMMAND [OPTIONS]
                  --states N  how many states in all (default 100000)
                  --per-point N  states at each point (default 24)
                  --run SEED [--point P [--state S]]  one run, point or state again
-                 --structure N  all keyspaces of one structure: 0 Flex, 1 Lsm
+                 --structure N  all keyspaces of one structure: 0 Flex, 1 Lsm, 2 History
   model        random operations against BTreeMaps
                  --runs N (default 100), --operations N each (default 3000), --run SEED
   twins        the same operations on both structures, which must answer alike

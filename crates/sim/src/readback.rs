@@ -2,10 +2,12 @@
 
 use std::time::SystemTime;
 
-use lithedb::{Db, Error, SeqNo};
+use lithedb::{Db, Entry, Error, KeyVersion, SeqNo, Versions};
 
 use crate::digest::Digest;
 use crate::finding::{Fault, Finding, Verdict};
+use crate::random::Random;
+use crate::sample::shown;
 use crate::timeline::{Catalog, Found, Row, Rows, Timeline};
 
 /// Whether rows are kept, or only their digests.
@@ -57,6 +59,89 @@ pub fn read_all(db: &Db, detail: Detail) -> Result<Found, Error> {
     Ok(found)
 }
 
+/// Keys whose histories are looked at, of each keyspace, about.
+const HISTORIES_MAX: usize = 8;
+/// Moments of the past that are looked at, of each keyspace.
+const PASTS_MAX: u64 = 4;
+
+/// Keyspaces that keep every version must show what they were behind commits up to that of the
+/// number `last`: some of them, drawn at random.
+///
+/// # Errors
+/// `Wrong`, `Refused`.
+pub fn expect_pasts(db: &Db, timeline: &Timeline, last: u64, random: &mut Random) -> Verdict {
+    let refused = |error: Error| Finding::new(Fault::Refused, format!("the past: {error}"));
+    for info in db.keyspaces() {
+        let keyspace = db.keyspace(&info.name).map_err(refused)?;
+        let pasts = timeline.pasts(info.id, last);
+        if !keyspace.keeps_history() || pasts.is_empty() {
+            continue;
+        }
+        for _ in 0..PASTS_MAX {
+            let (at, expected) = pasts[random.below(pasts.len() as u64) as usize];
+            if at > db.snapshot().seqno() {
+                continue; // A commit that changed nothing, of those that were lost.
+            }
+            let past = db.snapshot_at(at).map_err(refused)?;
+            let mut found = Digest::default();
+            for entry in past.iter(&keyspace) {
+                let entry = entry.map_err(refused)?;
+                let until = entry.expires_at().map(millis_of);
+                found.add(&entry.key, &entry.value, (entry.seqno, until));
+            }
+            if found != expected {
+                let what = format!("keyspace {} as of {at} is not what it was", info.id);
+                return Err(Finding::new(Fault::Wrong, what));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Of keyspaces that keep every version: the past of now is the present, and what happened to a key
+/// is told alike both ways.
+fn expect_histories_ok(db: &Db) -> Verdict {
+    let refused = |error: Error| Finding::new(Fault::CheckFailed, format!("the past: {error}"));
+    let absurd = |what: String| Err(Finding::new(Fault::Wrong, what));
+    for info in db.keyspaces() {
+        let keyspace = db.keyspace(&info.name).map_err(refused)?;
+        if !keyspace.keeps_history() {
+            continue;
+        }
+        let now = db.snapshot();
+        let past = db.snapshot_at(now.time()).map_err(refused)?;
+        let is: Result<Vec<Entry>, Error> = now.iter(&keyspace).collect();
+        let was: Result<Vec<Entry>, Error> = past.iter(&keyspace).collect();
+        let (is, was) = (is.map_err(refused)?, was.map_err(refused)?);
+        if is != was {
+            return absurd(format!("keyspace {}: the past of now is not the present", info.id));
+        }
+        let step = (is.len() / HISTORIES_MAX).max(1);
+        for Entry { key, seqno, .. } in is.into_iter().step_by(step) {
+            let told = |versions: Versions| versions.collect::<Result<Vec<KeyVersion>, Error>>();
+            let versions = keyspace.history(&key, ..).and_then(told).map_err(refused)?;
+            let back = keyspace.history_from_oldest(&key, ..).and_then(told).map_err(refused)?;
+            let newest = versions.first().map(|newest| newest.seqno);
+            let are_stamped = versions.is_sorted_by(|newer, older| newer.seqno > older.seqno);
+            let is_alike = versions.iter().eq(back.iter().rev());
+            if newest != Some(seqno) || !are_stamped || !is_alike || versions_are_idle(&back) {
+                let key = shown(&key);
+                return absurd(format!("keyspace {}: what happened to {key} is odd", info.id));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether one of these, the oldest first, deletes what was not there.
+fn versions_are_idle(versions: &[KeyVersion]) -> bool {
+    let mut was_there = false;
+    versions.iter().any(|version| {
+        let is_there = version.value.is_some();
+        !std::mem::replace(&mut was_there, is_there) && !is_there
+    })
+}
+
 /// The history of a database that was just opened and found so.
 #[must_use]
 pub fn timeline_of(found: Found) -> Timeline {
@@ -99,6 +184,7 @@ pub fn expect_check_ok(db: &Db) -> Verdict {
     const PROBLEMS_SHOWN_MAX: usize = 4;
     let report = db.check().map_err(|error| Finding::new(Fault::CheckFailed, error.to_string()))?;
     if report.is_ok() {
+        expect_histories_ok(db)?;
         return expect_commits_ok(db);
     }
     let shown = &report.problems[..report.problems.len().min(PROBLEMS_SHOWN_MAX)];

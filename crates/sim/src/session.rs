@@ -457,6 +457,9 @@ impl Session {
         end: IngestEnd,
     ) -> Result<(), Trouble> {
         let Some(keyspace) = self.keyspace(slot) else { return Ok(()) };
+        if keyspace.keeps_history() {
+            return expect_no_ingest(&keyspace);
+        }
         let may_expire = self.kind_of(&keyspace) != Kind::Merging;
         let until_of = |life: Option<Life>| match life.map(|life| self.until_of(life)) {
             Some(until @ Until::At(_)) if may_expire => until,
@@ -496,6 +499,9 @@ impl Session {
     /// Makes tables, and ingests them.
     fn ingest_tables(&self, slot: Slot, tables: &TablesOp) -> Result<(), Trouble> {
         let Some(keyspace) = self.keyspace(slot) else { return Ok(()) };
+        if keyspace.keeps_history() {
+            return expect_no_ingest(&keyspace);
+        }
         let infos = self.db.keyspaces();
         let info = infos.iter().find(|info| info.id == keyspace.id());
         let deletes = info.is_some_and(|info| info.options.structure == Structure::Lsm);
@@ -720,4 +726,13 @@ fn expect_rising(before: SeqNo, seqno: SeqNo) -> Verdict {
 
 fn absurd(what: String) -> Trouble {
     Trouble::Absurd(Finding::new(Fault::Wrong, what))
+}
+
+/// A keyspace that keeps every version takes no ingest, and says so.
+fn expect_no_ingest(keyspace: &Keyspace) -> Result<(), Trouble> {
+    match keyspace.begin_ingest() {
+        Err(Error::InvalidArgument { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err(absurd("a keyspace that keeps versions began an ingest".to_owned())),
+    }
 }

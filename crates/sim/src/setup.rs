@@ -102,6 +102,12 @@ impl Setup {
         setup.garbage_share = random.pick(&[0.05, 0.2, 1.0]);
         setup.verify_values = random.pick(&[Verify::Checksums, Verify::Hash]);
         setup.flush_slice_size = random.pick(&[None, Some(256), Some(1 << 10)]);
+        let mut random = Random::new(seed_of(&[setup.seed, 0x415]));
+        for options in &mut setup.keyspaces {
+            if options.structure == Structure::Flex && random.below(3) == 0 {
+                keep_history(options);
+            }
+        }
         setup
     }
 
@@ -109,10 +115,18 @@ impl Setup {
     #[must_use]
     pub fn all_of(mut self, structure: Structure) -> Setup {
         let mut random = Random::new(seed_of(&[self.seed, 0xA11]));
+        // One with a history has the options of one without.
+        let drawn = if structure == Structure::History { Structure::Flex } else { structure };
         for options in &mut self.keyspaces {
-            while options.structure != structure {
+            if options.structure == Structure::History {
+                options.structure = Structure::Flex;
+            }
+            while options.structure != drawn {
                 let from = options.value_separation;
                 *options = draw_keyspace(&mut random).value_separation(from);
+            }
+            if structure == Structure::History {
+                keep_history(options);
             }
         }
         self
@@ -185,6 +199,12 @@ fn draw_keyspace(random: &mut Random) -> KeyspaceOptions {
         3 => options.ttl(Duration::from_millis(random.pick(&lives))),
         _ => options,
     }
+}
+
+/// Has a keyspace of Flex keep every version, which goes together with merging nothing.
+fn keep_history(options: &mut KeyspaceOptions) {
+    options.structure = Structure::History;
+    options.merge_operator = None;
 }
 
 fn draw_lsm(random: &mut Random) -> KeyspaceOptions {

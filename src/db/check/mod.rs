@@ -81,10 +81,11 @@ impl Core {
             self.check_memtables(keyspace, &mut findings);
         }
         let value_files = self.values.files().len() as u64;
+        let keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_archive());
         Ok(CheckReport {
             files: findings.files + value_files,
             bytes: findings.bytes,
-            keyspaces: state.keyspaces.len() as u64,
+            keyspaces: keyspaces.count() as u64,
             intervals: findings.intervals,
             runs: findings.runs,
             entries: findings.entries,

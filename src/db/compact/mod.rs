@@ -5,6 +5,7 @@ use std::ops::{ControlFlow, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::base::version_key::put_head;
 use crate::base::{KeyRange, Result, Slice};
 use crate::db::Db;
 use crate::db::core::{Core, lock};
@@ -138,10 +139,26 @@ impl Keyspace {
             return Ok(CompactionReport::default());
         }
         core.flush_keyspace(runtime)?;
+        let archive = runtime.archive.as_ref().map(|archive| {
+            let span = archived_span(&start, end.as_deref());
+            core.begin_round(archive, span)
+        });
         let round = core.begin_round(runtime, (Slice::from(start), end.map(Slice::from)));
-        let report = core.compact_rounds(vec![round], &mut go_on)?;
+        let rounds = archive.into_iter().chain([round]).collect();
+        let report = core.compact_rounds(rounds, &mut go_on)?;
         if gone() { Err(self.not_found()) } else { Ok(report) }
     }
+}
+
+/// The keys of an archive that have the versions of keys from `start` to in front of `end`; with no
+/// end, all from there on.
+fn archived_span(start: &[u8], end: Option<&[u8]>) -> (Slice, Option<Slice>) {
+    let head = |key: &[u8]| {
+        let mut head = Vec::new();
+        put_head(&mut head, key);
+        Slice::from(head)
+    };
+    (head(start), end.map(head))
 }
 
 impl Core {

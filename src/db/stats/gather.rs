@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::{BytesWritten, KeyspaceStats, Stats, ValueFileStats};
 use crate::cache::Part;
 use crate::db::core::Core;
-use crate::db::state::KeyspaceState;
+use crate::db::state::{KeyspaceState, Runtime, State};
 use crate::manifest::{KeyspaceTotals, Totals};
 use crate::structure::StructureStats;
 
@@ -22,7 +22,7 @@ impl Core {
         let memory_cache = self.budget.usage(Part::Cache) as u64;
         let cached_index = self.budget.usage(Part::CachedIndex) as u64;
         Stats {
-            keyspaces: keyspaces.map(|state| self.keyspace_stats(state, &lifetime)).collect(),
+            keyspaces: keyspaces.map(|of| self.keyspace_stats(&state, of, &lifetime)).collect(),
             session: BytesWritten::of_database(&session),
             lifetime: BytesWritten::of_database(&lifetime),
             lifetime_commits: lifetime.commits,
@@ -142,7 +142,12 @@ impl Core {
         self.gone_bytes.fetch_add(written, Ordering::Relaxed);
     }
 
-    fn keyspace_stats(&self, keyspace: &KeyspaceState, lifetime: &Totals) -> KeyspaceStats {
+    fn keyspace_stats(
+        &self,
+        state: &State,
+        keyspace: &KeyspaceState,
+        lifetime: &Totals,
+    ) -> KeyspaceStats {
         let runtime = &keyspace.runtime;
         let structure = runtime.store.stats(self.time.now_if_used());
         let debt = runtime.store.debt();
@@ -152,7 +157,7 @@ impl Core {
         let memtable_bytes = keyspace.tables().map(|table| table.memtable.memory_used() as u64);
         let memtable_entries = keyspace.tables().map(|table| table.memtable.entry_count() as u64);
         KeyspaceStats {
-            name: runtime.name.load().to_string(),
+            name: shown_name(state, runtime),
             id: runtime.id,
             structure: runtime.options.structure.name(),
             entries_estimate: structure.entry_count_max + memtable_entries.sum::<u64>(),
@@ -185,6 +190,15 @@ impl Core {
             cache_hits: cache.hits,
             cache_misses: cache.misses,
         }
+    }
+}
+
+/// The name of a keyspace; that of an archive says whose it is.
+fn shown_name(state: &State, runtime: &Runtime) -> String {
+    let parent = runtime.options.archive_of.and_then(|parent| state.find(parent));
+    match parent {
+        Some(parent) => format!("{} (versions)", parent.runtime.name.load()),
+        None => runtime.name.load().to_string(),
     }
 }
 

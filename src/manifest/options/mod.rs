@@ -43,15 +43,19 @@ pub enum Structure {
     Flex,
     /// Sorted tables in levels: write-heavy and large data, small files on disk.
     Lsm,
+    /// Every version of every key is kept, to be read as of any moment: the present as in
+    /// [`Structure::Flex`], with its options, and beside it an archive of all versions.
+    History,
 }
 
 impl Structure {
-    /// The number under which the structure is stored; 2 is set aside for `History`.
+    /// The number under which the structure is stored.
     #[must_use]
     pub const fn to_u8(self) -> u8 {
         match self {
             Structure::Flex => 0,
             Structure::Lsm => 1,
+            Structure::History => 2,
         }
     }
 
@@ -61,6 +65,7 @@ impl Structure {
         match self {
             Structure::Flex => "flex",
             Structure::Lsm => "lsm",
+            Structure::History => "history",
         }
     }
 
@@ -70,6 +75,7 @@ impl Structure {
         match number {
             0 => Some(Structure::Flex),
             1 => Some(Structure::Lsm),
+            2 => Some(Structure::History),
             _ => None,
         }
     }
@@ -102,6 +108,9 @@ pub struct KeyspaceOptions {
     pub ttl: Option<Duration>,
     /// What only [`Structure::Lsm`] has.
     pub lsm: LsmOptions,
+    /// Of the archive of a keyspace of [`Structure::History`], that keyspace's number. Set by
+    /// LitheDB alone: such a keyspace is no other's to create, to open or to see.
+    pub(crate) archive_of: Option<u32>,
 }
 
 impl Default for KeyspaceOptions {
@@ -126,6 +135,7 @@ impl KeyspaceOptions {
             merge_operator: None,
             ttl: None,
             lsm: LsmOptions::new(),
+            archive_of: None,
         }
     }
 
@@ -134,6 +144,26 @@ impl KeyspaceOptions {
     pub const fn lsm() -> KeyspaceOptions {
         let mut options = KeyspaceOptions::flex();
         options.structure = Structure::Lsm;
+        options
+    }
+
+    /// The defaults for [`Structure::History`]. It has the options of [`Structure::Flex`], which
+    /// shape the present, and no merge operator; [`KeyspaceOptions::codec`] counts for the archive,
+    /// too.
+    #[must_use]
+    pub const fn history() -> KeyspaceOptions {
+        let mut options = KeyspaceOptions::flex();
+        options.structure = Structure::History;
+        options
+    }
+
+    /// Those of the archive that a keyspace of these options and this number has.
+    #[must_use]
+    pub(crate) fn of_archive(&self, parent: u32) -> KeyspaceOptions {
+        let mut options = KeyspaceOptions::lsm().codec(self.codec);
+        options.value_separation = None; // Values come with their pointers.
+        options.memtable_size = self.memtable_size;
+        options.archive_of = Some(parent);
         options
     }
 
@@ -358,6 +388,13 @@ impl KeyspaceOptions {
         if let Some(bytes) = self.value_separation {
             check_range("value_separation", bytes, &VALUE_SEPARATION_RANGE)?;
         }
+        if let (Structure::History, Some(operator)) = (self.structure, &self.merge_operator) {
+            let what = format!("a keyspace of structure history merges nothing ({operator:?})");
+            return Err(Error::invalid(what));
+        }
+        if self.archive_of.is_some() && self.structure != Structure::Lsm {
+            return Err(Error::invalid("an archive is of the structure lsm"));
+        }
         if let Some(len) = self.merge_operator.as_ref().map(String::len) {
             check_range("the length of merge_operator", len, &OPERATOR_NAME_LEN_RANGE)?;
         }
@@ -387,7 +424,9 @@ impl KeyspaceOptions {
     fn check_structure(&self) -> Result<()> {
         let flex = KeyspaceOptions::flex();
         let foreign = match self.structure {
-            Structure::Flex => vec![("options of structure lsm", self.lsm != flex.lsm)],
+            Structure::Flex | Structure::History => {
+                vec![("options of structure lsm", self.lsm != flex.lsm)]
+            }
             Structure::Lsm => vec![
                 ("interval_size", self.interval_size != flex.interval_size),
                 ("segment_size", self.segment_size != flex.segment_size),
@@ -411,7 +450,7 @@ impl KeyspaceOptions {
         let mut put = |name: &str, value: u64| options.push((name.to_owned(), value));
         put("codec", self.codec.to_stored());
         match self.structure {
-            Structure::Flex => {
+            Structure::Flex | Structure::History => {
                 put("interval_size", u64::from(self.interval_size));
                 put("segment_size", u64::from(self.segment_size));
                 let pace = (self.consolidation_pace * PACE_UNIT).round() as u64;
@@ -428,6 +467,9 @@ impl KeyspaceOptions {
         }
         if let Some(ttl) = self.ttl {
             put("ttl_millis", millis_of(ttl));
+        }
+        if let Some(parent) = self.archive_of {
+            put("archive_of", u64::from(parent));
         }
         out.push(self.structure.to_u8());
         let operator = self.merge_operator.as_deref();
@@ -447,6 +489,7 @@ impl KeyspaceOptions {
         let mut options = match Structure::from_u8(structure) {
             Some(Structure::Flex) => KeyspaceOptions::flex(),
             Some(Structure::Lsm) => KeyspaceOptions::lsm(),
+            Some(Structure::History) => KeyspaceOptions::history(),
             None => return fields.malformed(format!("unknown structure {structure}")),
         };
         for _ in 0..fields.count("number of options")? {
@@ -480,8 +523,9 @@ impl KeyspaceOptions {
                 self.memtable_size = Some(value);
                 Some(())
             }
+            "archive_of" => narrow().map(|parent| self.archive_of = Some(parent)),
             _ => match self.structure {
-                Structure::Flex => self.take_flex(name, value, fields)?,
+                Structure::Flex | Structure::History => self.take_flex(name, value, fields)?,
                 Structure::Lsm => self.lsm.take(name, value, fields)?,
             },
         };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::index::Run;
 use super::table::{ReadMode, RunCursor, Table, TableCaches};
 use super::tournament::{Order, Tournament};
-use crate::base::{Cursor, EntryRef, RangeTombstones, Result, SeqNo};
+use crate::base::{Cursor, EntryRef, RangeTombstones, Result, SeqNo, Slice};
 use crate::block::{BlockCursor, common_prefix_len};
 use crate::structure::fold::Folder;
 
@@ -200,6 +200,12 @@ impl Merged {
     #[inline]
     pub(super) fn entry(&self) -> Option<EntryRef<'_>> {
         self.runs[self.current?].entry()
+    }
+
+    /// Bytes of the entry shown, shared with its block.
+    pub(super) fn share(&self, bytes: &[u8]) -> Slice {
+        let block = self.current.and_then(|current| self.runs[current].block());
+        block.map_or_else(|| Slice::from(bytes), |block| block.block().share(bytes))
     }
 
     /// Whether a newer run has deleted a range with the key shown (L3).

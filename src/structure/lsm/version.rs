@@ -8,8 +8,8 @@ use super::index::{Index, Run};
 use super::merge::{Merged, deletes_ranges, deletions_of, rank_of};
 use super::table::{ReadMode, Sought, TableCaches};
 use crate::base::{
-    EntryKind, KeyRange, RangeTombstones, Result, SeqNo, Slice, StripedCounters, hash_key,
-    is_operands, prefix_successor,
+    EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo, Slice, StripedCounters,
+    hash_key, is_operands, prefix_successor,
 };
 use crate::memory::Heap;
 use crate::structure::fold::Folder;
@@ -208,6 +208,26 @@ impl Version for LsmVersion {
             }
         }
         Ok(())
+    }
+
+    /// A seek of each run that has anything there, and no more.
+    fn first_with_prefix(&self, from: &[u8], prefix_len: usize) -> Result<Option<(Slice, Found)>> {
+        let prefix = &from[..prefix_len];
+        let end = prefix_successor(prefix);
+        let mut merged = self.merged_within(from, end.as_deref(), ReadMode::Normal)?;
+        merged.seek(from)?;
+        while let Some(entry) = merged.entry() {
+            if !entry.key.starts_with(prefix) {
+                break;
+            }
+            if entry.kind != EntryKind::Tombstone && !merged.is_hidden() {
+                let EntryRef { key, seqno, kind, value } = entry;
+                let value = merged.share(value);
+                return Ok(Some((Slice::from(key), Found { seqno: Some(seqno), kind, value })));
+            }
+            merged.next()?;
+        }
+        Ok(None)
     }
 
     fn cursor(&self, range: &KeyRange) -> Box<dyn StructureCursor> {

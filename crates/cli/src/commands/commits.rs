@@ -9,7 +9,7 @@ use lithedb::{Commit, Db, OpenExisting, SeqNo};
 use crate::args::Globals;
 use crate::database::{builder, close, database_path};
 use crate::failure::Outcome;
-use crate::notation::{parse_size, write_escaped};
+use crate::notation::{parse_size, parse_stamp, write_escaped};
 use crate::output::{stdout, write_json_bytes};
 
 const EXAMPLES: &str = "\
@@ -103,34 +103,4 @@ fn write_commit(out: &mut impl Write, format: CommitFormat, commit: &Commit) -> 
         }
     }
     out.write_all(b"\n")
-}
-
-/// A stamp as commands print it: `1795250864285.0`, or as one number.
-fn parse_stamp(text: &str) -> Result<SeqNo, String> {
-    let wrong = |_| format!("no stamp: {text:?}; one is as in 1795250864285.0");
-    match text.split_once('.') {
-        Some((millis, counter)) => {
-            let millis = millis.parse::<u64>().map_err(wrong)?;
-            if millis >= 1 << 48 {
-                return Err(format!("too large for a stamp: {millis}"));
-            }
-            Ok(SeqNo::from_parts(millis, counter.parse().map_err(wrong)?))
-        }
-        None => text.parse().map(SeqNo::from_u64).map_err(wrong),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stamps_are_read_as_they_are_printed() {
-        let stamp = SeqNo::from_parts(1_795_250_864_285, 7);
-        assert_eq!(parse_stamp(&stamp.to_string()), Ok(stamp));
-        assert_eq!(parse_stamp(&stamp.as_u64().to_string()), Ok(stamp));
-        for text in ["", ".", "1.", "1.70000", "x", "281474976710656.0"] {
-            assert!(parse_stamp(text).is_err(), "{text}");
-        }
-    }
 }

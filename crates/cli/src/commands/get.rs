@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use clap::Args;
-use lithedb::Entry;
+use lithedb::{Entry, PointInTime};
 
 use crate::args::Globals;
 use crate::database::open_keyspace;
 use crate::failure::{Failure, Outcome};
-use crate::notation::{Notation, write_escaped, write_hex};
+use crate::notation::{Notation, parse_moment, write_escaped, write_hex};
 use crate::output::{Columns, Row, RowFormat, RowWriter, Surface, stdout};
 
 const EXAMPLES: &str = "\
@@ -18,6 +18,7 @@ Examples:
   lithe --db my.lithe get --key-format hex 00ff > value.bin
   lithe --db my.lithe get greeting --format json --stamps
   lithe --db my.lithe get session --expiry
+  lithe --db my.lithe --keyspace prices get bread --at '5 minutes ago'
 
 `raw` writes the bytes of the value and nothing else; it is the default into a file or a pipe.
 On a terminal the default is `escaped`. The exit code is 1 when the key is not there.";
@@ -45,13 +46,22 @@ pub struct GetArgs {
     /// Print key, value and when it expires, in UTC; `-` if it does not
     #[arg(long)]
     pub expiry: bool,
+
+    /// As it was then, in a keyspace of structure history: a stamp, a time as in
+    /// 2026-11-22T18:00:00Z, or as in 5 minutes ago
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    pub at: Option<PointInTime>,
 }
 
 /// Prints the value.
 pub fn run(globals: &Globals, args: &GetArgs) -> Outcome {
     let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
     let (_db, keyspace) = open_keyspace(globals)?;
-    let Some(entry) = keyspace.get_entry(&key)? else {
+    let found = match args.at {
+        Some(at) => keyspace.get_entry_at(&key, at)?,
+        None => keyspace.get_entry(&key)?,
+    };
+    let Some(entry) = found else {
         let what = format!("{:?} is not in keyspace {:?}", args.key, globals.keyspace);
         return Err(Failure::NotFound { what });
     };
@@ -99,7 +109,7 @@ mod tests {
             expiry: Expiry::Never,
         };
         let key_format = Notation::Text;
-        let args = GetArgs { key: "k".into(), key_format, format, stamps, expiry: false };
+        let args = GetArgs { key: "k".into(), key_format, format, stamps, expiry: false, at: None };
         let mut out = Vec::new();
         write_entry(&mut out, &entry, &args, surface).unwrap();
         String::from_utf8(out).unwrap()

@@ -3,12 +3,13 @@
 use std::io::Write;
 
 use clap::Args;
-use lithedb::{Cursor, Error};
+use lithedb::{Cursor, Error, PointInTime};
 
 use super::range::RangeArgs;
 use crate::args::Globals;
 use crate::database::open_keyspace;
 use crate::failure::Outcome;
+use crate::notation::parse_moment;
 use crate::output::{Columns, Row, RowFormat, RowWriter, Surface, stdout};
 
 const EXAMPLES: &str = "\
@@ -16,6 +17,7 @@ Examples:
   lithe --db my.lithe scan --prefix user: --limit 20
   lithe --db my.lithe scan --from 2026-01 --to 2026-02 --format jsonl > january.jsonl
   lithe --db my.lithe scan --reverse --limit 1 --stamps
+  lithe --db my.lithe --keyspace prices scan --at 2026-11-22T18:00:00Z
   lithe --db my.lithe scan --keys-only --format raw | LC_ALL=C sort -c
 
 Rows are key, value, stamp and expiry, as far as shown; between tabs in hex, escaped and raw.";
@@ -51,6 +53,11 @@ pub struct ScanArgs {
     /// How rows are written
     #[arg(long, value_name = "FORMAT", default_value = "escaped")]
     pub format: RowFormat,
+
+    /// As it was then, in a keyspace of structure history: a stamp, a time as in
+    /// 2026-11-22T18:00:00Z, or as in 5 minutes ago
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    pub at: Option<PointInTime>,
 }
 
 /// Which way to walk.
@@ -63,12 +70,15 @@ enum Direction {
 /// Prints the rows.
 pub fn run(globals: &Globals, args: &ScanArgs) -> Outcome {
     let range = args.range.key_range()?;
-    let (_db, keyspace) = open_keyspace(globals)?;
+    let (db, keyspace) = open_keyspace(globals)?;
     let columns = Columns { values: !args.keys_only, stamps: args.stamps, expiry: args.expiry };
     let mut rows = RowWriter::new(stdout(), args.format, columns, Surface::of_stdout());
     if let Some(range) = range {
         let direction = if args.reverse { Direction::Backward } else { Direction::Forward };
-        let mut cursor = keyspace.cursor(range);
+        let mut cursor = match args.at {
+            Some(at) => db.snapshot_at(at)?.cursor(&keyspace, range),
+            None => keyspace.cursor(range),
+        };
         let limit = args.limit.unwrap_or(u64::MAX);
         write_rows(&mut rows, &mut cursor, columns, direction, limit)?;
     }

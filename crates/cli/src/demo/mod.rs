@@ -8,6 +8,7 @@ mod commits;
 mod costs;
 mod dataset;
 mod fill;
+mod past;
 mod reads;
 mod screen;
 
@@ -38,7 +39,7 @@ Examples:
   lithe demo --memory 16MiB
 
 Loads the Unicode Character Database (34,924 characters; it comes with the program) into
-./demo.lithe and shows reads, scans, batches, snapshots, reopening and costs. A second run uses
+./demo.lithe and shows reads, scans, batches, snapshots, time travel, reopening and costs. A second run uses
 what is there.";
 
 /// Options of `lithe demo`.
@@ -92,6 +93,8 @@ pub fn run(globals: &Globals, notices: Notices, _args: &DemoArgs) -> Outcome {
     given_bytes += commits::atomic_batch(&demo, &mut screen)?;
     screen.step("A snapshot stands still while writes go on")?;
     given_bytes += commits::snapshot(&demo, &mut screen)?;
+    screen.step("Three structures in one transaction, and a deletion undone")?;
+    given_bytes += past::show(&demo, &mut screen)?;
     screen.step("Close and reopen")?;
     let at_work = demo.db.stats();
     let (demo, at_end) = reopen(demo, globals, &path, &mut screen)?;

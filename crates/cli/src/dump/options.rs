@@ -120,7 +120,7 @@ fn set(options: &mut KeyspaceOptions, name: &str, value: &str) -> Result<(), Str
 
 /// The defaults of a structure.
 fn structure_of(name: &str) -> Option<KeyspaceOptions> {
-    [KeyspaceOptions::flex(), KeyspaceOptions::lsm()]
+    [KeyspaceOptions::flex(), KeyspaceOptions::lsm(), KeyspaceOptions::history()]
         .into_iter()
         .find(|options| options.structure.name() == name)
 }

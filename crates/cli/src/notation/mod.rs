@@ -2,6 +2,7 @@
 
 mod escape;
 mod hex;
+mod moment;
 mod time;
 mod units;
 
@@ -10,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 
 pub use escape::{is_shown_as_is, parse_escaped, write_escaped};
 pub use hex::{parse_hex, write_hex};
+pub use moment::{parse_moment, parse_stamp};
 pub use time::{parse_time, stamp_time_text, time_text};
 pub use units::{bytes_text, count_text, duration_text, exact_duration_text, parse_duration};
 pub use units::{parse_size, parse_small_size, rate_text};

@@ -412,3 +412,47 @@ fn a_keyspace_or_a_range_of_it_is_compacted_and_nothing_else() {
     shell.db(&["compact"]).ok();
     assert_eq!(shell.db(&["count"]).ok(), b"3000\n");
 }
+
+#[test]
+fn a_keyspace_with_history_shows_its_past_and_brings_it_back() {
+    let shell = Shell::new();
+    shell.db(&["keyspaces", "create", "prices", "--structure", "history"]).ok();
+    let prices = |arguments: &[&str]| shell.db(&[&["--keyspace", "prices"], arguments].concat());
+    prices(&["put", "bread", "3.10"]).ok();
+    prices(&["put", "figs", "7"]).ok();
+    let stamps = prices(&["scan", "--stamps", "--keys-only"]).ok_text();
+    let stamp = stamps.lines().last().and_then(|line| line.split('\t').nth(1)).unwrap().to_owned();
+    prices(&["put", "bread", "3.40"]).ok();
+    prices(&["delete", "figs"]).ok();
+    prices(&["get", "figs"]).fails(1);
+    assert_eq!(prices(&["get", "bread", "--at", &stamp]).ok(), b"3.10");
+    assert_eq!(prices(&["scan", "--at", &stamp]).ok(), b"bread\t3.10\nfigs\t7\n");
+    prices(&["get", "bread", "--at", "2 hours ago"]).fails(1);
+    assert!(prices(&["get", "bread", "--at", "tomorrow"]).fails(2).contains("5 minutes ago"));
+
+    let history = prices(&["history", "figs"]).ok_text();
+    let told: Vec<Vec<&str>> = history.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!((told.len(), told[0][2], told[1][2], told[1][3]), (2, "delete", "put", "7"));
+    let oldest = prices(&["history", "figs", "--oldest-first", "--limit", "1"]).ok_text();
+    assert_eq!(oldest.trim_end(), history.lines().last().unwrap());
+    let json = prices(&["history", "figs", "--format", "jsonl", "--limit", "1"]).ok_text();
+    assert!(json.contains("\"value\":null"), "{json}");
+    prices(&["history", "plums"]).fails(1);
+
+    assert!(prices(&["restore", "--at", &stamp]).fails(2).contains("--all"));
+    prices(&["restore", "figs", "--at", &stamp]).ok();
+    assert_eq!(prices(&["scan"]).ok(), b"bread\t3.40\nfigs\t7\n");
+    prices(&["restore", "--all", "--at", &stamp]).ok();
+    assert_eq!(prices(&["scan"]).ok(), b"bread\t3.10\nfigs\t7\n");
+    shell.db(&["put", "k", "v"]).ok();
+    assert!(shell.db(&["get", "k", "--at", "0.0"]).fails(2).contains("keeps no versions"));
+    let keyspaces = shell.db(&["keyspaces", "--format", "jsonl"]).ok_text();
+    assert_eq!(keyspaces.lines().count(), 2, "its archive is not among them: {keyspaces}");
+    shell.db(&["check"]).ok();
+    // What a dump says of it makes such a keyspace again.
+    let dump = prices(&["dump"]).ok();
+    let other = Shell::new();
+    other.db_with_input(&["--keyspace", "prices", "load", "-"], &dump).ok();
+    let again = other.db(&["keyspaces", "--format", "jsonl"]).ok_text();
+    assert!(again.contains("\"structure\":\"history\""), "{again}");
+}

@@ -20,11 +20,11 @@ use crate::ledger::Ledger;
 use crate::ops::{Mix, Purpose, draw};
 use crate::parallel::survive;
 use crate::random::Random;
-use crate::readback::{Detail, expect_check_ok, read_all};
+use crate::readback::{Detail, expect_check_ok, expect_pasts, read_all};
 use crate::sample::ValueSizes;
 use crate::session::{Session, SharedTimeline, Trouble, look};
 use crate::setup::{Setup, start_of};
-use crate::timeline::{Found, Survival, Timeline};
+use crate::timeline::{Found, Moment, Survival, Timeline};
 use crate::watched::{Mutation, WatchedStorage};
 
 /// How many recoveries in a thousand are interrupted, and at how many of their first mutations.
@@ -63,8 +63,9 @@ impl Examiner {
         } else {
             self.open(Arc::new(storage.clone()), depth)?
         };
-        let found = self.read_and_judge(&db, timeline, state.survival)?;
+        let (found, moment) = self.read_and_judge(&db, timeline, state.survival)?;
         expect_check_ok(&db)?;
+        expect_pasts(&db, timeline, moment.commit, random)?;
         let verdict = match random.below(8) {
             0 => self.expect_same_after(&found, &storage.crash(CrashMode::DropAll, 0), "power cut"),
             1 => self.expect_same_after(&found, &storage.crash(CrashMode::KeepAll, 0), "kill"),
@@ -121,14 +122,19 @@ impl Examiner {
         verdict.map(|()| opened)
     }
 
-    fn read_and_judge(&self, db: &Db, timeline: &Timeline, survival: Survival) -> Verdict<Found> {
+    fn read_and_judge(
+        &self,
+        db: &Db,
+        timeline: &Timeline,
+        survival: Survival,
+    ) -> Verdict<(Found, Moment)> {
         let found = read_all(db, Detail::Digests).map_err(|error| failed_open("read", &error))?;
-        if timeline.judge(&found, survival).is_ok() {
-            return Ok(found);
+        if let Ok(moment) = timeline.judge(&found, survival) {
+            return Ok((found, moment));
         }
         // Once more with the rows, for the story.
         let found = read_all(db, Detail::Rows).map_err(|error| failed_open("read", &error))?;
-        timeline.judge(&found, survival).map(|_| found)
+        timeline.judge(&found, survival).map(|moment| (found, moment))
     }
 
     /// E3

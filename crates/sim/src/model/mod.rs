@@ -20,7 +20,7 @@ use crate::ledger::{HOLES, Ledger};
 use crate::ops::{Farewell, Mix, Op, Purpose, Reading, draw_run};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
-use crate::readback::{expect_check_ok, millis_of, now_of};
+use crate::readback::{expect_check_ok, expect_pasts, millis_of, now_of};
 use crate::sample::ValueSizes;
 use crate::session::{Session, SharedTimeline, Trouble};
 use crate::setup::Setup;
@@ -154,6 +154,11 @@ impl Run {
             }
             Op::Check => {
                 expect_check_ok(&self.session.db)?;
+                let timeline = self.session.timeline();
+                let mut random = Random::new(timeline.acknowledged());
+                let last = timeline.acknowledged();
+                expect_pasts(&self.session.db, &timeline, last, &mut random)?;
+                drop(timeline);
                 self.compare_everything()
             }
             Op::Reopen(farewell) => self.reopen(*farewell),

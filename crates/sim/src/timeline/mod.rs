@@ -132,6 +132,8 @@ struct LaneMoment {
     expiring: Arc<Rows>,
     /// Whether `digest.stamped` is known (L2).
     is_stamped: bool,
+    /// The stamp of the commit, if it was acknowledged.
+    seqno: Option<SeqNo>,
 }
 
 /// The commit that is under way, each key once.
@@ -222,7 +224,13 @@ impl Timeline {
                 until: until.of(now),
             });
             lane.change((&mut digest, &mut expiring), key, row.as_ref());
-            lane.set_moment(LaneMoment { commit, digest, expiring, is_stamped: false });
+            lane.set_moment(LaneMoment {
+                commit,
+                digest,
+                expiring,
+                is_stamped: false,
+                seqno: None,
+            });
         }
         self.pending = Some(Pending { changes: last_of_each });
     }
@@ -246,7 +254,8 @@ impl Timeline {
                 Some(row) => rows.insert(key, row),
                 None => rows.remove(&key),
             };
-            lane.set_moment(LaneMoment { commit, digest, expiring, is_stamped: true });
+            let (is_stamped, seqno) = (true, Some(seqno));
+            lane.set_moment(LaneMoment { commit, digest, expiring, is_stamped, seqno });
         }
         self.acknowledged = commit;
         self.last_seqno = self.last_seqno.max(seqno);
@@ -267,6 +276,19 @@ impl Timeline {
             }
         }
         self.issued -= 1;
+    }
+
+    /// What a keyspace was behind each acknowledged commit that changed it, up to that of the number
+    /// `last`: their stamps, and digests of what was there then.
+    #[must_use]
+    pub fn pasts(&self, keyspace: u32, last: u64) -> Vec<(SeqNo, Digest)> {
+        let moments = self.lanes.get(&keyspace).into_iter().flat_map(|lane| &lane.moments);
+        let moments = moments.filter(|moment| moment.is_stamped && moment.commit <= last);
+        let digest_of = |moment: &LaneMoment| {
+            let seqno = moment.seqno?;
+            Some((seqno, moment.digest_at(seqno.millis())))
+        };
+        moments.filter_map(digest_of).collect()
     }
 
     /// Whether the fate of the last commit is unknown.
@@ -334,8 +356,8 @@ impl Lane {
             }
         }
         let expiring = Arc::new(expiring);
-        let start =
-            LaneMoment { commit, digest, expiring: Arc::clone(&expiring), is_stamped: true };
+        let of_lane = Arc::clone(&expiring);
+        let start = LaneMoment { commit, digest, expiring: of_lane, is_stamped: true, seqno: None };
         Lane { rows: Arc::new(rows), digest, expiring, moments: vec![start] }
     }
 

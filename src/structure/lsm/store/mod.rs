@@ -277,6 +277,11 @@ impl LsmStore {
         Ok(taken)
     }
 
+    /// What has expired is judged by this, if that is `now`: in an archive of versions nothing does.
+    pub(super) fn judged_by(&self, now: u64) -> u64 {
+        if self.options.archive_of.is_some() { 0 } else { now }
+    }
+
     /// What writes tables of a level.
     pub(super) fn outputs_of(&self, level: u8, table_size: u64) -> Outputs {
         let budget = self.reader.caches.blocks.budget();

@@ -143,6 +143,7 @@ impl LsmRound {
 
 impl Round for LsmRound {
     fn slice(&mut self, slice_bytes: u64, now: u64) -> Result<RoundSlice> {
+        let now = self.store.judged_by(now);
         self.store.install_ready()?;
         match self.next_step(now)? {
             Step::Over => return Ok(RoundSlice::Over),

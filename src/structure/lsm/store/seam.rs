@@ -74,6 +74,7 @@ impl Store for LsmStore {
         order: FlushOrder,
     ) -> Result<FlushOutcome> {
         self.install_ready()?;
+        let order = FlushOrder { now: self.judged_by(order.now), ..order };
         let taken_bytes = self.flush_run(memtable, deleted, order)?;
         let (version, progress) = (self.version(), FlushProgress::Complete);
         Ok(FlushOutcome { version, progress, taken_bytes, next: Slice::default() })
@@ -84,7 +85,7 @@ impl Store for LsmStore {
     }
 
     fn compact(&self, slice_bytes: u64, now: u64) -> Result<Compacted> {
-        self.compact_slice(slice_bytes, (now, Zeal::Due))
+        self.compact_slice(slice_bytes, (self.judged_by(now), Zeal::Due))
     }
 
     fn install(&self) -> Result<Option<Arc<dyn Version>>> {
@@ -97,6 +98,7 @@ impl Store for LsmStore {
 
     /// Goes on with compactions, and installs them.
     fn consolidate(&self, slice_bytes: u64, now: u64) -> Result<Consolidation> {
+        let now = self.judged_by(now);
         let bytes = match self.compact_slice(slice_bytes, (now, Zeal::Idle))? {
             Compacted::Nothing => return Ok(Consolidation::Nothing),
             Compacted::Ready => 0,
@@ -108,6 +110,7 @@ impl Store for LsmStore {
 
     /// Brings the tables that overlap the keys to the last level, whole.
     fn begin_round(self: Arc<Self>, (first, end): KeySpan, now: u64) -> Box<dyn Round> {
+        let now = self.judged_by(now);
         Box::new(LsmRound::begin(self, &Span { first, end }, now))
     }
 
@@ -119,6 +122,7 @@ impl Store for LsmStore {
         (slice_bytes, now): (u64, u64),
     ) -> Result<Moving> {
         self.install_ready()?;
+        let now = self.judged_by(now);
         let visited = Visited::decode(from)
             .unwrap_or_else(|| Visited { done: 0, end: self.place.next_number() });
         let version = self.current.load_full();
@@ -153,6 +157,7 @@ impl Store for LsmStore {
 
     /// Compactions that are due for it are due at any time.
     fn has_much_expired(&self, now: u64) -> bool {
+        let now = self.judged_by(now);
         let version = self.current.load();
         let mut tables = version.runs.iter().flat_map(|run| run.tables.iter());
         tables.any(|table| table.record.expiring.is_some_and(|span| span.first <= now))
@@ -196,6 +201,7 @@ impl Store for LsmStore {
     }
 
     fn stats(&self, now: u64) -> StructureStats {
+        let now = self.judged_by(now);
         let (version, summary) = (self.current.load(), self.summary.load());
         let tables = || version.runs.iter().flat_map(|run| run.tables.iter());
         let spans = || tables().filter_map(|table| table.record.expiring.as_ref());

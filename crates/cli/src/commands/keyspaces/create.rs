@@ -16,6 +16,7 @@ Examples:
   lithe --db my.lithe keyspaces create queue --structure lsm --compaction tiered --threshold 8
   lithe --db my.lithe keyspaces create visits --merge counter
   lithe --db my.lithe keyspaces create sessions --ttl 36h
+  lithe --db my.lithe keyspaces create prices --structure history
 
 The options stay with the keyspace; `lithe keyspaces` shows them.";
 
@@ -62,7 +63,7 @@ pub struct CreateArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Of structure flex")]
+#[command(next_help_heading = "Of structures flex and history")]
 struct FlexArgs {
     /// What an interval aims at, 512B to 1MiB: smaller ones read less for a point read, larger ones
     /// take less memory and compress better [default: 16KiB]
@@ -168,6 +169,8 @@ pub enum StructureName {
     Flex,
     /// Sorted tables in levels: write-heavy and large data, small files
     Lsm,
+    /// As flex, and every version of every key is kept, to be read as of any moment
+    History,
 }
 
 /// The shapes that compactions aim at.
@@ -213,6 +216,7 @@ impl CreateArgs {
         let mut options = match self.structure {
             StructureName::Flex => KeyspaceOptions::flex(),
             StructureName::Lsm => KeyspaceOptions::lsm(),
+            StructureName::History => KeyspaceOptions::history(),
         };
         if let Some(codec) = self.codec {
             options = options.codec(codec);

@@ -62,7 +62,7 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
             options.codec.to_string(),
         ];
         cells.extend(match options.structure {
-            Structure::Flex => [
+            Structure::Flex | Structure::History => [
                 bytes_text(u64::from(options.interval_size)),
                 bytes_text(u64::from(options.segment_size)),
                 options.consolidation_pace.to_string(),
@@ -157,7 +157,7 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
     for info in keyspaces {
         let options = &info.options;
         let of_flex = |value: String| match options.structure {
-            Structure::Flex => value,
+            Structure::Flex | Structure::History => value,
             _ => String::new(),
         };
         let record: [&str; TITLES.len()] = [

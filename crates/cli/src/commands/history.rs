@@ -1,0 +1,131 @@
+//! `lithe history`: what happened to a key.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::ops::Bound;
+
+use clap::{Args, ValueEnum};
+use lithedb::{KeyVersion, PointInTime, SeqNo};
+
+use crate::args::Globals;
+use crate::database::open_keyspace;
+use crate::failure::{Failure, Outcome};
+use crate::notation::{Notation, parse_moment, stamp_time_text, write_escaped};
+use crate::output::{stdout, write_json_bytes};
+
+const EXAMPLES: &str = "\
+Examples:
+  lithe --db my.lithe keyspaces create prices --structure history
+  lithe --db my.lithe --keyspace prices history bread
+  lithe --db my.lithe --keyspace prices history bread --from '2 hours ago' --oldest-first
+  lithe --db my.lithe --keyspace prices history bread --limit 1 --format jsonl
+
+Of keyspaces of the structure history. A line has the stamp of the commit (milliseconds since 1970,
+dot, counter), its time in UTC, `put` or `delete`, and the value. The newest comes first.";
+
+/// Options of `lithe history`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct HistoryArgs {
+    /// The key
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+
+    /// How KEY is read
+    #[arg(long, value_name = "NOTATION", default_value = "text")]
+    pub key_format: Notation,
+
+    /// From this moment on: a stamp, a time as in 2026-11-22T18:00:00Z, or as in 5 minutes ago
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    pub from: Option<PointInTime>,
+
+    /// Up to this moment, inclusive
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    pub to: Option<PointInTime>,
+
+    /// The oldest first
+    #[arg(long)]
+    pub oldest_first: bool,
+
+    /// At most so many
+    #[arg(long, value_name = "VERSIONS")]
+    pub limit: Option<usize>,
+
+    /// How versions are written
+    #[arg(long, value_name = "FORMAT", default_value = "escaped")]
+    pub format: HistoryFormat,
+}
+
+/// How versions are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HistoryFormat {
+    /// Stamp, time, what and value between tabs; text with \xNN and \\
+    Escaped,
+    /// One object per line: `stamp`, `time`, and `value`, which is null for a deletion
+    Jsonl,
+}
+
+/// Prints the versions.
+pub fn run(globals: &Globals, args: &HistoryArgs) -> Outcome {
+    let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
+    let (_db, keyspace) = open_keyspace(globals)?;
+    let from = args.from.map_or(Bound::Unbounded, |from| Bound::Included(first_of(from)));
+    let to = args.to.map_or(Bound::Unbounded, |to| Bound::Included(last_of(to)));
+    let versions = match args.oldest_first {
+        true => keyspace.history_from_oldest(&key, (from, to))?,
+        false => keyspace.history(&key, (from, to))?,
+    };
+    let (mut out, mut count) = (stdout(), 0);
+    for version in versions.take(args.limit.unwrap_or(usize::MAX)) {
+        write_version(&mut out, args.format, &version?)?;
+        count += 1;
+    }
+    out.flush()?;
+    if count == 0 {
+        let what = format!("nothing happened to {:?} in {:?}", args.key, globals.keyspace);
+        return Err(Failure::NotFound { what });
+    }
+    Ok(())
+}
+
+/// The first stamp that is not before this moment.
+fn first_of(moment: PointInTime) -> SeqNo {
+    match moment {
+        PointInTime::Stamp(stamp) => stamp,
+        PointInTime::Time(_) => SeqNo::from_parts(moment.millis(), 0),
+    }
+}
+
+/// The last stamp that is not behind this moment.
+fn last_of(moment: PointInTime) -> SeqNo {
+    match moment {
+        PointInTime::Stamp(stamp) => stamp,
+        PointInTime::Time(_) => SeqNo::from_parts(moment.millis(), u16::MAX),
+    }
+}
+
+fn write_version(
+    out: &mut impl Write,
+    format: HistoryFormat,
+    version: &KeyVersion,
+) -> io::Result<()> {
+    let KeyVersion { seqno, value, .. } = version;
+    let time = stamp_time_text(*seqno);
+    let time = time.split(" +").next().unwrap_or_default();
+    match format {
+        HistoryFormat::Escaped => {
+            let what = if value.is_some() { "put" } else { "delete" };
+            write!(out, "{seqno}\t{time}\t{what}\t")?;
+            write_escaped(out, value.as_deref().unwrap_or_default())?;
+        }
+        HistoryFormat::Jsonl => {
+            write!(out, "{{\"stamp\":\"{seqno}\",\"time\":\"{time}\",\"value\":")?;
+            match value {
+                Some(value) => write_json_bytes(out, value)?,
+                None => out.write_all(b"null")?,
+            }
+            out.write_all(b"}")?;
+        }
+    }
+    out.write_all(b"\n")
+}

@@ -1,0 +1,432 @@
+//! What a memtable brings to the archive of its keyspace: every version that it has, by key and by
+//! stamp, as a cursor that is walked once.
+//!
+//! A deletion is a version if there was a value in front of it (H3). A range that was deleted is a
+//! deletion of each key in it that had one: so the keys of the archive are gone through there, too.
+//! What expires is a version with its moment; that it has expired is none.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::base::version_key::{VersionKind, put_by_stamp, put_head, put_tail};
+use crate::base::{
+    Cursor, EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo, expiring_in,
+    lost_its_place,
+};
+use crate::memory::Heap;
+use crate::memtable::{AllVersions, EntryId, Memtable};
+use crate::structure::history::VersionAt;
+use crate::structure::{StructureCursor, Version, Want};
+
+/// Something that happened to the key at hand.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    stamp: SeqNo,
+    /// What the memtable has of it; none if the key was deleted with a range.
+    id: Option<EntryId>,
+}
+
+/// A range that was deleted, as often as there are stamps, which descend.
+#[derive(Debug)]
+struct Deleted {
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    stamps: Vec<SeqNo>,
+}
+
+impl Event {
+    fn is_deletion(&self, memtable: &Memtable) -> bool {
+        self.id.is_none_or(|id| memtable.entry(id).kind == EntryKind::Tombstone)
+    }
+}
+
+impl Deleted {
+    fn oldest(&self) -> SeqNo {
+        *self.stamps.last().expect("a deleted range has a stamp")
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        !self.is_behind(key) && !self.ends_by(key)
+    }
+
+    fn is_behind(&self, key: &[u8]) -> bool {
+        *self.start > *key
+    }
+
+    fn ends_by(&self, key: &[u8]) -> bool {
+        self.end.as_ref().is_some_and(|end| **end <= *key)
+    }
+}
+
+/// Where the walk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    ByKey,
+    ByStamp,
+    End,
+}
+
+/// The entries of an archive that a memtable brings, in order.
+#[derive(Debug)]
+pub(super) struct ArchiveEntries {
+    keys: KeyWalk,
+    part: Part,
+    /// Versions of the memtable that count, and their stamps: by key, and then in order.
+    by_stamp: Vec<(SeqNo, EntryId)>,
+    /// How many of them were shown.
+    shown: usize,
+    /// Stamps of deleted ranges, descending, that were not gone through by stamp.
+    range_stamps: Vec<SeqNo>,
+    /// The next key that was deleted with a range, by the commit of this stamp.
+    deleted: Option<(SeqNo, Vec<u8>)>,
+    /// Ranges in front of this one were gone through for that commit.
+    range: usize,
+    // The entry at hand.
+    key: Vec<u8>,
+    stamp: SeqNo,
+    id: Option<EntryId>,
+    kind: VersionKind,
+}
+
+impl ArchiveEntries {
+    /// What `memtable` brings to `archive`, which may have some of it.
+    pub(super) fn new(
+        memtable: &Arc<Memtable>,
+        archive: Arc<dyn Version>,
+        heap: &Arc<Heap>,
+    ) -> ArchiveEntries {
+        let ranges = memtable.ranges().unwrap_or_default();
+        let mut range_stamps: Vec<SeqNo> =
+            ranges.all().flat_map(|(_, stamps)| stamps.iter().copied()).collect();
+        range_stamps.sort_unstable_by(|a, b| b.cmp(a));
+        range_stamps.dedup();
+        ArchiveEntries {
+            keys: KeyWalk::new(memtable, &ranges, archive, heap),
+            part: Part::End,
+            by_stamp: Vec::new(),
+            shown: 0,
+            range_stamps,
+            deleted: None,
+            range: 0,
+            key: Vec::new(),
+            stamp: SeqNo::ZERO,
+            id: None,
+            kind: VersionKind::Deleted,
+        }
+    }
+
+    /// Shows an event of the key at hand, by key.
+    fn show_by_key(&mut self, Event { stamp, id }: Event) {
+        (self.stamp, self.id) = (stamp, id);
+        self.kind = self.keys.kind_of(id);
+        put_head(&mut self.key, &self.keys.key);
+        put_tail(&mut self.key, stamp, self.kind);
+        self.by_stamp.extend(id.map(|id| (stamp, id)));
+    }
+
+    fn next_by_key(&mut self) -> Result<()> {
+        while self.keys.events.is_empty() {
+            if !self.keys.go_on()? {
+                // Stable: those of one commit stay in the order of keys.
+                self.by_stamp.sort_by_key(|(stamp, _)| *stamp);
+                self.part = Part::ByStamp;
+                self.next_deleted()?;
+                return self.next_by_stamp();
+            }
+        }
+        if let Some(newest) = self.keys.events.pop() {
+            self.show_by_key(newest);
+        }
+        Ok(())
+    }
+
+    /// Finds the next key that was deleted with a range: by stamp, and of each by key.
+    fn next_deleted(&mut self) -> Result<()> {
+        let mut stamp = self.deleted.take().map(|(stamp, _)| stamp);
+        loop {
+            while let Some(stamp) = stamp
+                && self.keys.go_on()?
+            {
+                if self.keys.is_deleted_with_range(stamp) {
+                    self.deleted = Some((stamp, self.keys.key.clone()));
+                    return Ok(());
+                }
+            }
+            let Some(of_commit) = stamp.or_else(|| self.range_stamps.pop()) else { return Ok(()) };
+            match self.keys.enter(self.range, of_commit) {
+                Some(position) => (stamp, self.range) = (Some(of_commit), position + 1),
+                None => (stamp, self.range) = (None, 0),
+            }
+        }
+    }
+
+    fn next_by_stamp(&mut self) -> Result<()> {
+        let next = self.by_stamp.get(self.shown).copied();
+        let memtable = &self.keys.memtable;
+        let is_first = |(stamp, key): &&(SeqNo, Vec<u8>)| {
+            next.is_none_or(|(next, id)| (*stamp, key.as_slice()) < (next, memtable.entry(id).key))
+        };
+        if let Some((stamp, key)) = self.deleted.as_ref().filter(is_first) {
+            put_by_stamp(&mut self.key, *stamp, key);
+            (self.stamp, self.kind) = (*stamp, VersionKind::Deleted);
+            return self.next_deleted();
+        }
+        let Some((stamp, id)) = next else {
+            self.part = Part::End;
+            return Ok(());
+        };
+        put_by_stamp(&mut self.key, stamp, memtable.entry(id).key);
+        (self.stamp, self.kind) = (stamp, self.keys.kind_of(Some(id)));
+        self.shown += 1;
+        Ok(())
+    }
+}
+
+/// Forward alone: a flush needs no more, and another move is an error.
+impl Cursor for ArchiveEntries {
+    fn seek_first(&mut self) -> Result<()> {
+        debug_assert!(self.by_stamp.is_empty(), "it is walked once");
+        self.part = Part::ByKey;
+        self.next()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        match self.part {
+            Part::ByKey => self.next_by_key(),
+            Part::ByStamp => self.next_by_stamp(),
+            Part::End => Ok(()),
+        }
+    }
+
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        let (key, seqno) = (self.key.as_slice(), self.stamp);
+        Some(match (self.part, self.id, self.kind) {
+            (Part::End, ..) => return None,
+            (Part::ByStamp, _, kind) => {
+                let value: &[u8] = match kind {
+                    VersionKind::Deleted => &[VersionKind::Deleted as u8],
+                    VersionKind::Put => &[VersionKind::Put as u8],
+                };
+                EntryRef { key, seqno, kind: EntryKind::Value, value }
+            }
+            (Part::ByKey, Some(id), VersionKind::Put) => {
+                EntryRef { key, seqno, ..self.keys.memtable.entry(id) }
+            }
+            (Part::ByKey, ..) => EntryRef { key, seqno, kind: EntryKind::Value, value: &[] },
+        })
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        Err(lost_its_place())
+    }
+
+    fn seek(&mut self, _: &[u8]) -> Result<()> {
+        Err(lost_its_place())
+    }
+
+    fn seek_for_prev(&mut self, _: &[u8]) -> Result<()> {
+        Err(lost_its_place())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        Err(lost_its_place())
+    }
+}
+
+/// Walks the keys to which something happened, with what did.
+#[derive(Debug)]
+struct KeyWalk {
+    memtable: Arc<Memtable>,
+    archive: Arc<dyn Version>,
+    heap: Arc<Heap>,
+    versions: AllVersions,
+    /// Ranges that were deleted, ascending.
+    ranges: Vec<Deleted>,
+    /// The first of them that may have keys behind the one at hand.
+    range: usize,
+    /// Keys of the archive in that range that had a value before the first of its deletions.
+    archived: Option<Box<dyn StructureCursor>>,
+    /// Behind all keys that are asked for; none if that is no key.
+    end: Option<Vec<u8>>,
+    key: Vec<u8>,
+    /// What happened to it that is a version, the newest last.
+    events: Vec<Event>,
+}
+
+impl KeyWalk {
+    fn new(
+        memtable: &Arc<Memtable>,
+        ranges: &RangeTombstones,
+        archive: Arc<dyn Version>,
+        heap: &Arc<Heap>,
+    ) -> KeyWalk {
+        let ranges = ranges.all().map(|(range, stamps)| Deleted {
+            start: range.start.to_vec(),
+            end: range.end.map(<[u8]>::to_vec),
+            stamps: stamps.to_vec(),
+        });
+        KeyWalk {
+            memtable: Arc::clone(memtable),
+            archive,
+            heap: Arc::clone(heap),
+            versions: AllVersions::new(memtable),
+            ranges: ranges.collect(),
+            range: 0,
+            archived: None,
+            end: None,
+            key: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    fn kind_of(&self, id: Option<EntryId>) -> VersionKind {
+        match id.map(|id| self.memtable.entry(id).kind) {
+            None | Some(EntryKind::Tombstone) => VersionKind::Deleted,
+            Some(_) => VersionKind::Put,
+        }
+    }
+
+    /// What the archive said just before `stamp`.
+    fn before(&self, stamp: SeqNo) -> VersionAt {
+        let at = SeqNo::from_u64(stamp.as_u64().saturating_sub(1));
+        VersionAt::new(Arc::clone(&self.archive), at, &self.heap)
+    }
+
+    /// Goes to the next key and gathers what happened to it; `false` at the end.
+    fn go_on(&mut self) -> Result<bool> {
+        self.enter_range()?;
+        let in_memtable = self.versions.entry().map(|entry| entry.key);
+        let in_archive = self.archived.as_ref().and_then(|archived| archived.key());
+        let key = in_memtable.into_iter().chain(in_archive).min();
+        let end = self.end.as_deref();
+        let Some(key) = key.filter(|key| end.is_none_or(|end| *key < end)) else {
+            return Ok(false);
+        };
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.gather()?;
+        Ok(true)
+    }
+
+    /// Goes on to the range that has the next key, if one has, and to its first key in the archive.
+    fn enter_range(&mut self) -> Result<()> {
+        loop {
+            if self.archived.as_ref().is_some_and(|archived| archived.is_valid()) {
+                return Ok(());
+            }
+            let Some(range) = self.ranges.get(self.range) else { return Ok(()) };
+            let next = self.versions.entry().map(|entry| entry.key);
+            if self.archived.is_some() {
+                if next.is_some_and(|next| !range.ends_by(next)) {
+                    return Ok(()); // The memtable has more of it.
+                }
+                (self.archived, self.range) = (None, self.range + 1);
+                continue;
+            }
+            let is_behind = |key: &[u8]| *range.start >= *key;
+            if next.is_some_and(|next| range.is_behind(next))
+                || self.end.as_deref().is_some_and(is_behind)
+            {
+                return Ok(());
+            }
+            let end = range.end.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            let keys = KeyRange { start: Bound::Included(range.start.clone()), end };
+            let mut archived = self.before(range.oldest()).cursor(&keys);
+            archived.seek_first()?;
+            self.archived = Some(archived);
+        }
+    }
+
+    /// Gathers what happened to the key at hand, and goes past it.
+    fn gather(&mut self) -> Result<()> {
+        self.events.clear();
+        let memtable = Arc::clone(&self.memtable);
+        while let Some(id) = self.versions.id()
+            && *memtable.entry(id).key == *self.key
+        {
+            self.events.push(Event { stamp: memtable.entry(id).seqno, id: Some(id) });
+            self.versions.next();
+        }
+        self.note_deletions();
+        let mut value_until = self.value_before_events()?;
+        if let Some(archived) = &mut self.archived
+            && archived.key() == Some(&self.key)
+        {
+            archived.next()?;
+        }
+        // From the oldest on, what is a version (H3).
+        let (mut events, mut kept) = (std::mem::take(&mut self.events), Vec::new());
+        while let Some(event) = events.pop() {
+            match self.kind_of(event.id) {
+                VersionKind::Put => {
+                    let entry = event.id.map(|id| memtable.entry(id));
+                    value_until = entry.map(|entry| until_of(entry.kind, entry.value));
+                    kept.push(event);
+                }
+                VersionKind::Deleted => {
+                    let until = value_until.take();
+                    if until.is_some_and(|until| event.stamp.millis() < until) {
+                        kept.push(event);
+                    }
+                }
+            }
+        }
+        self.events = kept;
+        Ok(())
+    }
+
+    /// Adds deletions with ranges to the events, which the memtable has nothing else of.
+    fn note_deletions(&mut self) {
+        let Some(range) = self.ranges.get(self.range) else { return };
+        if !range.contains(&self.key) {
+            return;
+        }
+        for stamp in &range.stamps {
+            let place = self.events.binary_search_by(|event| stamp.cmp(&event.stamp));
+            // What a commit writes behind its own deletion counts.
+            if let Err(place) = place {
+                self.events.insert(place, Event { stamp: *stamp, id: None });
+            }
+        }
+    }
+
+    /// Until when, in milliseconds since 1970, the value is there that the key at hand had before
+    /// what happened to it, as far as the archive knows. None if it had none, or it makes no
+    /// difference.
+    fn value_before_events(&self) -> Result<Option<u64>> {
+        let oldest = self.events.last().filter(|event| event.is_deletion(&self.memtable));
+        let Some(oldest) = oldest else { return Ok(None) };
+        // What the range's cursor shows is as of just before its oldest deletion.
+        if let Some(archived) = &self.archived
+            && self.ranges[self.range].oldest() == oldest.stamp
+            && self.ranges[self.range].contains(&self.key)
+        {
+            let shown = archived.entry().filter(|entry| entry.key == self.key);
+            return Ok(shown.map(|entry| until_of(entry.kind, entry.value)));
+        }
+        let found = self.before(oldest.stamp).find(&self.key, Want::Value)?;
+        let found = found.filter(|found| found.kind != EntryKind::Tombstone);
+        Ok(found.map(|found| until_of(found.kind, &found.value)))
+    }
+
+    /// Goes in front of the first range from this place on that the commit of this stamp deleted;
+    /// its place.
+    fn enter(&mut self, from: usize, stamp: SeqNo) -> Option<usize> {
+        let mut ranges = self.ranges.iter().enumerate().skip(from);
+        let (position, range) = ranges.find(|(_, range)| range.stamps.contains(&stamp))?;
+        self.versions.seek(&range.start);
+        self.end.clone_from(&range.end);
+        (self.range, self.archived) = (position, None);
+        Some(position)
+    }
+
+    /// Whether the commit of this stamp deleted the key at hand with a range, and that is a version.
+    fn is_deleted_with_range(&self, stamp: SeqNo) -> bool {
+        self.events.iter().any(|event| event.stamp == stamp && event.id.is_none())
+    }
+}
+
+/// Until when, in milliseconds since 1970, an entry that is no tombstone has a value.
+fn until_of(kind: EntryKind, value: &[u8]) -> u64 {
+    expiring_in(kind, value).map_or(u64::MAX, |expiring| expiring.until)
+}

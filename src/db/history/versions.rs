@@ -1,0 +1,404 @@
+//! What happened to a key, and what happened to a keyspace from stamp to stamp.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use crate::base::version_key::{
+    VersionKey, VersionKind, behind_head, by_key_head, put_by_stamp, put_head, put_stamp_bound,
+    tail_of,
+};
+use crate::base::{EntryKind, EntryRef, Expiry, KeyRange, Result, SeqNo, Slice, expiring_in};
+use crate::db::keyspace::Keyspace;
+use crate::db::state::KeyspaceState;
+use crate::db::time::AsOf;
+use crate::structure::history::{VersionAt, no_version};
+use crate::structure::{Found, StructureCursor, Version as _, Want};
+
+/// A version of a key: what a commit made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyVersion {
+    /// The key.
+    pub key: Slice,
+    /// The commit.
+    pub seqno: SeqNo,
+    /// The value that it put; `None` if it deleted the key.
+    pub value: Option<Slice>,
+    /// When the value expires.
+    pub expiry: Expiry,
+}
+
+/// A version that is still in memtables: its stamp, and what it is.
+#[derive(Clone, Debug)]
+struct Recent {
+    stamp: SeqNo,
+    /// `None` for a deletion.
+    found: Option<Found>,
+}
+
+/// Which way [`Versions`] go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    NewestFirst,
+    OldestFirst,
+}
+
+/// The versions of a key; see [`Keyspace::history`]. Reads lazily, and shows what there was when it
+/// was made. After an error it is over.
+#[derive(Debug)]
+pub struct Versions {
+    keyspace: Arc<KeyspaceState>,
+    key: Slice,
+    order: Order,
+    from: Bound<SeqNo>,
+    to: Bound<SeqNo>,
+    /// The newest version that the archive is asked for.
+    archived_to: SeqNo,
+    archive: Box<dyn StructureCursor>,
+    head: Vec<u8>,
+    /// Those that are newer, in the order in which they are shown, the next one last.
+    recent: Vec<Recent>,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Start,
+    InArchive,
+    BehindArchive,
+    Over,
+}
+
+impl Keyspace {
+    /// What happened to `key`, by commits whose stamps are in `stamps`: the newest first. Each
+    /// commit that put it or deleted it is a version; what expired is one with its moment.
+    ///
+    /// Costs a search of the archive, and of memtables; each version then a step.
+    ///
+    /// ```
+    /// # fn main() -> lithedb::Result<()> {
+    /// # use lithedb::{Db, KeyspaceOptions, storage::MemoryStorage};
+    /// # let db = Db::builder().storage(std::sync::Arc::new(MemoryStorage::new())).open("/db")?;
+    /// let wiki = db.create_keyspace("wiki", KeyspaceOptions::history())?;
+    /// wiki.put("otter", "A mammal.")?;
+    /// wiki.delete("otter")?;
+    /// let versions: Result<Vec<_>, _> = wiki.history("otter", ..)?.collect();
+    /// let values: Vec<_> = versions?.into_iter().map(|version| version.value).collect();
+    /// assert_eq!(values, [None, Some(lithedb::Slice::from(&b"A mammal."[..]))]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` where no versions are kept; else as [`Keyspace::get`], also of each item.
+    pub fn history(
+        &self,
+        key: impl AsRef<[u8]>,
+        stamps: impl RangeBounds<SeqNo>,
+    ) -> Result<Versions> {
+        self.versions(key.as_ref(), &stamps, Order::NewestFirst)
+    }
+
+    /// As [`Keyspace::history`], the oldest first.
+    ///
+    /// # Errors
+    /// As [`Keyspace::history`].
+    pub fn history_from_oldest(
+        &self,
+        key: impl AsRef<[u8]>,
+        stamps: impl RangeBounds<SeqNo>,
+    ) -> Result<Versions> {
+        self.versions(key.as_ref(), &stamps, Order::OldestFirst)
+    }
+
+    fn versions(
+        &self,
+        key: &[u8],
+        stamps: &impl RangeBounds<SeqNo>,
+        order: Order,
+    ) -> Result<Versions> {
+        let core = self.core();
+        core.check_open()?;
+        let (state, visible) = core.published.load();
+        let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
+        let version = core.past_version(&state, keyspace, visible)?;
+        let (mut recent, archived_to) = recent_versions(keyspace, &version, key, visible)?;
+        let (from, to) = (stamps.start_bound().cloned(), stamps.end_bound().cloned());
+        recent.retain(|recent| (from, to).contains(&recent.stamp));
+        if order == Order::OldestFirst {
+            recent.reverse();
+        }
+        let mut head = Vec::new();
+        put_head(&mut head, key);
+        let end = Bound::Excluded(behind_head(&head));
+        let range = KeyRange { start: Bound::Included(head.clone()), end };
+        Ok(Versions {
+            keyspace: Arc::clone(keyspace),
+            key: Slice::from(key),
+            order,
+            from,
+            to,
+            archived_to,
+            archive: version.archived(&range),
+            head,
+            recent,
+            place: Place::Start,
+        })
+    }
+
+    /// Everything that happened to the keyspace by commits whose stamps are in `stamps`: in the
+    /// order of stamps, those of one commit in the order of keys. What is in memtables is flushed
+    /// first.
+    ///
+    /// Costs a search of the archive for where it begins, and one for each version.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where no versions are kept; else as [`crate::Db::flush`]. Each item may be
+    /// what reading it failed with.
+    pub fn versions_by_stamp(&self, stamps: impl RangeBounds<SeqNo>) -> Result<VersionsByStamp> {
+        let core = self.core();
+        core.check_open()?;
+        core.past_version(&core.published.state(), self.present()?.as_ref(), SeqNo::MAX)?;
+        core.flush_keyspace(self.runtime())?;
+        let state = core.published.state();
+        let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
+        let version = core.past_version(&state, keyspace, SeqNo::MAX)?;
+        let (mut start, mut end) = (Vec::new(), None);
+        let first = match stamps.start_bound() {
+            Bound::Unbounded => Some(SeqNo::ZERO),
+            Bound::Included(first) => Some(*first),
+            Bound::Excluded(before) => next_stamp(*before),
+        };
+        put_by_stamp(&mut start, first.unwrap_or(SeqNo::MAX), &[]);
+        let behind = match stamps.end_bound() {
+            Bound::Unbounded => None,
+            Bound::Included(last) => next_stamp(*last),
+            Bound::Excluded(behind) => Some(*behind),
+        };
+        if let Some(behind) = behind.or(first.is_none().then_some(SeqNo::ZERO)) {
+            put_by_stamp(end.insert(Vec::new()), behind, &[]);
+        }
+        let bound = end.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let range = KeyRange { start: Bound::Included(start.clone()), end: bound };
+        Ok(VersionsByStamp {
+            keyspace: Arc::clone(keyspace),
+            archive: version.archived(&range),
+            version,
+            start,
+            end,
+            place: Place::Start,
+        })
+    }
+
+    fn present(&self) -> Result<Arc<KeyspaceState>> {
+        let state = self.core().published.state();
+        state.find(self.id()).cloned().ok_or_else(|| self.not_found())
+    }
+}
+
+fn next_stamp(stamp: SeqNo) -> Option<SeqNo> {
+    stamp.as_u64().checked_add(1).map(SeqNo::from_u64)
+}
+
+/// The versions of `key` that are in memtables, the newest last, and up to which stamp the archive
+/// is to be asked for the others.
+fn recent_versions(
+    keyspace: &KeyspaceState,
+    archive: &VersionAt,
+    key: &[u8],
+    visible: SeqNo,
+) -> Result<(Vec<Recent>, SeqNo)> {
+    let mut events: Vec<Recent> = Vec::new();
+    for table in keyspace.tables() {
+        table.memtable.for_each_version(key, visible, |EntryRef { seqno, kind, value, .. }| {
+            let found = (kind != EntryKind::Tombstone).then(|| Found {
+                seqno: Some(seqno),
+                kind,
+                value: Slice::from(value),
+            });
+            events.push(Recent { stamp: seqno, found });
+        });
+        for stamp in table.memtable.ranges().iter().flat_map(|ranges| ranges.stamps_of(key)) {
+            // What a commit writes behind its own deletion counts.
+            if stamp <= visible && events.iter().all(|event| event.stamp != stamp) {
+                events.push(Recent { stamp, found: None });
+            }
+        }
+    }
+    events.sort_by_key(|event| event.stamp);
+    let Some(oldest) = events.first() else { return Ok((events, visible)) };
+    let before = SeqNo::from_u64(oldest.stamp.as_u64().saturating_sub(1));
+    let mut value_until = None;
+    if oldest.found.is_none() {
+        let found = archive.as_of(before).find(key, Want::Value)?;
+        value_until = found.and_then(|found| value_until_of(&found));
+    }
+    // H3
+    events.retain(|event| {
+        let until =
+            std::mem::replace(&mut value_until, event.found.as_ref().and_then(value_until_of));
+        event.found.is_some() || until.is_some_and(|until| event.stamp.millis() < until)
+    });
+    Ok((events, before))
+}
+
+/// Until when, in milliseconds since 1970, this is a value; `None` if it is none.
+fn value_until_of(found: &Found) -> Option<u64> {
+    let until = expiring_in(found.kind, &found.value).map(|expiring| expiring.until);
+    (found.kind != EntryKind::Tombstone).then_some(until.unwrap_or(u64::MAX))
+}
+
+/// The version as it is told: its value is read if it lies elsewhere.
+fn told(
+    keyspace: &KeyspaceState,
+    key: Slice,
+    seqno: SeqNo,
+    found: Option<Found>,
+) -> Result<KeyVersion> {
+    // It is told also if it has expired since.
+    let as_of = AsOf::of(seqno, 1);
+    let found = match found {
+        Some(found) => keyspace.led_to_with_expiry(&key, as_of, found)?,
+        None => None,
+    };
+    let (value, until) = found.unzip();
+    Ok(KeyVersion { key, seqno, value, expiry: Expiry::from_moment(until.flatten()) })
+}
+
+impl Versions {
+    fn find_next(&mut self) -> Result<Option<(SeqNo, Option<Found>)>> {
+        if self.order == Order::NewestFirst
+            && let Some(Recent { stamp, found }) = self.recent.pop()
+        {
+            return Ok(Some((stamp, found)));
+        }
+        if let Some(found) = self.next_in_archive()? {
+            return Ok(Some(found));
+        }
+        Ok(self.recent.pop().map(|Recent { stamp, found }| (stamp, found)))
+    }
+
+    fn next_in_archive(&mut self) -> Result<Option<(SeqNo, Option<Found>)>> {
+        match (self.place, self.order) {
+            (Place::Start, Order::NewestFirst) => {
+                let to = match self.to {
+                    Bound::Included(to) | Bound::Excluded(to) => to.min(self.archived_to),
+                    Bound::Unbounded => self.archived_to,
+                };
+                self.seek_from(to)?;
+            }
+            (Place::Start, Order::OldestFirst) => {
+                self.archive.seek_for_prev(&behind_head(&self.head))?;
+            }
+            (Place::InArchive, Order::NewestFirst) => self.archive.next()?,
+            (Place::InArchive, Order::OldestFirst) => self.archive.prev()?,
+            (Place::BehindArchive | Place::Over, _) => return Ok(None),
+        }
+        self.place = Place::InArchive;
+        while let Some(EntryRef { key, seqno, kind, value }) = self.archive.entry() {
+            if by_key_head(key) != Some(&self.head) {
+                break;
+            }
+            let (stamp, what) = tail_of(key).ok_or_else(|| no_version(key))?;
+            if (self.from, self.to).contains(&stamp) && stamp <= self.archived_to {
+                let found = Found { seqno: Some(seqno), kind, value: Slice::from(value) };
+                return Ok(Some((stamp, (what == VersionKind::Put).then_some(found))));
+            }
+            if self.is_past_all(stamp) {
+                break;
+            }
+            match self.order {
+                Order::NewestFirst => self.archive.next()?,
+                Order::OldestFirst => self.archive.prev()?,
+            }
+        }
+        self.place = Place::BehindArchive;
+        Ok(None)
+    }
+
+    fn seek_from(&mut self, to: SeqNo) -> Result<()> {
+        let mut from = self.head.clone();
+        put_stamp_bound(&mut from, to);
+        self.archive.seek(&from)
+    }
+
+    /// Whether no version that follows in the archive is asked for.
+    fn is_past_all(&self, stamp: SeqNo) -> bool {
+        match self.order {
+            Order::NewestFirst => match self.from {
+                Bound::Included(from) | Bound::Excluded(from) => stamp < from,
+                Bound::Unbounded => false,
+            },
+            Order::OldestFirst => match self.to {
+                Bound::Included(to) | Bound::Excluded(to) => stamp > to.min(self.archived_to),
+                Bound::Unbounded => stamp > self.archived_to,
+            },
+        }
+    }
+}
+
+impl Iterator for Versions {
+    type Item = Result<KeyVersion>;
+
+    fn next(&mut self) -> Option<Result<KeyVersion>> {
+        if self.place == Place::Over {
+            return None;
+        }
+        let found = self.find_next().and_then(|found| {
+            let told = |(seqno, found)| told(&self.keyspace, self.key.clone(), seqno, found);
+            found.map(told).transpose()
+        });
+        let found = found.transpose();
+        if !matches!(found, Some(Ok(_))) {
+            self.place = Place::Over;
+        }
+        found
+    }
+}
+
+/// Versions in the order of stamps; see [`Keyspace::versions_by_stamp`]. Reads lazily, and shows
+/// what there was when it was made. After an error it is over.
+#[derive(Debug)]
+pub struct VersionsByStamp {
+    keyspace: Arc<KeyspaceState>,
+    archive: Box<dyn StructureCursor>,
+    version: VersionAt,
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    place: Place,
+}
+
+impl VersionsByStamp {
+    fn find_next(&mut self) -> Result<Option<KeyVersion>> {
+        match self.place {
+            Place::Start => self.archive.seek(&self.start.clone())?,
+            Place::InArchive => self.archive.next()?,
+            Place::BehindArchive | Place::Over => return Ok(None),
+        }
+        self.place = Place::InArchive;
+        let entry = self.archive.entry();
+        let entry = entry.filter(|entry| self.end.as_ref().is_none_or(|end| entry.key < end));
+        let Some(EntryRef { key, .. }) = entry else { return Ok(None) };
+        let Some(VersionKey::ByStamp { stamp, key }) = VersionKey::decode(key) else {
+            return Err(no_version(key));
+        };
+        // By key there is the same version, with its value.
+        let found = self.version.as_of(stamp).find(&key, Want::Value)?;
+        let found = found.filter(|found| found.seqno == Some(stamp));
+        let Some(found) = found else { return Err(no_version(&key)) };
+        let found = (found.kind != EntryKind::Tombstone).then_some(found);
+        told(&self.keyspace, Slice::from(key), stamp, found).map(Some)
+    }
+}
+
+impl Iterator for VersionsByStamp {
+    type Item = Result<KeyVersion>;
+
+    fn next(&mut self) -> Option<Result<KeyVersion>> {
+        let found = self.find_next().transpose();
+        if !matches!(found, Some(Ok(_))) {
+            self.place = Place::Over;
+        }
+        found
+    }
+}

@@ -1,0 +1,396 @@
+//! The past of a keyspace: an archive of versions, seen as of a stamp, as a version of a structure.
+//!
+//! An archive has every version of every key by key, the newest first, and by stamp
+//! (`base/version_key.rs`). As of a stamp a key is what its newest version up to that says.
+
+use std::fmt;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::version_key::{
+    VersionKind, archived_len, behind_head, behind_keys, by_key_head, key_of_head, put_head,
+    put_key_of_head, put_stamp_bound, tail_of,
+};
+use crate::base::{Cursor, EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice};
+use crate::base::{expiring_in, lost_its_place};
+use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
+use crate::memory::Heap;
+use crate::structure::{Found, StructureCursor, Version, Want};
+
+/// Bytes of the first block of a walk, about; each further one may have twice as many ..
+const CHUNK_BYTES_FIRST: usize = 4 << 10;
+/// .. up to this many.
+const CHUNK_BYTES_MAX: usize = 64 << 10;
+/// A walk goes past this many versions of a key one by one; then it seeks.
+const STEPS_MAX: usize = 16;
+
+/// A version of an archive, as of a stamp.
+#[derive(Clone)]
+pub struct VersionAt {
+    archive: Arc<dyn Version>,
+    at: SeqNo,
+    /// Where the blocks of walks are made.
+    heap: Arc<Heap>,
+}
+
+impl fmt::Debug for VersionAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VersionAt").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// What an archive is found to have that no archive has.
+#[cold]
+#[must_use]
+pub fn no_version(key: &[u8]) -> Error {
+    let shown = key.escape_ascii();
+    let what = format!("an archive of versions has an entry that is none: {shown}");
+    Error::corruption(Path::new("keyspaces"), 0, what)
+}
+
+impl VersionAt {
+    /// What `archive` says as of the stamp `at`.
+    pub fn new(archive: Arc<dyn Version>, at: SeqNo, heap: &Arc<Heap>) -> VersionAt {
+        VersionAt { archive, at, heap: Arc::clone(heap) }
+    }
+
+    /// The same, as of another stamp.
+    #[must_use]
+    pub fn as_of(&self, at: SeqNo) -> VersionAt {
+        VersionAt { at, ..self.clone() }
+    }
+
+    /// A cursor over entries of the archive.
+    #[must_use]
+    pub fn archived(&self, range: &KeyRange) -> Box<dyn StructureCursor> {
+        self.archive.cursor(range)
+    }
+
+    /// The newest version of the key with this head, up to the stamp: what it says, and what the
+    /// archive has of it. `from` is a buffer.
+    fn newest(&self, head: &[u8], from: &mut Vec<u8>) -> Result<Option<(VersionKind, Found)>> {
+        from.clear();
+        from.extend_from_slice(head);
+        put_stamp_bound(from, self.at);
+        let Some((key, found)) = self.archive.first_with_prefix(from, head.len())? else {
+            return Ok(None);
+        };
+        let (_, kind) = tail_of(&key).ok_or_else(|| no_version(&key))?;
+        Ok(Some((kind, found)))
+    }
+}
+
+impl Version for VersionAt {
+    fn find(&self, key: &[u8], _: Want) -> Result<Option<Found>> {
+        let (mut head, mut from) = (Vec::with_capacity(archived_len(key)), Vec::new());
+        put_head(&mut head, key);
+        Ok(self.newest(&head, &mut from)?.map(|(kind, found)| match kind {
+            VersionKind::Put => found,
+            VersionKind::Deleted => Found { kind: EntryKind::Tombstone, ..found },
+        }))
+    }
+
+    fn cursor(&self, range: &KeyRange) -> Box<dyn StructureCursor> {
+        Box::new(PastCursor::new(self.clone(), range))
+    }
+
+    /// By going through them.
+    fn count(&self, start: &[u8], end: Option<&[u8]>, now: u64) -> Result<u64> {
+        let end = end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.to_vec()));
+        let mut cursor = self.cursor(&KeyRange { start: Bound::Included(start.to_vec()), end });
+        let mut count = 0;
+        cursor.seek_first()?;
+        while let Some(entry) = cursor.entry() {
+            let expiring = expiring_in(entry.kind, entry.value);
+            count += u64::from(expiring.is_none_or(|expiring| now < expiring.until));
+            cursor.next()?;
+        }
+        Ok(count)
+    }
+
+    fn expiring_count(&self) -> u64 {
+        self.archive.expiring_count()
+    }
+
+    fn entries_at_most(&self) -> u64 {
+        self.archive.entries_at_most()
+    }
+
+    fn entries_in_front(&self, key: &[u8]) -> u64 {
+        let mut head = Vec::new();
+        put_head(&mut head, key);
+        self.archive.entries_in_front(&head)
+    }
+
+    fn anchor_near(&self, position: u64) -> Slice {
+        let anchor = self.archive.anchor_near(position);
+        let key = by_key_head(&anchor).and_then(key_of_head);
+        key.map_or_else(Slice::default, Slice::from)
+    }
+}
+
+/// Where a [`PastCursor`] is.
+#[derive(Debug)]
+enum Place {
+    /// In front of the first entry.
+    Start,
+    /// Within a block; its cursor is on an entry.
+    On(BlockCursor),
+    /// Within a block that was taken.
+    Taken,
+    /// Behind the last entry.
+    End,
+    /// A move failed; only a seek helps.
+    Lost,
+}
+
+/// Walks the keys that have a value as of the stamp, a block at a time, which is made for the walk.
+/// Off the block at hand it seeks anew.
+struct PastCursor {
+    version: VersionAt,
+    entries: Box<dyn StructureCursor>,
+    /// Keys of the archive that what is asked for lies between.
+    start: Vec<u8>,
+    end: Vec<u8>,
+    place: Place,
+    /// Heads of the first and last key of the block at hand, or passed on the way to it.
+    first: Vec<u8>,
+    last: Vec<u8>,
+    chunk_bytes: usize,
+    // Buffers.
+    key: Vec<u8>,
+    from: Vec<u8>,
+}
+
+impl fmt::Debug for PastCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PastCursor").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl PastCursor {
+    fn new(version: VersionAt, range: &KeyRange) -> PastCursor {
+        let (first, end_key) = range.half_open();
+        let (mut start, mut end) = (Vec::new(), behind_keys());
+        put_head(&mut start, &first);
+        if let Some(key) = end_key {
+            put_head(&mut end, &key);
+        }
+        let bounds = (Bound::Included(start.clone()), Bound::Excluded(end.clone()));
+        let entries = version.archive.cursor(&KeyRange { start: bounds.0, end: bounds.1 });
+        PastCursor {
+            version,
+            entries,
+            start,
+            end,
+            place: Place::Start,
+            first: Vec::new(),
+            last: Vec::new(),
+            chunk_bytes: CHUNK_BYTES_FIRST,
+            key: Vec::new(),
+            from: Vec::new(),
+        }
+    }
+
+    /// Makes the block of the keys from `from`, of the archive, on, and goes to the first of them.
+    fn enter_forward(&mut self, from: &[u8]) -> Result<()> {
+        self.place = Place::Lost;
+        self.entries.seek(from)?;
+        let mut builder = BlockBuilder::new(RestartPolicy::Whole);
+        self.first.clear();
+        while builder.estimated_size() < self.chunk_bytes {
+            if !self.add_next(&mut builder)? {
+                break;
+            }
+        }
+        if builder.is_empty() {
+            self.place = Place::End;
+            return Ok(());
+        }
+        let mut block = self.finished(builder);
+        block.seek_first()?;
+        self.place = Place::On(block);
+        Ok(())
+    }
+
+    /// Goes past the versions of the key that the archive's cursor stands at, and adds what it was;
+    /// `false` at the end.
+    fn add_next(&mut self, builder: &mut BlockBuilder) -> Result<bool> {
+        let Some(entry) = self.entries.entry().filter(|entry| *entry.key < *self.end) else {
+            return Ok(false);
+        };
+        let head = by_key_head(entry.key).ok_or_else(|| no_version(entry.key))?;
+        self.last.clear();
+        self.last.extend_from_slice(head);
+        if self.first.is_empty() {
+            self.first.extend_from_slice(head);
+        }
+        let mut steps = 0;
+        let mut is_found = false;
+        while let Some(entry) = self.entries.entry() {
+            if by_key_head(entry.key) != Some(&self.last) {
+                break;
+            }
+            let (stamp, kind) = tail_of(entry.key).ok_or_else(|| no_version(entry.key))?;
+            if !is_found && stamp <= self.version.at {
+                is_found = true;
+                if kind == VersionKind::Put {
+                    put_key_of_head(&mut self.key, &self.last)
+                        .ok_or_else(|| no_version(entry.key))?;
+                    builder.add(EntryRef { key: &self.key, ..entry })?;
+                }
+            }
+            steps += 1;
+            if steps < STEPS_MAX {
+                self.entries.next()?;
+                continue;
+            }
+            steps = 0;
+            if is_found {
+                self.from = behind_head(&self.last);
+            } else {
+                self.from.clone_from(&self.last);
+                put_stamp_bound(&mut self.from, self.version.at);
+            }
+            self.entries.seek(&self.from)?;
+        }
+        Ok(true)
+    }
+
+    /// Makes the block of the keys in front of `behind`, of the archive, and goes to the last of
+    /// them.
+    fn enter_backward(&mut self, behind: &[u8]) -> Result<()> {
+        self.place = Place::Lost;
+        self.entries.seek_for_prev(behind)?;
+        let mut found: Vec<(Vec<u8>, Found)> = Vec::new();
+        let mut bytes = 0;
+        self.last.clear();
+        while bytes < self.chunk_bytes {
+            // What stands at `behind` itself is no head's: no entry of an archive is one alone.
+            let Some(entry) = self.entries.entry().filter(|entry| *entry.key >= *self.start) else {
+                break;
+            };
+            let head = by_key_head(entry.key).ok_or_else(|| no_version(entry.key))?;
+            self.first.clear();
+            self.first.extend_from_slice(head);
+            if self.last.is_empty() {
+                self.last.extend_from_slice(head);
+            }
+            if let Some((VersionKind::Put, one)) =
+                self.version.newest(&self.first, &mut self.from)?
+            {
+                let key = key_of_head(&self.first).ok_or_else(|| no_version(&self.first))?;
+                bytes += key.len() + one.value.len();
+                found.push((key, one));
+            }
+            self.entries.seek_for_prev(&self.first)?;
+        }
+        if found.is_empty() {
+            self.place = Place::Start;
+            return Ok(());
+        }
+        let mut builder = BlockBuilder::new(RestartPolicy::Whole);
+        for (key, Found { seqno, kind, value }) in found.iter().rev() {
+            let seqno = seqno.unwrap_or_default();
+            builder.add(EntryRef { key, seqno, kind: *kind, value })?;
+        }
+        let mut block = self.finished(builder);
+        block.seek_last()?;
+        self.place = Place::On(block);
+        Ok(())
+    }
+
+    fn finished(&mut self, mut builder: BlockBuilder) -> BlockCursor {
+        self.chunk_bytes = (2 * self.chunk_bytes).min(CHUNK_BYTES_MAX);
+        BlockCursor::new(Arc::new(builder.finish_block(&self.version.heap)))
+    }
+
+    #[cold]
+    fn leave_forward(&mut self) -> Result<()> {
+        self.enter_forward(&behind_head(&self.last))
+    }
+
+    #[cold]
+    fn leave_backward(&mut self) -> Result<()> {
+        let behind = self.first.clone();
+        self.enter_backward(&behind)
+    }
+}
+
+impl Cursor for PastCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        self.chunk_bytes = CHUNK_BYTES_FIRST;
+        self.enter_forward(&self.start.clone())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.chunk_bytes = CHUNK_BYTES_FIRST;
+        self.enter_backward(&self.end.clone())
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let mut head = Vec::new();
+        put_head(&mut head, key);
+        self.chunk_bytes = CHUNK_BYTES_FIRST;
+        self.enter_forward(&head.max(self.start.clone()))
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        let mut head = Vec::new();
+        put_head(&mut head, key);
+        self.chunk_bytes = CHUNK_BYTES_FIRST;
+        self.enter_backward(&behind_head(&head).min(self.end.clone()))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        match &mut self.place {
+            Place::On(block) => {
+                block.next()?;
+                if block.is_valid() {
+                    return Ok(());
+                }
+                self.leave_forward()
+            }
+            Place::Taken => self.leave_forward(),
+            Place::Start => self.seek_first(),
+            Place::End => Ok(()),
+            Place::Lost => Err(lost_its_place()),
+        }
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        match &mut self.place {
+            Place::On(block) => {
+                block.prev()?;
+                if block.is_valid() {
+                    return Ok(());
+                }
+                self.leave_backward()
+            }
+            Place::Taken => self.leave_backward(),
+            Place::Start => Ok(()),
+            Place::End => self.seek_last(),
+            Place::Lost => Err(lost_its_place()),
+        }
+    }
+
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        match &self.place {
+            Place::On(block) => block.entry(),
+            _ => None,
+        }
+    }
+}
+
+impl StructureCursor for PastCursor {
+    fn take_block(&mut self) -> Option<BlockCursor> {
+        match std::mem::replace(&mut self.place, Place::Taken) {
+            Place::On(block) => Some(block),
+            other => {
+                self.place = other;
+                None
+            }
+        }
+    }
+}
