@@ -16,8 +16,8 @@ const BY_STAMP: u8 = 1;
 const ESCAPE: u8 = 1;
 const END: [u8; 2] = [0, 0];
 const STAMP_LEN: usize = 8;
-/// Behind the key, in an entry by key.
-const TAIL_LEN: usize = STAMP_LEN + 1;
+/// Bytes of an entry by key behind what all versions of the key begin with.
+pub const TAIL_LEN: usize = STAMP_LEN + 1;
 
 /// What a version says of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

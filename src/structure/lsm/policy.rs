@@ -2,6 +2,7 @@
 
 use super::pick::{CompactionPolicy, CompactionStyle, LEVEL_COUNT, LeveledPolicy, TieredPolicy};
 use super::table::{GATHERED_PER_BYTE, TableOptions};
+use crate::base::version_key::TAIL_LEN;
 use crate::block::RestartPolicy;
 use crate::manifest::{Compaction, KeyspaceOptions};
 
@@ -27,6 +28,7 @@ pub fn table_options(options: &KeyspaceOptions, level: u8) -> TableOptions {
         },
         filter_bits: lsm.filter_bits,
         filter_prefix_len: lsm.filter_prefix_len,
+        filter_tail_len: if options.archive_of.is_some() { TAIL_LEN as u8 } else { 0 },
         dictionary_size: dictionary_size.min(lsm.table_size as usize / TABLE_PER_DICTIONARY),
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Reader {
     pub folder: Folder,
     /// Bytes of the prefixes that filters know; 0 for none.
     pub filter_prefix_len: usize,
+    /// Whether filters know keys without their ends.
+    pub filters_know_heads: bool,
     /// How often a seek has looked into a run beside the first.
     pub extra_seeks: StripedCounters<1>,
 }
@@ -125,6 +127,22 @@ impl LsmVersion {
         Ok(Merged::new(&runs, None, &self.reader.caches, mode))
     }
 
+    /// The runs that may have keys from `from` to in front of `end` that are this head and an end
+    /// that filters leave out, as one.
+    fn merged_of_head(&self, from: &[u8], end: &[u8], head: &[u8]) -> Result<Merged> {
+        let (caches, hash) = (&self.reader.caches, hash_key(head));
+        let mut runs = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            for table in run.overlapping(from, Some(end)) {
+                if table.may_contain_head(caches, (from, end), hash)? {
+                    runs.push(run.clone());
+                    break;
+                }
+            }
+        }
+        Ok(Merged::new(&runs, None, caches, ReadMode::Normal)) // An archive deletes no ranges.
+    }
+
     /// How many of the newest runs may have something of `key` that no newer run's deleted range
     /// hides.
     #[cold]
@@ -214,7 +232,12 @@ impl Version for LsmVersion {
     fn first_with_prefix(&self, from: &[u8], prefix_len: usize) -> Result<Option<(Slice, Found)>> {
         let prefix = &from[..prefix_len];
         let end = prefix_successor(prefix);
-        let mut merged = self.merged_within(from, end.as_deref(), ReadMode::Normal)?;
+        let mut merged = match end.as_deref() {
+            Some(end) if self.reader.filters_know_heads => {
+                self.merged_of_head(from, end, prefix)?
+            }
+            end => self.merged_within(from, end, ReadMode::Normal)?,
+        };
         merged.seek(from)?;
         while let Some(entry) = merged.entry() {
             if !entry.key.starts_with(prefix) {

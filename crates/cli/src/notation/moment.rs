@@ -43,7 +43,8 @@ fn moment_as_of(text: &str, now: SystemTime) -> Result<PointInTime, String> {
     if let Some(duration) = text.trim_end().strip_suffix("ago") {
         let duration = duration_in_words(duration.trim())
             .ok_or_else(|| format!("no moment: {text:?}; one is as in 5 minutes ago"))?;
-        return Ok(PointInTime::Time(now.checked_sub(duration).unwrap_or(SystemTime::UNIX_EPOCH)));
+        let time = now.checked_sub(duration).unwrap_or(SystemTime::UNIX_EPOCH);
+        return Ok(PointInTime::Time(time.max(SystemTime::UNIX_EPOCH)));
     }
     if let Ok(stamp) = parse_stamp(text) {
         return Ok(PointInTime::Stamp(stamp));

@@ -151,6 +151,7 @@ impl LsmStore {
             caches: Arc::new(caches),
             folder: Folder::new(place),
             filter_prefix_len: usize::from(place.options.lsm.filter_prefix_len),
+            filters_know_heads: place.options.archive_of.is_some(),
             extra_seeks: StripedCounters::default(),
         });
         let memtable_size = place.options.memtable_size.unwrap_or(place.shared.memtable_size);

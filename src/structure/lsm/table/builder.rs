@@ -64,7 +64,7 @@ impl TableBuilder {
             options: *options,
             frames: FrameWriter::create(storage, path, identity)?,
             block: BlockBuilder::new(options.restarts),
-            partition: PartitionBuilder::new(options.filter_bits, options.filter_prefix_len),
+            partition: PartitionBuilder::new(options),
             top: IndexBuilder::new(),
             payload: Vec::new(),
             separator: Vec::new(),

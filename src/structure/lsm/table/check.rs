@@ -23,7 +23,7 @@ use super::properties::Properties;
 use super::record::span;
 use crate::base::pointer_in;
 use crate::base::{Composite, Cursor, EntryKind, EntryRef, Error, ExpirySpan, RangeTombstones};
-use crate::base::{Result, SeqNo, Slice, ValuePointer, expiring_in, hash_key, is_operands};
+use crate::base::{Result, SeqNo, Slice, ValuePointer, expiring_in, is_operands};
 use crate::block::{Block, BlockCursor, FrameKind};
 use crate::cache::{Admission, Slot};
 use crate::structure::{Findings, ShareSums, Site};
@@ -296,7 +296,7 @@ impl<'a> Checker<'a> {
         if !is_within {
             self.note(offset, "a key of another block", "keys up to the separator", shown());
         }
-        if !partition.may_contain(hash_key(key)) || !partition.may_contain_prefix(key) {
+        if !partition.knows(key) {
             self.note(offset, "the filter", shown(), "a denial of it");
         }
         if kind == EntryKind::Composite && Composite::decode(value).is_none() {

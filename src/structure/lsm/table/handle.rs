@@ -191,6 +191,37 @@ impl Table {
         Ok(false)
     }
 
+    /// Whether there may be an entry from `from` on whose key is this head, hashed as `hash`, and an
+    /// end that the filters leave out. `behind` is above all of them.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`.
+    pub fn may_contain_head(
+        &self,
+        caches: &TableCaches,
+        (from, behind): (&[u8], &[u8]),
+        hash: u64,
+    ) -> Result<bool> {
+        let opened = self.opened(caches)?;
+        let first = opened.find(from);
+        for index in first..opened.partition_count() {
+            let Some(slot) = opened.slot(index) else { return Ok(false) };
+            let may_contain = match caches.partitions.borrow(slot, Admission::Normal) {
+                Some(partition) => partition.may_contain_head(hash),
+                None => self
+                    .read_partition(caches, opened, index, Admission::Normal)?
+                    .may_contain_head(hash),
+            };
+            if may_contain || index - first >= PARTITIONS_PER_PREFIX_MAX {
+                return Ok(true);
+            }
+            if opened.top().separator(index).is_some_and(|separator| behind <= separator) {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
     /// Figures of the table. Read each time.
     ///
     /// # Errors

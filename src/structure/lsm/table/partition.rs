@@ -28,6 +28,7 @@ use std::sync::{Arc, OnceLock};
 use super::filter;
 use super::format::FramePointer;
 use super::index::{Index, IndexBuilder, Target};
+use super::record::TableOptions;
 use crate::base::{Result, hash_key};
 use crate::block::{Block, FramePlace, frame};
 use crate::cache::Slot;
@@ -40,6 +41,7 @@ pub(super) const PARTITION_SIZE_MAX: usize = 64 << 10;
 
 const PROBES_AT: usize = 4;
 const PREFIX_LEN_AT: usize = 5;
+const TAIL_LEN_AT: usize = 6;
 const BASE_AT: usize = 8;
 const ENTRIES_AT: usize = 16;
 const RESERVED_AT: usize = 24;
@@ -57,14 +59,21 @@ pub(super) struct PartitionBuilder {
     hashes: Vec<u64>,
     filter_bits: u8,
     prefix_len: u8,
+    tail_len: u8,
     /// The prefix that was added last.
     last_prefix: Vec<u8>,
 }
 
 impl PartitionBuilder {
-    pub(super) fn new(filter_bits: u8, prefix_len: u8) -> PartitionBuilder {
-        let (index, hashes, last_prefix) = (IndexBuilder::new(), Vec::new(), Vec::new());
-        PartitionBuilder { index, hashes, filter_bits, prefix_len, last_prefix }
+    pub(super) fn new(options: &TableOptions) -> PartitionBuilder {
+        PartitionBuilder {
+            index: IndexBuilder::new(),
+            hashes: Vec::new(),
+            filter_bits: options.filter_bits,
+            prefix_len: options.filter_prefix_len,
+            tail_len: options.filter_tail_len,
+            last_prefix: Vec::new(),
+        }
     }
 
     /// Has the filter know a key (U3).
@@ -73,14 +82,17 @@ impl PartitionBuilder {
         if self.filter_bits == 0 {
             return;
         }
+        if self.tail_len > 0 {
+            return self.add_prefix(key, key.len().checked_sub(usize::from(self.tail_len)));
+        }
         self.hashes.push(hash_key(key));
         if self.prefix_len > 0 {
-            self.add_prefix(key);
+            self.add_prefix(key, Some(usize::from(self.prefix_len)));
         }
     }
 
-    fn add_prefix(&mut self, key: &[u8]) {
-        let Some(prefix) = key.get(..usize::from(self.prefix_len)) else { return };
+    fn add_prefix(&mut self, key: &[u8], len: Option<usize>) {
+        let Some(prefix) = len.and_then(|len| key.get(..len)) else { return };
         // Keys ascend: those with one prefix are neighbours.
         if self.last_prefix != prefix {
             self.hashes.push(hash_key(prefix));
@@ -136,6 +148,7 @@ impl PartitionBuilder {
         head[..PROBES_AT].copy_from_slice(&lines.to_le_bytes());
         head[PROBES_AT] = probes;
         head[PREFIX_LEN_AT] = self.prefix_len;
+        head[TAIL_LEN_AT] = self.tail_len;
         head[BASE_AT..ENTRIES_AT].copy_from_slice(&self.index.base().to_le_bytes());
         head[ENTRIES_AT..RESERVED_AT].copy_from_slice(&self.index.entry_count().to_le_bytes());
         out.extend_from_slice(&head);
@@ -156,6 +169,7 @@ pub struct Partition {
     filter: Range<usize>,
     probes: u8,
     prefix_len: u8,
+    tail_len: u8,
     entry_count: u64,
     /// Made when they are first wanted.
     slots: Box<[OnceLock<Arc<Slot<Block>>>]>,
@@ -182,7 +196,8 @@ impl Partition {
             |at: usize| u64::from_le_bytes(*head[at..].first_chunk().expect("in the head"));
         let lines = u32::from_le_bytes(*head.first_chunk().expect("in the head"));
         let (probes, prefix_len) = (head[PROBES_AT], head[PREFIX_LEN_AT]);
-        if head[PREFIX_LEN_AT + 1..BASE_AT] != [0; 2] || head[RESERVED_AT..] != [0; 24] {
+        let tail_len = head[TAIL_LEN_AT];
+        if head[TAIL_LEN_AT + 1..BASE_AT] != [0] || head[RESERVED_AT..] != [0; 24] {
             return Err(place.damaged("reserved bytes of a partition are used"));
         }
         let filter_len = u64::from(lines) * filter::LINE_LEN as u64;
@@ -195,7 +210,17 @@ impl Partition {
         let index = Index::parse(data.clone(), filter.end..range.end, base, place)?;
         let slots = (0..index.len()).map(|_| OnceLock::new()).collect();
         let offset = place.offset;
-        Ok(Partition { offset, index, data, filter, probes, prefix_len, entry_count, slots })
+        Ok(Partition {
+            offset,
+            index,
+            data,
+            filter,
+            probes,
+            prefix_len,
+            tail_len,
+            entry_count,
+            slots,
+        })
     }
 
     /// Where its frame starts.
@@ -220,10 +245,23 @@ impl Partition {
         self.index.find(key)
     }
 
-    /// Whether there may be a key with this hash.
+    /// Whether there may be a key with this hash. Where the filter leaves out the ends of keys it
+    /// cannot say.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
+        filter::may_contain(self.filter_bytes(), self.probes, hash) || self.tail_len > 0
+    }
+
+    /// Whether there may be a key with this hash, without the end that the filter leaves out.
+    #[inline]
+    pub(super) fn may_contain_head(&self, hash: u64) -> bool {
         filter::may_contain(self.filter_bytes(), self.probes, hash)
+    }
+
+    /// Whether the filter knows this key, which is there.
+    pub(super) fn knows(&self, key: &[u8]) -> bool {
+        let head = &key[..key.len().saturating_sub(usize::from(self.tail_len))];
+        self.may_contain_head(hash_key(head)) && self.may_contain_prefix(key)
     }
 
     /// Whether there may be keys with this prefix. Those with a longer one are asked for by what
@@ -262,7 +300,7 @@ impl Partition {
 
     /// Whether both say the same.
     pub(super) fn is_same(&self, other: &Partition) -> bool {
-        let head = |it: &Partition| (it.probes, it.prefix_len, it.entry_count);
+        let head = |it: &Partition| (it.probes, it.prefix_len, it.tail_len, it.entry_count);
         head(self) == head(other)
             && self.filter_bytes() == other.filter_bytes()
             && self.index.is_same(&other.index)

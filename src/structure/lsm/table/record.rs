@@ -23,6 +23,9 @@ pub struct TableOptions {
     pub filter_bits: u8,
     /// Bytes of the prefixes that the filter knows as well; 0 for none.
     pub filter_prefix_len: u8,
+    /// Bytes at the end of keys that the filter leaves out: then it knows nothing but what is in
+    /// front of them. For archives of versions; 0 elsewhere.
+    pub filter_tail_len: u8,
     /// Bytes of a dictionary for data blocks, at most; 0 for none. For [`Codec::Zstd`].
     pub dictionary_size: usize,
 }
@@ -35,6 +38,7 @@ impl Default for TableOptions {
             restarts: RestartPolicy::Adaptive,
             filter_bits: FILTER_BITS_DEFAULT,
             filter_prefix_len: 0,
+            filter_tail_len: 0,
             dictionary_size: 0,
         }
     }

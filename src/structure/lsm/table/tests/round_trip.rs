@@ -295,3 +295,28 @@ fn filters_know_prefixes_if_they_are_told_to() {
     }
     assert!(denied >= 17, "{denied} of 20");
 }
+
+#[test]
+fn filters_may_leave_out_the_ends_of_keys() {
+    let bench = Bench::new();
+    let head = |number: u64| hash_key(&number.to_le_bytes()).to_be_bytes();
+    let key = |number: u64, end: u64| [&head(number)[..], &end.to_be_bytes(), &[1]].concat();
+    // So many of one that its entries are in several partitions.
+    let ends = |number: u64| if number == 7 { 0..40_000 } else { 0..1 + number % 20 };
+    let model: Model = (0..3000)
+        .flat_map(|number| ends(number).map(move |end| (key(number, end), value("v"))))
+        .collect();
+    let options = TableOptions { filter_tail_len: 9, block_size: 100, ..TableOptions::default() };
+    let with = bench.written(&options, &model);
+    bench.assert_holds(&with, &model);
+    let may = |number: u64, from: u64| {
+        let (head, from) = (head(number), key(number, from));
+        let behind = crate::base::prefix_successor(&head).unwrap();
+        with.may_contain_head(&bench.caches, (&from, &behind), hash_key(&head)).unwrap()
+    };
+    assert!((0..3000).all(|number| may(number, 0)), "they are there");
+    assert!((0..40_000).step_by(997).all(|end| may(7, end)));
+    let taken = (100_000..110_000).filter(|&number| may(number, 0)).count();
+    assert!(taken < 300, "{taken} of 10,000");
+    assert!(with.may_contain(&bench.caches, b"any", hash_key(b"any")).unwrap(), "it cannot say");
+}
