@@ -6,8 +6,8 @@
 //! | by stamp | 1, the stamp, the key | what |
 //!
 //! Stamps are big-endian numbers of 8 bytes. In an escaped key each byte 0 is followed by a 1, so
-//! that 0 0 ends it, and the order of keys is kept; behind it the newest version comes first. *What*
-//! is one byte: 1 for a version that has a value, 0 for a deletion.
+//! that 0 0 ends it, and the order of keys is kept; behind it the newest version comes first.
+//! *What* is one byte: 1 for a version that has a value, 0 for a deletion.
 
 use crate::base::SeqNo;
 

@@ -380,6 +380,9 @@ impl WriteBatch {
     /// Adds an operation that is within the limits, and neither a merge nor what expires.
     #[inline]
     fn push_allowed(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
+        if keyspace.keeps_history() && kind != Kind::DeleteRange {
+            self.check_archived_len(key); // Bounds of ranges are not stored.
+        }
         self.note_target(keyspace, key, value);
         let out = &mut self.operations;
         out.reserve(OPERATION_HEAD_MAX + key.len() + value.len());
@@ -420,6 +423,9 @@ impl WriteBatch {
         key: &[u8],
         value: &[u8],
     ) {
+        if keyspace.keeps_history() {
+            self.check_archived_len(key);
+        }
         self.note_target(keyspace, key, value);
         let out = &mut self.operations;
         varint::put(out, EXTENDED);
@@ -436,9 +442,6 @@ impl WriteBatch {
     #[inline]
     fn note_target(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) {
         self.data_bytes += (key.len() + value.len()) as u64;
-        if keyspace.keeps_history() {
-            self.check_archived_len(key);
-        }
         let id = keyspace.id();
         let is_known =
             self.targets().any(|target| target.id == id && target.opening == keyspace.opening());
@@ -451,8 +454,7 @@ impl WriteBatch {
         }
     }
 
-    /// Refuses what an archive of versions cannot take as a key. Bounds of ranges are not stored.
-    #[cold]
+    /// Refuses what an archive of versions cannot take as a key.
     fn check_archived_len(&mut self, key: &[u8]) {
         let len = archived_len(key);
         if len > KEY_LEN_MAX && key.len() <= KEY_LEN_MAX {

@@ -101,16 +101,16 @@ impl Keyspace {
     /// See [`TableWriter`] for an example.
     ///
     /// # Errors
-    /// `InvalidArgument` in a keyspace that keeps versions, for a file that is no table, a table of a database, one that overlaps
-    /// another or is larger than [`TABLE_FILE_SIZE_MAX`](crate::TABLE_FILE_SIZE_MAX), one in the
-    /// directory of a keyspace, one that was changed meanwhile, entries that expire where operands
-    /// are merged, deletions in `Flex`, a codec that this program does not have, more than 65,536
-    /// files; `Corruption` and `FormatVersion` with the file; `DiskFull`, `KeyspaceNotFound`,
-    /// `Closed`: nothing has changed, and the files are where they were. `Io` when a file cannot be
-    /// read, linked or synced: the same; one that could not be synced is to be written anew. `Io`
-    /// and `ReadOnly` when the commit itself failed: whether the ingest survives is unknown then,
-    /// the files are where they were, and nothing is written any more until the database is
-    /// reopened.
+    /// `InvalidArgument` in a keyspace that keeps versions, for a file that is no table, a table of
+    /// a database, one that overlaps another or is larger than
+    /// [`TABLE_FILE_SIZE_MAX`](crate::TABLE_FILE_SIZE_MAX), one in the directory of a keyspace, one
+    /// that was changed meanwhile, entries that expire where operands are merged, deletions in
+    /// `Flex`, a codec that this program does not have, more than 65,536 files; `Corruption` and
+    /// `FormatVersion` with the file; `DiskFull`, `KeyspaceNotFound`, `Closed`: nothing has
+    /// changed, and the files are where they were. `Io` when a file cannot be read, linked or
+    /// synced: the same; one that could not be synced is to be written anew. `Io` and `ReadOnly`
+    /// when the commit itself failed: whether the ingest survives is unknown then, the files are
+    /// where they were, and nothing is written any more until the database is reopened.
     pub fn ingest_tables<P: AsRef<Path>>(
         &self,
         paths: impl IntoIterator<Item = P>,

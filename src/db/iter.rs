@@ -410,6 +410,9 @@ impl Iter {
     fn jump(&mut self, count: usize) -> Result<bool> {
         let front = &self.front;
         let (Some(keyspace), None) = (&front.keyspace, &front.own) else { return Ok(false) };
+        if keyspace.is_past {
+            return Ok(false); // Its counts walk.
+        }
         let in_memtables: usize = keyspace.tables().map(|table| table.memtable.entry_count()).sum();
         if count < STEPS_MAX.saturating_add(in_memtables.saturating_mul(STEPS_PER_MEMTABLE_ENTRY)) {
             return Ok(false);

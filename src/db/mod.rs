@@ -88,7 +88,8 @@ use self::core::Core;
 use crate::base::{Error, Result, SeqNo};
 use crate::manifest::KeyspaceOptions;
 
-/// The longest key, in bytes.
+/// The longest key, in bytes. In keyspaces of [`Structure::History`](crate::Structure::History) it
+/// is 12 less, and each zero byte of the key counts twice; a commit with a longer one is refused.
 pub const KEY_LEN_MAX: usize = 65_535;
 /// The longest value, in bytes: 4 GiB less room for what a memtable and a block put around it.
 pub const VALUE_LEN_MAX: usize = BATCH_SIZE_MAX - KEY_LEN_MAX - 64;

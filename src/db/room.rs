@@ -47,7 +47,7 @@ impl Core {
             log_limit: self.log_limit(),
             unflushed: keyspace.sealed.last().map_or(0, |table| table.unflushed()),
             flush_rate: keyspace.runtime.flush_rate.bytes_per_second(),
-            fresh_runs: keyspace.runtime.fresh_runs.load(Ordering::Relaxed),
+            fresh_runs: keyspace.runtime.fresh_runs_of_both(),
         }
     }
 

@@ -247,6 +247,13 @@ impl Runtime {
         self.options.archive_of.is_some()
     }
 
+    /// New runs that wait to be merged, in its structure or its archive: the more of the two.
+    pub(super) fn fresh_runs_of_both(&self) -> usize {
+        let own = self.fresh_runs.load(Ordering::Relaxed);
+        let archive = self.archive.as_ref();
+        own.max(archive.map_or(0, |archive| archive.fresh_runs.load(Ordering::Relaxed)))
+    }
+
     /// Says that the structure has a new version.
     pub(super) fn note_version(&self) {
         self.fresh_runs.store(self.store.debt().fresh_runs, Ordering::Relaxed);

@@ -242,7 +242,9 @@ impl Bench {
             let versions: Vec<KeyVersion> = versions.collect::<Result<_, _>>().unwrap();
             for version in versions.into_iter().filter(|_| report.put + report.deleted > 0) {
                 let wanted = operations.iter().find(|(of, _)| of == key);
-                let wanted = wanted.and_then(|(_, value)| value.clone());
+                // What has expired since is deleted.
+                let is_there = |(_, until): &Value| report.seqno.millis() < *until;
+                let wanted = wanted.and_then(|(_, value)| value.clone()).filter(is_there);
                 let value = version.value.map(|value| (value.to_vec(), until_of(version.expiry)));
                 assert_eq!(value, wanted);
                 self.model.versions.entry(key.clone()).or_default().insert(report.seqno, value);
@@ -414,6 +416,72 @@ fn told(versions: impl Iterator<Item = Result<KeyVersion, Error>>) -> Vec<(SeqNo
         (seqno, value.map(|value| (value.to_vec(), until_of(expiry))))
     });
     versions.collect()
+}
+
+#[test]
+fn a_range_may_be_deleted_as_often_as_one_likes() {
+    let mut bench = Bench::new(77);
+    bench.db.create_keyspace("other", KeyspaceOptions::flex()).unwrap();
+    for round in 0..400u64 {
+        let prefix = if round % 3 == 0 { "a" } else { "ab" };
+        let mut operations = vec![Operation::DeleteRange(prefix.into(), b"b".to_vec())];
+        for number in 0..3 {
+            let key = format!("a{}{}", if number == 1 { "b" } else { "" }, round % 7 + number);
+            operations.push(Operation::Put(key.into_bytes(), vec![round as u8; 5], None));
+        }
+        let mut batch = WriteBatch::new();
+        for operation in &operations {
+            match operation {
+                Operation::Put(key, value, _) => batch.put(&bench.k, key, value),
+                Operation::DeleteRange(start, end) => {
+                    batch.delete_range(&bench.k, start.as_slice()..end.as_slice());
+                }
+                Operation::Delete(_) => {}
+            }
+        }
+        let stamp = bench.db.write(batch).unwrap();
+        bench.model.apply(stamp, &operations);
+        if round % 150 == 149 {
+            bench.db.flush().unwrap();
+        }
+    }
+    for _ in 0..4 {
+        bench.check_by_stamp();
+        bench.check_scans();
+    }
+    assert_sound(&bench.db);
+    let at = bench.stamp();
+    let past = bench.db.snapshot_at(at).unwrap();
+    let other = bench.db.keyspace("other").unwrap();
+    let refused = past.get(&other, "k").unwrap_err();
+    assert!(matches!(refused, Error::InvalidArgument { .. }), "{refused}");
+    assert!(past.iter(&bench.k).nth(5000).is_none());
+}
+
+#[test]
+fn more_deletions_of_one_commit_than_fit_into_a_window_are_versions_too() {
+    let bench = Bench::new(78);
+    let key = |number: u32| number.to_be_bytes();
+    let fill = |value: &str| {
+        let mut batch = WriteBatch::new();
+        (0..150_000).for_each(|number| batch.put(&bench.k, key(number), value));
+        bench.db.write(batch).unwrap()
+    };
+    fill("a");
+    bench.db.flush().unwrap();
+    let first = bench.k.delete_range(key(0)..key(120_000)).unwrap();
+    let second = bench.k.delete_range(key(10)..).unwrap();
+    let third = bench.k.put(key(5), "b").unwrap();
+    let deleted = |at: SeqNo| {
+        let versions = bench.k.versions_by_stamp(at..=at).unwrap().map(Result::unwrap);
+        let keys: Vec<_> = versions.map(|version| (version.key.to_vec(), version.value)).collect();
+        assert!(keys.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(at == third || keys.iter().all(|(_, value)| value.is_none()));
+        keys.len()
+    };
+    assert_eq!((deleted(first), deleted(second), deleted(third)), (120_000, 30_000, 1));
+    assert_eq!(bench.k.len().unwrap(), 1);
+    assert_eq!(bench.db.snapshot_at(first).unwrap().count::<&[u8]>(&bench.k, ..).unwrap(), 30_000);
 }
 
 #[test]

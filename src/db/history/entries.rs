@@ -18,6 +18,11 @@ use crate::memtable::{AllVersions, EntryId, Memtable};
 use crate::structure::history::VersionAt;
 use crate::structure::{StructureCursor, Version, Want};
 
+/// Bytes of deletions with ranges that are gathered in one walk, about.
+const WINDOW_SIZE: usize = 4 << 20;
+/// What one takes beside its key.
+const DELETED_SIZE: usize = size_of::<(SeqNo, Vec<u8>)>() + 16;
+
 /// Something that happened to the key at hand.
 #[derive(Clone, Copy, Debug)]
 struct Event {
@@ -75,11 +80,17 @@ pub(super) struct ArchiveEntries {
     by_stamp: Vec<(SeqNo, EntryId)>,
     /// How many of them were shown.
     shown: usize,
-    /// Stamps of deleted ranges, descending, that were not gone through by stamp.
-    range_stamps: Vec<SeqNo>,
-    /// The next key that was deleted with a range, by the commit of this stamp.
+    /// The newest deletion with a range.
+    newest_range: Option<SeqNo>,
+    /// The next key that was deleted with a range, and by the commit of which stamp.
     deleted: Option<(SeqNo, Vec<u8>)>,
-    /// Ranges in front of this one were gone through for that commit.
+    /// Those that follow, the next one last.
+    window: Vec<(SeqNo, Vec<u8>)>,
+    /// Of stamps below this one, nothing is left but what is in the window.
+    gone_through: u64,
+    /// The commit at hand, if its deletions are too many for a window; ranges in front of `range`
+    /// were gone through for it.
+    streamed: Option<SeqNo>,
     range: usize,
     // The entry at hand.
     key: Vec<u8>,
@@ -96,17 +107,17 @@ impl ArchiveEntries {
         heap: &Arc<Heap>,
     ) -> ArchiveEntries {
         let ranges = memtable.ranges().unwrap_or_default();
-        let mut range_stamps: Vec<SeqNo> =
-            ranges.all().flat_map(|(_, stamps)| stamps.iter().copied()).collect();
-        range_stamps.sort_unstable_by(|a, b| b.cmp(a));
-        range_stamps.dedup();
+        let newest_range = ranges.all().filter_map(|(_, stamps)| stamps.first().copied()).max();
         ArchiveEntries {
             keys: KeyWalk::new(memtable, &ranges, archive, heap),
             part: Part::End,
             by_stamp: Vec::new(),
             shown: 0,
-            range_stamps,
+            newest_range,
             deleted: None,
+            window: Vec::new(),
+            gone_through: 0,
+            streamed: None,
             range: 0,
             key: Vec::new(),
             stamp: SeqNo::ZERO,
@@ -142,22 +153,74 @@ impl ArchiveEntries {
 
     /// Finds the next key that was deleted with a range: by stamp, and of each by key.
     fn next_deleted(&mut self) -> Result<()> {
-        let mut stamp = self.deleted.take().map(|(stamp, _)| stamp);
         loop {
-            while let Some(stamp) = stamp
-                && self.keys.go_on()?
-            {
-                if self.keys.is_deleted_with_range(stamp) {
-                    self.deleted = Some((stamp, self.keys.key.clone()));
+            self.deleted = self.window.pop();
+            if self.deleted.is_some() {
+                return Ok(());
+            }
+            if let Some(stamp) = self.streamed {
+                if self.find_streamed(stamp)? {
                     return Ok(());
                 }
+                self.streamed = None;
+                self.gone_through = stamp.as_u64() + 1;
             }
-            let Some(of_commit) = stamp.or_else(|| self.range_stamps.pop()) else { return Ok(()) };
-            match self.keys.enter(self.range, of_commit) {
-                Some(position) => (stamp, self.range) = (Some(of_commit), position + 1),
-                None => (stamp, self.range) = (None, 0),
+            if self.newest_range.is_none_or(|newest| newest.as_u64() < self.gone_through) {
+                return Ok(());
+            }
+            self.fill_window()?;
+        }
+    }
+
+    /// Goes on to the next key that the commit of this stamp, which deleted many, has deleted.
+    fn find_streamed(&mut self, stamp: SeqNo) -> Result<bool> {
+        loop {
+            while self.keys.go_on()? {
+                if self.keys.is_deleted_with_range(stamp) {
+                    self.deleted = Some((stamp, self.keys.key.clone()));
+                    return Ok(true);
+                }
+            }
+            let has_stamp = |range: &Deleted| range.stamps.contains(&stamp);
+            match self.keys.enter(self.range, has_stamp) {
+                Some(position) => self.range = position + 1,
+                None => return Ok(false),
             }
         }
+    }
+
+    /// Gathers the deletions with ranges of the next commits, of as many as take little memory, in
+    /// one walk; or finds that the next one has deleted so many that it is gone through alone.
+    fn fill_window(&mut self) -> Result<()> {
+        let (from, mut limit) = (self.gone_through, u64::MAX);
+        let (mut range, mut bytes) = (0, 0);
+        let has_some = |range: &Deleted| range.stamps.iter().any(|stamp| stamp.as_u64() >= from);
+        while let Some(position) = self.keys.enter(range, has_some) {
+            range = position + 1;
+            while self.keys.go_on()? {
+                let of_ranges = self.keys.events.iter().filter(|event| event.id.is_none());
+                for event in of_ranges.filter(|event| (from..limit).contains(&event.stamp.as_u64()))
+                {
+                    bytes += self.keys.key.len() + DELETED_SIZE;
+                    self.window.push((event.stamp, self.keys.key.clone()));
+                }
+                if bytes > WINDOW_SIZE {
+                    self.window.sort_unstable_by_key(|(stamp, _)| *stamp);
+                    let (first, middle) = (self.window[0].0, self.window[self.window.len() / 2].0);
+                    // Later ranges may have deletions of lower stamps.
+                    limit = if first == middle { first } else { middle }.as_u64();
+                    self.window.retain(|(stamp, _)| stamp.as_u64() < limit);
+                    bytes = self.window.iter().map(|(_, key)| key.len() + DELETED_SIZE).sum();
+                }
+            }
+        }
+        self.window.sort_unstable_by(|a, b| b.cmp(a));
+        self.gone_through = limit;
+        if self.window.is_empty() && limit < u64::MAX {
+            (self.streamed, self.range) = (Some(SeqNo::from_u64(limit)), 0);
+            self.keys.end = Some(Vec::new()); // No key, until a range is entered.
+        }
+        Ok(())
     }
 
     fn next_by_stamp(&mut self) -> Result<()> {
@@ -381,13 +444,23 @@ impl KeyWalk {
         if !range.contains(&self.key) {
             return;
         }
-        for stamp in &range.stamps {
-            let place = self.events.binary_search_by(|event| stamp.cmp(&event.stamp));
+        if self.events.is_empty() {
+            // What is there is gone with the first of them.
+            self.events.push(Event { stamp: range.oldest(), id: None });
+            return;
+        }
+        let of_memtable = std::mem::take(&mut self.events);
+        let mut own = of_memtable.iter().copied().peekable();
+        for &stamp in &range.stamps {
+            while let Some(newer) = own.next_if(|event| event.stamp > stamp) {
+                self.events.push(newer);
+            }
             // What a commit writes behind its own deletion counts.
-            if let Err(place) = place {
-                self.events.insert(place, Event { stamp: *stamp, id: None });
+            if own.peek().is_none_or(|event| event.stamp < stamp) {
+                self.events.push(Event { stamp, id: None });
             }
         }
+        self.events.extend(own);
     }
 
     /// Until when, in milliseconds since 1970, the value is there that the key at hand had before
@@ -409,18 +482,17 @@ impl KeyWalk {
         Ok(found.map(|found| until_of(found.kind, &found.value)))
     }
 
-    /// Goes in front of the first range from this place on that the commit of this stamp deleted;
-    /// its place.
-    fn enter(&mut self, from: usize, stamp: SeqNo) -> Option<usize> {
+    /// Goes in front of the first range from this place on that is one; its place.
+    fn enter(&mut self, from: usize, is_one: impl Fn(&Deleted) -> bool) -> Option<usize> {
         let mut ranges = self.ranges.iter().enumerate().skip(from);
-        let (position, range) = ranges.find(|(_, range)| range.stamps.contains(&stamp))?;
+        let (position, range) = ranges.find(|(_, range)| is_one(range))?;
         self.versions.seek(&range.start);
         self.end.clone_from(&range.end);
         (self.range, self.archived) = (position, None);
         Some(position)
     }
 
-    /// Whether the commit of this stamp deleted the key at hand with a range, and that is a version.
+    /// Whether the commit of this stamp deleted the key at hand with a range, as a version.
     fn is_deleted_with_range(&self, stamp: SeqNo) -> bool {
         self.events.iter().any(|event| event.stamp == stamp && event.id.is_none())
     }

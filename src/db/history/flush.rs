@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use crate::base::{RangeTombstones, Result};
+use crate::cache::Part;
 use crate::db::core::{Core, lock};
 use crate::db::history::entries::ArchiveEntries;
 use crate::db::state::{KeyspaceState, Table};
 use crate::structure::{FlushOrder, FlushProgress};
+
+/// Bytes that are kept beside the memtable for each of its entries while it is flushed: its stamp
+/// and place, and half as much again while they are sorted.
+const BUFFERED_PER_ENTRY: usize = 24;
 
 impl Core {
     /// Brings what a sealed memtable has to the keyspace's archive, if it has one and not all of
@@ -24,6 +29,8 @@ impl Core {
         };
         let turn = lock(&archive.flushing);
         let (memtable, heap) = (&table.memtable, self.budget.heap());
+        let buffers = memtable.entry_count() * BUFFERED_PER_ENTRY;
+        let _buffers = self.budget.charge(Part::Buffer, buffers);
         let mut entries = ArchiveEntries::new(memtable, archive.store.version(), heap);
         let nothing = RangeTombstones::default();
         loop {

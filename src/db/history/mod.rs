@@ -124,7 +124,7 @@ impl Core {
             let what = format!("keyspace {name:?} keeps no versions: it is of {structure}");
             return Err(Error::invalid(what));
         };
-        // It is dropped behind the keyspace, with a moment in between.
+        // Both are dropped at once.
         let found = state.find(archive.id).map(|archive| Arc::clone(&archive.version));
         let version = found.ok_or_else(|| Error::KeyspaceNotFound { name: name.to_string() })?;
         Ok(VersionAt::new(version, at, self.budget.heap()))
@@ -135,13 +135,13 @@ impl Core {
         let (state, visible) = self.published.load();
         let as_of = at.resolve(visible, self.time.now())?;
         let mut past = State::default();
-        past.is_past = true;
         for keyspace in &state.keyspaces {
             if keyspace.keeps_history() {
                 let version = self.past_version(&state, keyspace, as_of.at)?;
                 past = past.with(keyspace.as_past(version));
             }
         }
+        past.is_past = true;
         Ok((Arc::new(past), as_of))
     }
 }

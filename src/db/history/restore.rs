@@ -1,6 +1,7 @@
 //! Bringing back what was: as an ordinary write.
 
 use std::ops::RangeBounds;
+use std::time::{Duration, SystemTime};
 
 use crate::base::{KeyRange, Result, SeqNo};
 use crate::db::WriteBatch;
@@ -23,7 +24,7 @@ pub struct RestoreReport {
 impl Keyspace {
     /// Makes `key` what it was then: puts the value that it had, with its expiry, or deletes it. A
     /// write like others, with the default durability; nothing of its history goes. If it is still
-    /// what it was, nothing is written.
+    /// what it was, nothing is written; what has expired since is deleted, if it is there again.
     ///
     /// # Errors
     /// As [`Keyspace::get_at`] and [`Keyspace::put`].
@@ -53,8 +54,14 @@ impl Keyspace {
         let (then, as_of) = self.past(at.into())?;
         let then = Cursor::new(then, as_of, range.clone());
         let (mut batch, mut report) = (WriteBatch::new(), RestoreReport::default());
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(self.core().time.now());
         for difference in Differences::new(self.cursor(range), then) {
-            let Difference { key, after, .. } = difference?;
+            let Difference { key, before, after } = difference?;
+            // What has expired since is not there, as it would not be if nothing had happened.
+            let after = after.filter(|entry| entry.expires_at().is_none_or(|until| now < until));
+            if before.is_none() && after.is_none() {
+                continue;
+            }
             match after {
                 Some(Entry { value, expiry, .. }) => {
                     batch.put_until(self, key, value, expiry);

@@ -39,8 +39,8 @@ Examples:
   lithe demo --memory 16MiB
 
 Loads the Unicode Character Database (34,924 characters; it comes with the program) into
-./demo.lithe and shows reads, scans, batches, snapshots, time travel, reopening and costs. A second run uses
-what is there.";
+./demo.lithe and shows reads, scans, batches, snapshots, time travel, reopening and costs. A second
+run uses what is there.";
 
 /// Options of `lithe demo`.
 #[derive(Args, Debug)]

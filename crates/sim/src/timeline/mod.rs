@@ -278,8 +278,8 @@ impl Timeline {
         self.issued -= 1;
     }
 
-    /// What a keyspace was behind each acknowledged commit that changed it, up to that of the number
-    /// `last`: their stamps, and digests of what was there then.
+    /// What a keyspace was behind each acknowledged commit that changed it, up to that of the
+    /// number `last`: their stamps, and digests of what was there then.
     #[must_use]
     pub fn pasts(&self, keyspace: u32, last: u64) -> Vec<(SeqNo, Digest)> {
         let moments = self.lanes.get(&keyspace).into_iter().flat_map(|lane| &lane.moments);

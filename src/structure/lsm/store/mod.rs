@@ -278,7 +278,7 @@ impl LsmStore {
         Ok(taken)
     }
 
-    /// What has expired is judged by this, if that is `now`: in an archive of versions nothing does.
+    /// What has expired is judged by this, if it is `now`: in an archive of versions nothing does.
     pub(super) fn judged_by(&self, now: u64) -> u64 {
         if self.options.archive_of.is_some() { 0 } else { now }
     }

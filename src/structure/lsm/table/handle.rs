@@ -191,8 +191,8 @@ impl Table {
         Ok(false)
     }
 
-    /// Whether there may be an entry from `from` on whose key is this head, hashed as `hash`, and an
-    /// end that the filters leave out. `behind` is above all of them.
+    /// Whether there may be an entry from `from` on whose key is this head, hashed as `hash`, and
+    /// an end that the filters leave out. `behind` is above all of them.
     ///
     /// # Errors
     /// `Io`, `Corruption`.
