@@ -93,8 +93,8 @@ impl PartitionBuilder {
 
     fn add_prefix(&mut self, key: &[u8], len: Option<usize>) {
         let Some(prefix) = len.and_then(|len| key.get(..len)) else { return };
-        // Keys ascend: those with one prefix are neighbours.
-        if self.last_prefix != prefix {
+        // Keys ascend: those with one prefix are neighbours. The first may be empty.
+        if self.last_prefix != prefix || self.hashes.is_empty() {
             self.hashes.push(hash_key(prefix));
             self.last_prefix.clear();
             self.last_prefix.extend_from_slice(prefix);

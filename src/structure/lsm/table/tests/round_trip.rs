@@ -307,6 +307,8 @@ fn filters_may_leave_out_the_ends_of_keys() {
         .flat_map(|number| ends(number).map(move |end| (key(number, end), value("v"))))
         .collect();
     let options = TableOptions { filter_tail_len: 9, block_size: 100, ..TableOptions::default() };
+    let of_end: Model = [(vec![1; 9], value("v")), (vec![1; 10], value("v"))].into();
+    bench.assert_holds(&bench.written(&options, &of_end), &of_end);
     let with = bench.written(&options, &model);
     bench.assert_holds(&with, &model);
     let may = |number: u64, from: u64| {
