@@ -125,8 +125,11 @@ impl<'d> Client<'d> {
 
     /// Writes that read nothing, as an ingest.
     fn ingest(&mut self) -> Verdict {
-        let mut story = self.begin();
         let Place { keyspace, key } = self.draw_place();
+        if self.keyspace(keyspace).keeps_history() {
+            return Ok(()); // It takes none.
+        }
+        let mut story = self.begin();
         let step = 1 + self.random.below(3) as u16;
         let entries: Vec<(u16, Identity)> = (0..1 + self.random.below(6) as u16)
             .map(|number| {
