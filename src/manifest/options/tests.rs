@@ -160,8 +160,8 @@ fn unknown_options_values_and_structures_are_named() {
     let error = decode(&bytes).unwrap_err();
     assert!(error.what.contains("\"codec\" has the unknown value 77"), "{}", error.what);
 
-    let error = decode(&[2, 0]).unwrap_err();
-    assert!(error.what.contains("unknown structure 2"), "{}", error.what);
+    let error = decode(&[3, 0]).unwrap_err();
+    assert!(error.what.contains("unknown structure 3"), "{}", error.what);
 
     // Those of another structure, or of another style of compaction, are unknown too.
     for (structure, names) in [
