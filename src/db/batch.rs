@@ -455,6 +455,7 @@ impl WriteBatch {
     }
 
     /// Refuses what an archive of versions cannot take as a key.
+    #[inline(never)]
     fn check_archived_len(&mut self, key: &[u8]) {
         let len = archived_len(key);
         if len > KEY_LEN_MAX && key.len() <= KEY_LEN_MAX {
@@ -509,6 +510,7 @@ impl WriteBatch {
     }
 
     /// Checks the limits, and that the keyspaces are of the database with this id.
+    #[inline]
     pub(super) fn validate(&self, opening: u64) -> Result<()> {
         if let Some(refusal) = &self.refused {
             return Err(refusal.error());
@@ -599,6 +601,7 @@ impl WriteBatch {
     }
 
     /// What stands in front of the operations in a commit record.
+    #[inline]
     pub(super) fn put_record_head(&self, out: &mut Vec<u8>, seqno: SeqNo) {
         out.clear();
         out.extend_from_slice(&seqno.as_u64().to_le_bytes());

@@ -209,6 +209,7 @@ struct Lead<'t> {
 }
 
 impl Lead<'_> {
+    #[inline]
     fn pass_on(self, durable: Lsn, took: Duration, now: Duration) -> Vec<Arc<Caller>> {
         let served = self.turn.pass_on(durable, took, now);
         std::mem::forget(self);

@@ -31,6 +31,8 @@ impl Core {
         }
     }
 
+    /// Inlined, so that what is not asked for is not gathered.
+    #[inline(always)]
     fn pressure(&self, keyspace: &KeyspaceState) -> Pressure {
         let values_put = keyspace.tables().map(|table| table.values_put()).sum();
         Pressure {

@@ -248,6 +248,7 @@ impl Runtime {
     }
 
     /// New runs that wait to be merged, in its structure or its archive: the more of the two.
+    #[inline]
     pub(super) fn fresh_runs_of_both(&self) -> usize {
         let own = self.fresh_runs.load(Ordering::Relaxed);
         let archive = self.archive.as_ref();

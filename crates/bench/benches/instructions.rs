@@ -7,8 +7,10 @@
 //! Each path runs in a process of its own below `valgrind --tool=callgrind`, which counts only
 //! within [`counted`]. Storage is memory, and no thread works in the background: what is counted is
 //! the store's own code, with what it calls of the allocator and of `memcpy`, and is the same in
-//! every run but for a few instructions in ten thousand. A path may take a fiftieth more than the
-//! baseline says; one that takes a fiftieth less asks for a new baseline, and is no failure.
+//! every run but for a few instructions in ten thousand. Code elsewhere, though, moves what the
+//! compiler inlines: two in a hundred, in paths that nothing has touched. So a path may take three
+//! in a hundred more than the baseline says; one that takes as much less asks for a new baseline,
+//! and is no failure.
 //!
 //! The baseline (`instructions.txt`) belongs to the toolchain that is pinned and to x86-64.
 
@@ -36,7 +38,7 @@ const SCAN_LEN: usize = 50;
 /// Keys that are in no store.
 const ABSENT_FIRST: u64 = 1 << 40;
 /// How much more than recorded a path may take, in parts of it.
-const TOLERANCE: f64 = 0.02;
+const TOLERANCE: f64 = 0.03;
 /// Only what happens in this function is counted; a wildcard, for the hash behind its name.
 const COUNTED: &str = "*instructions*counted*";
 /// Callgrind's word for the total, on its standard error.

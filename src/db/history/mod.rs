@@ -181,6 +181,7 @@ impl Db {
 impl Keyspace {
     /// Whether it keeps all versions: [`Structure::History`](crate::Structure::History).
     #[must_use]
+    #[inline]
     pub fn keeps_history(&self) -> bool {
         self.runtime().archive.is_some()
     }
