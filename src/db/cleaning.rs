@@ -22,6 +22,11 @@ use crate::value_log::Mover;
 /// Bytes that a slice writes.
 const SLICE_BYTES: u64 = 8 << 20;
 
+/// A flush waits for so many bytes at most for each byte of values that was flushed since one last
+/// did: what has to be written for a byte that is given back, where a file is just worth it. What
+/// is behind by more than a flush brings is caught up with over several, and stops nobody for long.
+const MOVED_PER_FLUSHED_MAX: u64 = 4;
+
 /// Rounds that a flush waits for at most: files that some snapshot's entries keep filling up are no
 /// reason to stop the writers for ever.
 const ROUNDS_WITH_FLUSH_MAX: usize = 8;
@@ -40,6 +45,8 @@ pub(super) struct Cleaner {
     turn: Mutex<()>,
     /// What the last round left to the next to make up for.
     owed: AtomicU64,
+    /// Bytes of values that were flushed since a flush last waited for cleaning.
+    flushed: AtomicU64,
     round_count: AtomicU64,
     /// Of the background.
     bytes_per_second: AtomicU64,
@@ -56,6 +63,7 @@ impl Cleaner {
             round: Mutex::default(),
             turn: Mutex::default(),
             owed: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
             round_count: AtomicU64::new(0),
             not_before: Mutex::default(),
         }
@@ -102,6 +110,17 @@ impl Cleaner {
     /// Says that something may have become garbage.
     pub(super) fn note_garbage(&self) {
         self.may_have_garbage.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that entries were flushed which point to so many bytes.
+    pub(super) fn note_flushed(&self, value_bytes: u64) {
+        self.flushed.fetch_add(value_bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that may be waited for on account of what was flushed since this was last asked.
+    fn take_allowance(&self) -> u64 {
+        let flushed = self.flushed.swap(0, Ordering::Relaxed);
+        flushed.saturating_mul(MOVED_PER_FLUSHED_MAX).max(SLICE_BYTES)
     }
 
     /// Ends the round that is under way.
@@ -259,10 +278,12 @@ impl Core {
     }
 
     /// Cleans until there is not too much garbage for flushes to go on, or cleaning keeps step with
-    /// what comes. Room can be done without: what fails here fails nothing else, unless the disk
-    /// does. Returns how long cleaning took, without what it waited for.
+    /// what comes, or as much was moved as this flush should wait for. Room can be done without:
+    /// what fails here fails nothing else, unless the disk does. Returns how long cleaning took,
+    /// without what it waited for.
     pub(super) fn clean_with_flush(&self) -> Duration {
         let mut took = Duration::ZERO;
+        let mut allowance = self.cleaning.take_allowance();
         let Some(share) = self.cleaning.share_with_flush() else { return took };
         let garbage = || GarbageFigures::of(&self.value_file_figures());
         let is_of_use = || !self.values.is_empty() && !self.pauses.is_paused();
@@ -279,7 +300,7 @@ impl Core {
                 let beside = self.garbage_beside(&round);
                 let is_kept = round.pace.is_kept(beside, round.mover.moved_bytes(), share);
                 let working = self.pauses.begin_work();
-                if (is_kept && !needs_slice) || working.is_none() {
+                if (is_kept && !needs_slice) || allowance == 0 || working.is_none() {
                     // It goes on in the background, or with the next flush.
                     *lock(&self.cleaning.round) = Some(round);
                     return took;
@@ -289,7 +310,7 @@ impl Core {
                 let cleaned = self.clean_slice(&mut round);
                 took += self.clock.monotonic().saturating_sub(began);
                 match cleaned {
-                    Ok(Cleaned::Slice { .. }) => {}
+                    Ok(Cleaned::Slice { bytes }) => allowance = allowance.saturating_sub(bytes),
                     Ok(Cleaned::Busy) if self.finish_flush(&round).is_ok() => {}
                     Ok(Cleaned::Everything) => break self.note_round_over(&round),
                     // What is left of it is no reason to stop the writers.
@@ -410,6 +431,31 @@ mod tests {
         let took = clock.monotonic().saturating_sub(began);
         assert!(moved >= 4000 << 12 && slices > 1, "{slices} slices, {moved} bytes");
         assert!(took.as_secs_f64() >= moved as f64 / RATE as f64, "{moved} bytes in {took:?}");
+    }
+
+    #[test]
+    fn what_is_behind_is_caught_up_with_over_several_flushes() {
+        let clock = Arc::new(ManualClock::at_millis(1_700_000_000_000));
+        let db = with_garbage(&clock, Cleaning::WithFlush);
+        let core = db.core();
+        let moved = || core.values.moved().1;
+        let is_too_much = || GarbageFigures::of(&core.value_file_figures()).exceed(0.16);
+        core.cleaning.take_allowance(); // What was flushed so far has been waited for.
+        let (mut calls, mut most) = (0, 0);
+        while is_too_much() && calls < 100 {
+            let before = moved();
+            // As if the rounds before had been far behind.
+            core.cleaning.owed.store(1 << 40, Ordering::Relaxed);
+            core.clean_with_flush();
+            core.remove_unreferenced_values();
+            (calls, most) = (calls + 1, most.max(moved() - before));
+        }
+        assert!(!is_too_much() && calls > 1, "{calls} calls");
+        assert!(most > 0 && most <= SLICE_BYTES + SLICE_BYTES / 2, "{most} bytes at once");
+        // Who brings more waits for more.
+        core.cleaning.note_flushed(SLICE_BYTES);
+        assert_eq!(core.cleaning.take_allowance(), MOVED_PER_FLUSHED_MAX * SLICE_BYTES);
+        assert_eq!(core.cleaning.take_allowance(), SLICE_BYTES);
     }
 
     #[test]

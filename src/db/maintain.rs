@@ -24,6 +24,8 @@ use crate::wal::Lsn;
 
 /// A flush makes its work durable about this many times.
 const SLICES_PER_FLUSH: u64 = 8;
+/// ... or each time about so many bytes of large values are in: cleaning keeps step by slices.
+const SLICE_VALUE_BYTES: u64 = 64 << 20;
 /// ... but not for less than this many bytes.
 const SLICE_BYTES_MIN: u64 = 1 << 20;
 /// Bytes that a slice of compaction writes: so long a flush that becomes due may have to wait.
@@ -73,16 +75,17 @@ impl Core {
         let found = self.published.state().find(id).map(Arc::clone);
         let Some(keyspace) = found else { return Ok(false) };
         let Some(table) = keyspace.sealed.last() else { return Ok(false) };
-        let bytes = table.memtable.data_size() as u64;
+        let (bytes, value_bytes) = (table.memtable.data_size() as u64, table.value_bytes());
+        let slice_count = SLICES_PER_FLUSH.max(value_bytes / SLICE_VALUE_BYTES);
         let order = FlushOrder {
             memtable_bytes: bytes,
-            value_bytes: table.value_bytes(),
+            value_bytes,
             log_end: table.log_end(),
             last_seqno: table.newest(),
             now: self.time.now_if_used(),
             slice_bytes: self
                 .flush_slice_size
-                .unwrap_or((bytes / SLICES_PER_FLUSH).max(SLICE_BYTES_MIN)),
+                .unwrap_or((bytes / slice_count).max(SLICE_BYTES_MIN)),
         };
         let started = self.clock.monotonic();
         // D5: else a power cut could leave the commits in this structure and not in the log, from
@@ -96,6 +99,7 @@ impl Core {
         let time = self.clock.monotonic().saturating_sub(started);
         keyspace.runtime.flush_rate.note(table.note_slice(outcome.taken_bytes), time);
         keyspace.runtime.note_version();
+        self.cleaning.note_flushed(table.value_bytes_of(outcome.taken_bytes));
         self.workers.note_leftovers();
         if outcome.progress == FlushProgress::Complete {
             self.transactions.note_flushed(id, table);

@@ -196,6 +196,12 @@ impl Table {
         held.values().map(|(_, bytes)| bytes).sum()
     }
 
+    /// Bytes of values that about so many of its bytes of keys and values point to.
+    pub(super) fn value_bytes_of(&self, bytes: u64) -> u64 {
+        let part = bytes as f64 / self.memtable.data_size().max(1) as f64;
+        (self.value_bytes() as f64 * part) as u64
+    }
+
     /// Its newest commit.
     pub(super) fn newest(&self) -> SeqNo {
         self.memtable.seqno_range().map_or(SeqNo::ZERO, |(_, newest)| newest)
