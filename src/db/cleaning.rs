@@ -23,9 +23,9 @@ use crate::value_log::Mover;
 const SLICE_BYTES: u64 = 8 << 20;
 
 /// A flush waits for so many bytes at most for each byte of values that was flushed since one last
-/// did: what has to be written for a byte that is given back, where a file is just worth it. What
-/// is behind by more than a flush brings is caught up with over several, and stops nobody for long.
-const MOVED_PER_FLUSHED_MAX: u64 = 4;
+/// did: what has to be written for a byte that is given back where a third of a file is garbage.
+/// What is behind by more is caught up with over several flushes, and stops nobody for long.
+const MOVED_PER_FLUSHED_MAX: u64 = 2;
 
 /// Rounds that a flush waits for at most: files that some snapshot's entries keep filling up are no
 /// reason to stop the writers for ever.

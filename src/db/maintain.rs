@@ -24,10 +24,10 @@ use crate::wal::Lsn;
 
 /// A flush makes its work durable about this many times.
 const SLICES_PER_FLUSH: u64 = 8;
-/// ... or each time about so many bytes of large values are in: cleaning keeps step by slices.
-const SLICE_VALUE_BYTES: u64 = 64 << 20;
-/// ... but not for less than this many bytes.
+/// ... but not for less than this many bytes,
 const SLICE_BYTES_MIN: u64 = 1 << 20;
+/// ... or so many with the large values that entries point to: cleaning keeps step by slices.
+const SLICE_VALUE_BYTES: u64 = 64 << 20;
 /// Bytes that a slice of compaction writes: so long a flush that becomes due may have to wait.
 const COMPACTION_SLICE_BYTES: u64 = 4 << 20;
 /// Bytes that a slice of consolidation writes: so much room it needs beside what there is, and so
@@ -76,16 +76,15 @@ impl Core {
         let Some(keyspace) = found else { return Ok(false) };
         let Some(table) = keyspace.sealed.last() else { return Ok(false) };
         let (bytes, value_bytes) = (table.memtable.data_size() as u64, table.value_bytes());
-        let slice_count = SLICES_PER_FLUSH.max(value_bytes / SLICE_VALUE_BYTES);
+        let of_values = bytes / (value_bytes / SLICE_VALUE_BYTES).max(1);
+        let slice_bytes = (bytes / SLICES_PER_FLUSH).max(SLICE_BYTES_MIN).min(of_values.max(1));
         let order = FlushOrder {
             memtable_bytes: bytes,
             value_bytes,
             log_end: table.log_end(),
             last_seqno: table.newest(),
             now: self.time.now_if_used(),
-            slice_bytes: self
-                .flush_slice_size
-                .unwrap_or((bytes / slice_count).max(SLICE_BYTES_MIN)),
+            slice_bytes: self.flush_slice_size.unwrap_or(slice_bytes),
         };
         let started = self.clock.monotonic();
         // D5: else a power cut could leave the commits in this structure and not in the log, from

@@ -34,7 +34,7 @@ impl Core {
     /// Inlined, so that what is not asked for is not gathered.
     #[inline(always)]
     fn pressure(&self, keyspace: &KeyspaceState) -> Pressure {
-        let values_put = keyspace.tables().map(|table| table.values_put()).sum();
+        let values_put = keyspace.tables().map(|table| table.values_unflushed()).sum();
         Pressure {
             active: keyspace.active.memtable.memory_used() as u64,
             active_ranges: keyspace.active.memtable.range_count(),

@@ -182,6 +182,16 @@ impl Table {
         self.values_max - self.value_room()
     }
 
+    /// Those of them that are not flushed yet, about: a flush makes room for others bit by bit.
+    pub(super) fn values_unflushed(&self) -> u64 {
+        let (put, flushed) = (self.values_put(), self.flushed.load(Ordering::Relaxed));
+        if put == 0 || flushed == 0 {
+            return put;
+        }
+        let data = self.memtable.data_size().max(1) as f64;
+        (put as f64 * (1.0 - flushed as f64 / data).max(0.0)) as u64
+    }
+
     /// Adds the bytes that its entries point to, by value file.
     pub(super) fn add_value_bytes(&self, sums: &mut BTreeMap<u64, u64>) {
         let held = self.values.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,11 +276,14 @@ impl Runtime {
         self.fresh_runs.store(self.store.debt().fresh_runs, Ordering::Relaxed);
     }
 
-    /// Bytes of values that a memtable may refer to: a file, or a part of what is live.
+    /// Bytes of values that a memtable may refer to: a file, or a part of what is live, but not of
+    /// more than some files: cleaning waits for the flush of all of it, and writers then for that.
     fn values_max(&self) -> u64 {
         const LIVE_FRACTION: u64 = 16;
+        const FILE_COUNT_MAX: u64 = 4;
         let live: u64 = self.store.value_bytes().values().sum();
-        self.values.file_size().max(live / LIVE_FRACTION)
+        let file_size = self.values.file_size();
+        (live / LIVE_FRACTION).clamp(file_size, FILE_COUNT_MAX.saturating_mul(file_size))
     }
 }
 
