@@ -74,7 +74,12 @@ fn storage_with(name: &str, bytes: &[u8]) -> Result<Arc<dyn Storage>> {
 /// A log file, as the only one of its log.
 pub fn wal_file(bytes: &[u8]) {
     let Ok(storage) = storage_with("00000001.wal", bytes) else { return };
-    let options = WalOptions { file_capacity: 16 << 10, spare_files_max: 0, kept_bytes_max: 0 };
+    let options = WalOptions {
+        file_capacity: 16 << 10,
+        spare_files_max: 0,
+        kept_bytes_max: 0,
+        held_from: Lsn::MAX,
+    };
     let place = WalPlace { storage, dir: PLACE.into(), database_id: 1, options };
     let mut count = 0;
     let _ = replay(&place, Lsn::ZERO, &mut |record| {

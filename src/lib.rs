@@ -27,12 +27,14 @@ mod wal;
 pub use base::{Codec, Error, Expiry, KeyRange, Result, SeqNo, Slice};
 pub use db::{
     BATCH_SIZE_MAX, Background, BackgroundPause, Builder, BytesWritten, COMMIT_PAYLOAD_LEN_MAX,
-    CheckReport, Cleaning, Commit, Commits, CompactionReport, Cursor, Db, Difference, Differences,
-    Durability, Entry, Ingest, IngestReport, Iter, KEY_LEN_MAX, KeyVersion, Keys, Keyspace,
-    KeyspaceInfo, KeyspaceStats, OpenExisting, PointInTime, RecoveryReport, RestoreReport,
-    Savepoint, Snapshot, Stats, Swap, TABLE_FILE_SIZE_MAX, TableIngestReport, TableSummary,
-    TableWriter, Transaction, TransactionCursor, TransactionIter, UPDATE_TRY_COUNT, VALUE_LEN_MAX,
-    VacuumReport, ValueFileStats, ValueReader, ValueWriter, Versions, VersionsByStamp, WriteBatch,
+    Change, ChangeFeed, ChangeKind, CheckReport, Cleaning, Commit, CommitChanges, Commits,
+    CompactionReport, Consumer, ConsumerInfo, Cursor, Db, Difference, Differences, Durability,
+    Entry, FeedOptions, Ingest, IngestReport, Iter, KEY_LEN_MAX, KeyVersion, Keys, Keyspace,
+    KeyspaceInfo, KeyspaceStats, OpenExisting, PointInTime, Previous, RecoveryReport,
+    RestoreReport, Savepoint, Snapshot, Stats, Swap, TABLE_FILE_SIZE_MAX, TableIngestReport,
+    TableSummary, TableWriter, Transaction, TransactionCursor, TransactionIter, UPDATE_TRY_COUNT,
+    VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader, ValueWriter, Versions,
+    VersionsByStamp, WriteBatch,
 };
 pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
 pub use operator::{MergeError, MergeOperator};

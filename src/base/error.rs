@@ -101,6 +101,16 @@ pub enum Error {
         /// The first one that is there; `None` when there is none.
         oldest: Option<SeqNo>,
     },
+    /// No consumer of changes has this name.
+    ConsumerNotFound {
+        /// The name.
+        name: String,
+    },
+    /// A consumer of changes has this name already.
+    ConsumerExists {
+        /// The name.
+        name: String,
+    },
     /// The database was closed.
     Closed,
 }
@@ -182,6 +192,8 @@ impl fmt::Display for Error {
             Error::CommitsNotKept { oldest: None } => {
                 f.write_str("the log has no commits any more")
             }
+            Error::ConsumerNotFound { name } => write!(f, "there is no consumer {name:?}"),
+            Error::ConsumerExists { name } => write!(f, "there is a consumer {name:?} already"),
             Error::Closed => f.write_str("the database is closed"),
         }
     }

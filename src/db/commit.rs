@@ -14,6 +14,7 @@ use std::time::Duration;
 use crate::base::{Error, Result, SeqNo, StampClock};
 use crate::db::batch::WriteBatch;
 use crate::db::core::{Core, lock};
+use crate::db::feed::FeedSignal;
 use crate::db::group::{Call, Caller, Gathering, GroupPolicy, Role, SyncTurn, WAIT_MAX};
 use crate::db::insert::{CommitPlace, insert_commit, insert_entries};
 use crate::db::options::{Background, Durability};
@@ -29,6 +30,8 @@ pub(super) struct CommitLog {
     /// pushed to under the log's lock; only popped under the applier's.
     pub(super) queue: Mutex<VecDeque<Arc<Pending>>>,
     applier: Mutex<Applier>,
+    /// Who waits for the next commit.
+    pub(super) feeds: FeedSignal,
     /// Signalled when commits are not held any more.
     pub(super) unheld: Condvar,
     /// Held by the thread that makes a log file ready, which it does without the log's lock; and
@@ -95,6 +98,7 @@ impl CommitLog {
             queue: Mutex::default(),
             applier: Mutex::new(Applier { applied: end }),
             preparing: Mutex::new(()),
+            feeds: FeedSignal::default(),
             unheld: Condvar::new(),
             commit_count: AtomicU64::new(0),
             data_bytes: AtomicU64::new(0),
@@ -104,6 +108,7 @@ impl CommitLog {
 
     /// Wakes all who wait, to look for themselves.
     pub(super) fn wake_waiting(&self) {
+        self.feeds.signal();
         self.sync_turn.call_all();
         for pending in &*lock(&self.queue) {
             pending.caller.call(Call::Look);
@@ -131,6 +136,31 @@ impl CommitLog {
     /// A reader of all that the log has up to `end`.
     pub(super) fn reader(&self, end: Lsn) -> RecordReader {
         lock(&self.log).wal.reader(end)
+    }
+
+    /// Lets a reader go on up to `end`; `false` if files that it has not read are not kept.
+    pub(super) fn extend(&self, reader: &mut RecordReader, end: Lsn) -> bool {
+        lock(&self.log).wal.extend(reader, end)
+    }
+
+    /// Whether all commits behind this place, where one ends, are kept.
+    pub(super) fn has_all_from(&self, place: Lsn) -> bool {
+        lock(&self.log).wal.has_all_from(place)
+    }
+
+    /// Has log files kept from here on.
+    pub(super) fn hold_from(&self, from: Lsn) {
+        lock(&self.log).wal.hold_from(from);
+    }
+
+    /// Where the log ends.
+    pub(super) fn end(&self) -> u64 {
+        self.log_end.load(Ordering::Relaxed)
+    }
+
+    /// Up to where the log is durable.
+    pub(super) fn durable(&self) -> Lsn {
+        self.sync_turn.durable()
     }
 
     /// Bytes of the log that are still needed.
@@ -506,6 +536,7 @@ impl Core {
             lock(&self.log.queue).pop_front();
             applier.applied = pending.end;
             self.published.publish(pending.seqno);
+            self.log.feeds.signal_commit();
             self.log.commit_count.fetch_add(1, Ordering::Relaxed);
             self.log.data_bytes.fetch_add(pending.batch.data_bytes(), Ordering::Relaxed);
             pending.caller.set_done();

@@ -154,7 +154,7 @@ impl Iterator for Commits {
 }
 
 /// A record whose bytes verify, and that no store has written.
-fn not_a_commit(handle: &Handle, lsn: Lsn) -> Error {
+pub(super) fn not_a_commit(handle: &Handle, lsn: Lsn) -> Error {
     let dir = handle.core.dir.join(crate::db::open::LOG_DIR);
     Error::corruption(&dir, lsn.as_u64(), format!("the record at {lsn} is not a commit"))
 }

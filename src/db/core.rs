@@ -11,6 +11,7 @@ use crate::db::background::Workers;
 use crate::db::cleaning::Cleaner;
 use crate::db::commit::CommitLog;
 use crate::db::control::Pauses;
+use crate::db::feed::Acknowledged;
 use crate::db::maintain::DroppedRegister;
 use crate::db::options::{Background, Builder, Durability, Sizes};
 use crate::db::snapshot::SnapshotRegister;
@@ -93,6 +94,8 @@ pub(super) struct Core {
     pub dropped: DroppedRegister,
     /// Held shared while an ingest writes to files; closing waits for that.
     pub staging: RwLock<()>,
+    /// What consumers of changes have said and the manifest does not say yet.
+    pub acknowledged: Mutex<Acknowledged>,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
 
     // Atomic.
@@ -166,6 +169,7 @@ impl Core {
             pauses: Pauses::default(),
             dropped: DroppedRegister::default(),
             staging: RwLock::new(()),
+            acknowledged: Mutex::default(),
             lock: Mutex::new(Some(parts.lock)),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),

@@ -267,6 +267,7 @@ impl Core {
         let last_seqno = self.visible().max(manifest.state().last_seqno());
         let edit = Edit::AdvanceLog { log_start: needed, journals, last_seqno };
         self.apply_edit(&mut manifest, &edit)?;
+        self.hold_log(manifest.state().consumers());
         drop(manifest);
         self.log.release(needed);
         Ok(())
@@ -450,7 +451,7 @@ impl Core {
 
     /// Applies an edit. D4: after one that happened or not, a commit to a keyspace that may be
     /// gone, or files made anew for one that may exist, would be lost or undo it.
-    fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
+    pub(super) fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
         manifest.note_totals(self.lifetime_totals());
         let applied = manifest.apply(edit);
         self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
@@ -523,6 +524,7 @@ impl Core {
         let closing = Closing { log_end: end, last_seqno, newest_commit: self.visible() };
         let mut manifest = self.lock_manifest();
         manifest.note_totals(self.lifetime_totals());
+        self.write_all_acknowledged(&mut manifest)?;
         let closed = manifest.close(closing);
         self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
         closed

@@ -28,6 +28,7 @@ mod compact;
 mod control;
 mod core;
 mod describe;
+mod feed;
 mod group;
 mod history;
 mod hold;
@@ -66,6 +67,9 @@ pub use commits::{Commit, Commits};
 pub use compact::CompactionReport;
 pub use control::BackgroundPause;
 pub(crate) use describe::explain_commit;
+pub use feed::{
+    Change, ChangeFeed, ChangeKind, CommitChanges, Consumer, ConsumerInfo, FeedOptions, Previous,
+};
 pub use history::{
     Difference, Differences, KeyVersion, PointInTime, RestoreReport, Versions, VersionsByStamp,
 };

@@ -97,6 +97,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
         lock,
     };
     let core = Arc::new(Core::new(builder, parts));
+    core.hold_log(core.lock_manifest().state().consumers());
     Workers::start(&core)?;
     core.workers.wake();
     Ok(core)
@@ -175,6 +176,7 @@ impl<'a> Opening<'a> {
         let options = builder.value_log_options(&sizes);
         let values_dir = dir.join(VALUES_DIR);
         let values = ValueLog::open(storage, values_dir, database, options, Arc::clone(&budget))?;
+        values.skip(manifest.state().totals().value_files);
         Ok(Opening {
             builder,
             dir,
@@ -387,6 +389,7 @@ impl<'a> Opening<'a> {
                 file_capacity: self.sizes.wal_file,
                 spare_files_max: SPARE_LOG_FILES,
                 kept_bytes_max: self.kept_log(),
+                held_from: self.manifest.state().held_log().map_or(Lsn::MAX, Lsn::from_u64),
             },
         }
     }

@@ -44,6 +44,7 @@ impl CatalogState {
             newest_commit,
             clean_log_end,
             kept_log,
+            consumers,
             totals,
         } = self;
         let of_database = [
@@ -56,6 +57,7 @@ impl CatalogState {
             Difference::of("the newest commit", newest_commit, &other.newest_commit),
             Difference::of("the end of the closed log", clean_log_end, &other.clean_log_end),
             Difference::of("bytes of the log to keep", kept_log, &other.kept_log),
+            Difference::of("consumers of changes", consumers, &other.consumers),
             Difference::of("totals", totals, &other.totals),
         ];
         let ids: BTreeSet<u32> = keyspaces.keys().chain(other.keyspaces.keys()).copied().collect();

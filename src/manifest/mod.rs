@@ -22,5 +22,5 @@ pub use edit_log::{
 };
 pub use options::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
 pub(crate) use records::explain_manifest;
-pub use state::{Closing, Edit, KeyspaceRecord};
+pub use state::{Closing, ConsumerRecord, Edit, KeyspaceRecord};
 pub use totals::{KeyspaceTotals, Totals};

@@ -1,19 +1,23 @@
 //! Records: the catalogue and its edits as bytes. `docs/format/manifest.md` has the tables.
 //!
-//! A snapshot is one head and one part for each keyspace, by rising id. What is read must obey
-//! every rule that an edit must obey when it is made; what does not is damage.
+//! A snapshot is one head, one part for each keyspace, by rising id, and one for each consumer.
+//! What is read must obey every rule that an edit must obey when it is made; what does not is
+//! damage.
 
 use crate::base::{Error, Result, SeqNo, varint};
 use crate::manifest::edit_log::{Record, RecordRef};
 use crate::manifest::fields::{Decoded, Fields, Malformed, put_optional, put_position, put_text};
 use crate::manifest::options::KeyspaceOptions;
-use crate::manifest::state::{CatalogState, Closing, Edit, FIRST_KEYSPACE_ID, KeyspaceRecord};
+use crate::manifest::state::{
+    CatalogState, Closing, ConsumerRecord, Edit, FIRST_KEYSPACE_ID, KeyspaceRecord,
+};
 use crate::manifest::totals::Totals;
 use crate::pieces::Explained;
 
 // First byte of a snapshot part.
 const PART_HEAD: u8 = 1;
 const PART_KEYSPACE: u8 = 2;
+const PART_CONSUMER: u8 = 3;
 
 // First byte of an edit.
 const EDIT_CREATE: u8 = 1;
@@ -25,6 +29,8 @@ const EDIT_ADVANCE_LOG: u8 = 6;
 const EDIT_CLEAN_CLOSE: u8 = 7;
 const EDIT_KEEP_LOG: u8 = 8;
 const EDIT_CREATE_WITH_ARCHIVE: u8 = 9;
+const EDIT_SET_CONSUMER: u8 = 10;
+const EDIT_REMOVE_CONSUMER: u8 = 11;
 
 /// The parts of a snapshot of `state`.
 pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
@@ -48,7 +54,12 @@ pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
         put_keyspace(&mut part, record);
         part
     });
-    std::iter::once(head).chain(keyspaces).collect()
+    let consumers = state.consumers.iter().map(|(name, consumer)| {
+        let mut part = vec![PART_CONSUMER];
+        put_consumer(&mut part, name, consumer);
+        part
+    });
+    std::iter::once(head).chain(keyspaces).chain(consumers).collect()
 }
 
 /// An edit's payload, with the totals that go along.
@@ -96,6 +107,14 @@ pub(super) fn encode_edit(edit: &Edit, totals: &Totals) -> Vec<u8> {
             out.push(EDIT_KEEP_LOG);
             varint::put(&mut out, *bytes);
         }
+        Edit::SetConsumer { name, consumer } => {
+            out.push(EDIT_SET_CONSUMER);
+            put_consumer(&mut out, name, consumer);
+        }
+        Edit::RemoveConsumer { name } => {
+            out.push(EDIT_REMOVE_CONSUMER);
+            put_text(&mut out, name);
+        }
         Edit::CleanClose(Closing { log_end, last_seqno, newest_commit }) => {
             out.push(EDIT_CLEAN_CLOSE);
             varint::put(&mut out, *log_end);
@@ -139,6 +158,13 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
             last_seqno: SeqNo::from_u64(fields.u64("last stamp")?),
             newest_commit: SeqNo::from_u64(fields.u64("newest commit")?),
         }),
+        EDIT_SET_CONSUMER => {
+            let (name, consumer) = take_consumer(&mut fields)?;
+            Edit::SetConsumer { name, consumer }
+        }
+        EDIT_REMOVE_CONSUMER => {
+            Edit::RemoveConsumer { name: fields.text("consumer's name")?.to_owned() }
+        }
         EDIT_KEEP_LOG => Edit::KeepLog { bytes: fields.u64("bytes of the log to keep")? },
         other => return fields.malformed(format!("unknown kind of edit {other}")),
     };
@@ -157,6 +183,12 @@ pub(crate) fn explain_manifest(record: Record<'_>) -> Explained {
                 Ok(PART_HEAD) => explained.field("part", "head"),
                 Ok(PART_KEYSPACE) => match take_keyspace(&mut fields) {
                     Ok(record) => explained.field("keyspace", format!("{record:?}")),
+                    Err(malformed) => explained.unknown = Some(malformed.what),
+                },
+                Ok(PART_CONSUMER) => match take_consumer(&mut fields) {
+                    Ok((name, record)) => {
+                        explained.field("consumer", format!("{name:?} {record:?}"));
+                    }
                     Err(malformed) => explained.unknown = Some(malformed.what),
                 },
                 Ok(other) => explained.unknown = Some(format!("a part of kind {other}")),
@@ -183,6 +215,23 @@ fn put_keyspace(out: &mut Vec<u8>, record: &KeyspaceRecord) {
     varint::put(out, record.created.as_u64());
     put_optional(out, record.journal, put_position);
     record.options.encode(out);
+}
+
+fn put_consumer(out: &mut Vec<u8>, name: &str, consumer: &ConsumerRecord) {
+    put_text(out, name);
+    varint::put(out, consumer.done.as_u64());
+    varint::put(out, consumer.log_position);
+    varint::put(out, consumer.log_max);
+}
+
+fn take_consumer(fields: &mut Fields<'_>) -> Decoded<(String, ConsumerRecord)> {
+    let name = fields.text("consumer's name")?.to_owned();
+    let consumer = ConsumerRecord {
+        done: SeqNo::from_u64(fields.u64("consumer's stamp")?),
+        log_position: fields.u64("consumer's place in the log")?,
+        log_max: fields.u64("bytes of the log for a consumer")?,
+    };
+    Ok((name, consumer))
 }
 
 fn take_keyspace(fields: &mut Fields<'_>) -> Decoded<KeyspaceRecord> {
@@ -213,7 +262,7 @@ impl Loader {
     pub fn take(&mut self, record: RecordRef<'_>) -> Result<()> {
         let taken = match (record.record, &mut self.state) {
             (Record::SnapshotPart(payload), None) => self.take_head(payload),
-            (Record::SnapshotPart(payload), Some(state)) => load_keyspace(state, payload),
+            (Record::SnapshotPart(payload), Some(state)) => load_part(state, payload),
             (Record::SnapshotEnd, _) => self.check_complete(),
             (Record::Edit(payload), Some(state)) => load_edit(state, payload),
             (Record::Edit(_), None) => Err(headless()),
@@ -278,12 +327,28 @@ impl Loader {
     }
 }
 
-fn load_keyspace(state: &mut CatalogState, payload: &[u8]) -> Decoded<()> {
+fn load_part(state: &mut CatalogState, payload: &[u8]) -> Decoded<()> {
     let mut fields = Fields::new(payload);
-    let kind = fields.byte("kind")?;
-    if kind != PART_KEYSPACE {
-        return fields.malformed(format!("unknown kind of part {kind}"));
+    match fields.byte("kind")? {
+        PART_KEYSPACE => load_keyspace(state, fields),
+        PART_CONSUMER => load_consumer(state, fields),
+        other => fields.malformed(format!("unknown kind of part {other}")),
     }
+}
+
+fn load_consumer(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()> {
+    let (name, consumer) = take_consumer(&mut fields)?;
+    if state.consumers.contains_key(&name) {
+        return fields.malformed(format!("the consumer {name:?} is there twice"));
+    }
+    let edit = Edit::SetConsumer { name: name.clone(), consumer };
+    state.check(&edit).or_else(|error| fields.malformed(error.to_string()))?;
+    fields.finish()?;
+    state.consumers.insert(name, consumer);
+    Ok(())
+}
+
+fn load_keyspace(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()> {
     let record = take_keyspace(&mut fields)?;
     // C1 and C4: by rising id, so that none can come twice.
     let lowest = state.keyspaces.last_key_value().map_or(FIRST_KEYSPACE_ID, |(&id, _)| id + 1);

@@ -8,6 +8,7 @@
 //! - C4  An id is that of a keyspace, or dropped and not cleaned up yet, or neither; never both.
 //! - C5  A keyspace of structure History has an archive, with the id in front of its own, and no
 //!   archive is without its keyspace: they come and go by one edit.
+//! - C6  What a consumer of changes is done with never goes back.
 
 use crate::base::{Error, Result, SeqNo};
 use crate::manifest::edit_log::LogPosition;
@@ -34,6 +35,17 @@ pub struct KeyspaceRecord {
     /// Up to where the journal of its index is known to be durable: a journal that does not reach
     /// it is damaged.
     pub journal: Option<LogPosition>,
+}
+
+/// Somebody who follows the changes of the database, and for whom the log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsumerRecord {
+    /// Commits up to this stamp are done with.
+    pub done: SeqNo,
+    /// Where in the write-ahead log those behind it begin, or in front of that.
+    pub log_position: u64,
+    /// Bytes of the log that are kept for it, at most.
+    pub log_max: u64,
 }
 
 /// A change to the catalogue.
@@ -87,6 +99,18 @@ pub enum Edit {
         /// Bytes of log files, at most.
         bytes: u64,
     },
+    /// Adds a consumer of changes, or says how far one is.
+    SetConsumer {
+        /// Its name: any UTF-8 of 1 to 255 bytes.
+        name: String,
+        /// How far it is.
+        consumer: ConsumerRecord,
+    },
+    /// Removes a consumer of changes.
+    RemoveConsumer {
+        /// Its name.
+        name: String,
+    },
     /// Says that the database was closed, with its write-ahead log whole to its end.
     CleanClose(Closing),
 }
@@ -119,6 +143,7 @@ pub struct CatalogState {
     pub(super) newest_commit: SeqNo,
     pub(super) clean_log_end: Option<u64>,
     pub(super) kept_log: u64,
+    pub(super) consumers: BTreeMap<String, ConsumerRecord>,
     // What was written.
     pub(super) totals: Totals,
 }
@@ -139,6 +164,7 @@ impl CatalogState {
             newest_commit: SeqNo::ZERO,
             clean_log_end: None,
             kept_log: 0,
+            consumers: BTreeMap::new(),
             totals: Totals::default(),
         }
     }
@@ -214,6 +240,18 @@ impl CatalogState {
         self.kept_log
     }
 
+    /// Consumers of changes, by name.
+    #[must_use]
+    pub fn consumers(&self) -> &BTreeMap<String, ConsumerRecord> {
+        &self.consumers
+    }
+
+    /// Where the write-ahead log is kept from, for consumers of changes.
+    #[must_use]
+    pub fn held_log(&self) -> Option<u64> {
+        self.consumers.values().map(|consumer| consumer.log_position).min()
+    }
+
     /// What was written since the database was created, as of the last edit.
     #[must_use]
     pub fn totals(&self) -> &Totals {
@@ -271,6 +309,11 @@ impl CatalogState {
                 check_forward("last_seqno", &self.last_seqno, last_seqno)
             }
             Edit::KeepLog { .. } => Ok(()),
+            Edit::SetConsumer { name, consumer } => self.check_consumer(name, consumer),
+            Edit::RemoveConsumer { name } => match self.consumers.contains_key(name) {
+                true => Ok(()),
+                false => Err(Error::ConsumerNotFound { name: name.clone() }),
+            },
             Edit::CleanClose(Closing { log_end, last_seqno, newest_commit }) => {
                 check_forward("end of the log", &self.log_start, log_end)?;
                 check_forward("last_seqno", &self.last_seqno, last_seqno)?;
@@ -331,6 +374,12 @@ impl CatalogState {
                 self.last_seqno = last_seqno;
             }
             Edit::KeepLog { bytes } => self.kept_log = bytes,
+            Edit::SetConsumer { name, consumer } => {
+                self.consumers.insert(name, consumer);
+            }
+            Edit::RemoveConsumer { name } => {
+                self.consumers.remove(&name);
+            }
             Edit::CleanClose(Closing { log_end, last_seqno, newest_commit }) => {
                 self.last_seqno = last_seqno;
                 self.newest_commit = newest_commit;
@@ -367,6 +416,18 @@ impl CatalogState {
             record.options.check_limits()?;
         }
         Ok(())
+    }
+
+    /// C6
+    fn check_consumer(&self, name: &str, consumer: &ConsumerRecord) -> Result<()> {
+        if name.is_empty() || name.len() > NAME_LEN_MAX {
+            let len = name.len();
+            let what = format!("the name of a consumer has {len} bytes: allowed are 1 to 255");
+            return Err(Error::invalid(what));
+        }
+        let Some(now) = self.consumers.get(name) else { return Ok(()) };
+        check_forward("stamp of a consumer", &now.done, &consumer.done)?;
+        check_forward("place of a consumer", &now.log_position, &consumer.log_position)
     }
 
     /// Adds a keyspace that is known to be new.

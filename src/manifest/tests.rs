@@ -5,7 +5,8 @@ use super::fields::put_text;
 use super::records::{Loader, decode_edit, encode_edit, encode_snapshot};
 use super::state::CatalogState;
 use super::{
-    Closing, Edit, KeyspaceOptions, KeyspaceRecord, LogPosition, Manifest, Record, RecordRef,
+    Closing, ConsumerRecord, Edit, KeyspaceOptions, KeyspaceRecord, LogPosition, Manifest, Record,
+    RecordRef,
 };
 use crate::base::{Codec, Error, Result, SeededEntropy, SeqNo};
 use crate::storage::{CrashMode, MemoryStorage, OpenMode, Operation, SimStorage, Storage};
@@ -64,6 +65,12 @@ fn closing(log_end: u64) -> Closing {
     Closing { log_end, last_seqno, newest_commit: SeqNo::from_parts(NOW_MILLIS + 8, 0) }
 }
 
+/// A consumer that is done with a stamp, and needs the log from a place on.
+fn consumer(name: &str, done: u64, log_position: u64) -> Edit {
+    let consumer = ConsumerRecord { done: SeqNo::from_u64(done), log_position, log_max: 1 << 30 };
+    Edit::SetConsumer { name: name.to_owned(), consumer }
+}
+
 /// One edit of each kind, in an order in which they may be applied.
 fn edits_of_every_kind() -> Vec<Edit> {
     let options = KeyspaceOptions::flex().codec(Codec::Lz4).memtable_size(1 << 20);
@@ -78,6 +85,10 @@ fn edits_of_every_kind() -> Vec<Edit> {
         Edit::ForgetDropped { id: 1 },
         Edit::DropKeyspace { id: 3 },
         add_with_archive(4, "past"),
+        consumer("a follower", 5, 60),
+        consumer("another", 7, 700),
+        consumer("a follower", 8, 60),
+        Edit::RemoveConsumer { name: "another".to_owned() },
         Edit::CleanClose(closing(900)),
     ]
 }
@@ -105,6 +116,9 @@ fn every_edit_is_found_again() {
     assert_eq!(state.clean_log_end(), Some(900));
     assert_eq!(state.last_seqno().millis(), NOW_MILLIS + 900);
     assert_eq!(state.newest_commit().millis(), NOW_MILLIS + 8);
+    let followers: Vec<_> =
+        state.consumers().iter().map(|(name, its)| (&**name, its.done)).collect();
+    assert_eq!(followers, [("a follower", SeqNo::from_u64(8))]);
     let two = state.find("zwölf / \u{0} ..\\").unwrap();
     assert_eq!((two.options.codec, two.options.memtable_size), (Codec::Lz4, Some(1 << 20)));
     assert_eq!(two.journal, Some(LogPosition { number: 2, offset: 64 }));
@@ -128,6 +142,7 @@ fn edits_that_break_a_rule_change_nothing() {
     manifest.apply(&add(1, "one")).unwrap();
     manifest.apply(&add(2, "two")).unwrap();
     manifest.apply(&advance(100, &[(1, place(2, 64))])).unwrap();
+    manifest.apply(&consumer("c", 9, 90)).unwrap();
     let before = manifest.state().clone();
     let wild = KeyspaceOptions::flex().interval_size(1);
     let refused = [
@@ -148,6 +163,10 @@ fn edits_that_break_a_rule_change_nothing() {
         add_with_archive(4, "gap"),
         add_with_archive(2, "again"),
         Edit::ForgetDropped { id: 1 },
+        consumer("c", 8, 90),
+        consumer("c", 9, 89),
+        consumer("", 9, 90),
+        consumer(&"n".repeat(256), 9, 90),
         advance(99, &[]),
         advance(101, &[(1, place(1, 9999))]),
         advance(101, &[(1, place(2, 63))]),

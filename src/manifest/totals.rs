@@ -30,6 +30,9 @@ pub struct Totals {
     pub gone: u64,
     /// Rounds of cleaning.
     pub cleanings: u64,
+    /// Number of the newest value file that was made: none is given again, as what is kept of the
+    /// log to be read may point to files that are gone.
+    pub value_files: u64,
     /// Of the keyspaces that there are, by id.
     pub keyspaces: BTreeMap<u32, KeyspaceTotals>,
 }
@@ -98,6 +101,7 @@ impl Totals {
                 varint::put(out, value);
             }
         }
+        varint::put(out, self.value_files);
     }
 
     /// What [`Totals::encode`] has appended.
@@ -115,6 +119,7 @@ impl Totals {
             manifest: fields.u64("total of the manifest")?,
             gone: fields.u64("total of keyspaces that are gone")?,
             cleanings: fields.u64("total of cleanings")?,
+            value_files: 0,
             keyspaces: BTreeMap::new(),
         };
         for _ in 0..fields.count("number of keyspaces with totals")? {
@@ -132,6 +137,9 @@ impl Totals {
                 return fields.malformed("totals of keyspaces out of order");
             }
             totals.keyspaces.insert(id, of_keyspace);
+        }
+        if !fields.is_at_end() {
+            totals.value_files = fields.u64("number of value files")?; // Files of before have none.
         }
         Ok(totals)
     }
@@ -154,7 +162,7 @@ mod tests {
     }
 
     fn empty() -> Totals {
-        Totals { moved: 5, manifest: 6, gone: 7, cleanings: 8, ..Totals::default() }
+        Totals { moved: 5, manifest: 6, gone: 7, cleanings: 8, value_files: 9, ..Totals::default() }
     }
 
     fn decode(bytes: &[u8]) -> Decoded<Totals> {
@@ -171,7 +179,9 @@ mod tests {
         assert_eq!(decode(&bytes).unwrap(), Totals::default());
         sample().encode(&mut bytes);
         assert_eq!(decode(&bytes).unwrap(), sample());
-        for cut in 1..bytes.len() {
+        let of_before = bytes.len() - 1;
+        assert_eq!(decode(&bytes[..of_before]).unwrap(), Totals { value_files: 0, ..sample() });
+        for cut in (1..bytes.len()).filter(|cut| *cut != of_before) {
             assert!(decode(&bytes[..cut]).is_err(), "cut to {cut}");
         }
     }

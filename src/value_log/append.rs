@@ -52,6 +52,10 @@ impl Head {
         self.current.as_ref().map(|current| current.file.number())
     }
 
+    pub(super) fn newest_number(&self) -> u64 {
+        self.next_number - 1
+    }
+
     /// A number that something refers to is not given to a new file.
     pub(super) fn skip(&mut self, number: u64) {
         self.next_number = self.next_number.max(number.saturating_add(1));

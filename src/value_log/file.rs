@@ -143,6 +143,12 @@ impl ValueFile {
         self.size.load(Ordering::Acquire)
     }
 
+    /// Whether there is such a file: something out of date may hold one that is gone.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.presence == Presence::Present
+    }
+
     /// Says that records go up to here, or further.
     pub(super) fn note_size(&self, size: u64) {
         self.size.fetch_max(size, Ordering::AcqRel);

@@ -190,6 +190,16 @@ impl ValueLog {
         })
     }
 
+    /// The highest number that a file was given.
+    pub fn newest_number(&self) -> u64 {
+        lock(&self.head).newest_number()
+    }
+
+    /// Gives no file this number or a lower one.
+    pub fn skip(&self, number: u64) {
+        lock(&self.head).skip(number);
+    }
+
     /// Holds a file that something refers to; perhaps something out of date, and the file is gone.
     pub fn hold(&self, number: u64) -> Arc<ValueFile> {
         if let Some(file) = self.find(number) {

@@ -11,6 +11,7 @@ use crate::base::{Error, Result};
 use crate::storage::{EntryType, OpenMode, Storage, StorageFile};
 
 use super::header::HEADER_BLOCK_SIZE;
+use super::lsn::Lsn;
 use super::record::MARK_SIZE;
 use super::zeros::Blocks;
 
@@ -26,11 +27,18 @@ pub struct WalOptions {
     pub spare_files_max: usize,
     /// Bytes of files that recovery no longer needs, kept to be read: whole files, at most this.
     pub kept_bytes_max: u64,
+    /// Files with records from here on are kept to be read, whatever their bytes.
+    pub held_from: Lsn,
 }
 
 impl Default for WalOptions {
     fn default() -> WalOptions {
-        WalOptions { file_capacity: 64 << 20, spare_files_max: 2, kept_bytes_max: 0 }
+        WalOptions {
+            file_capacity: 64 << 20,
+            spare_files_max: 2,
+            kept_bytes_max: 0,
+            held_from: Lsn::MAX,
+        }
     }
 }
 

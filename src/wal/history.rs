@@ -62,12 +62,61 @@ impl Wal {
         let at = files.front().map_or(end, |first| first.header.start);
         RecordReader { files, current: None, at, end, durable_up_to: Lsn::ZERO }
     }
+
+    /// Lets a reader of this log go on up to `end`, where a record ends that was appended before;
+    /// `false` if files that it has not read are not kept any more.
+    pub fn extend(&self, reader: &mut RecordReader, end: Lsn) -> bool {
+        if end <= reader.end {
+            return true;
+        }
+        let kept = self.history.iter().chain(&self.files);
+        match reader.files.back().map(|last| last.header.start) {
+            // None behind one that is read has gone (W9).
+            Some(last) => {
+                let new = kept.filter(|file| (last < file.header.start) && file.header.start < end);
+                reader.files.extend(new.map(ReadFile::new));
+            }
+            None => {
+                if !self.has_all_from(reader.at) {
+                    return false;
+                }
+                let all: Vec<&LiveFile> = kept.filter(|file| file.header.start < end).collect();
+                let behind = all.partition_point(|file| file.header.start <= reader.at);
+                let first = behind.saturating_sub(1);
+                if let Some(file) = all.get(first) {
+                    reader.at = reader.at.max(file.header.start); // A mark was in front.
+                }
+                reader.files.extend(all[first..].iter().map(|file| ReadFile::new(file)));
+            }
+        }
+        reader.end = end;
+        // What was read ahead lay behind the end: it has been written since.
+        reader.current = None;
+        true
+    }
 }
 
 impl RecordReader {
     /// Where the next record starts; at first, where what is kept starts.
     pub fn position(&self) -> Lsn {
         self.at
+    }
+
+    /// Where the last of its records ends.
+    pub fn end(&self) -> Lsn {
+        self.end
+    }
+
+    /// Has the record that was read last and starts at `to` read again.
+    pub fn go_back(&mut self, to: Lsn) {
+        self.at = to; // Its file is the first one still.
+    }
+
+    /// Another reader of what this one has, from the beginning of its file on.
+    pub fn start_of_file(&self) -> RecordReader {
+        let files = self.files.clone();
+        let at = files.front().map_or(self.end, |first| first.header.start);
+        RecordReader { files, current: None, at, end: self.end, durable_up_to: Lsn::ZERO }
     }
 
     /// The next record with a payload; `None` at the end.

@@ -76,7 +76,7 @@ impl Wal {
         files.push_back(newest);
         let mut wal = Wal::with_files(place, files);
         wal.released_up_to = replay.required_from;
-        if wal.place.options.kept_bytes_max > 0 {
+        if wal.place.options.kept_bytes_max > 0 || wal.place.options.held_from < Lsn::MAX {
             wal.history = open_chain(&wal.place, &history_of(replay))?;
         }
         wal.take_up_leftovers()?;

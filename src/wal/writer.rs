@@ -350,11 +350,26 @@ impl Wal {
         self.trim_history();
     }
 
-    /// W9: gives up the oldest of the files that are kept to be read, while there are too many
-    /// and nobody reads it.
+    /// From here on, files are kept to be read, whatever their bytes; [`Lsn::MAX`] for none. Those
+    /// in front that are too many go.
+    pub fn hold_from(&mut self, from: Lsn) {
+        self.place.options.held_from = from;
+        self.trim_history();
+    }
+
+    /// Whether all commits behind this place, where a commit ends, are kept. A mark may be between
+    /// that and the next file; no commit is as short.
+    pub fn has_all_from(&self, place: Lsn) -> bool {
+        let kept_from = self.history.front().unwrap_or(&self.files[0]).header.start;
+        kept_from <= place.plus(MARK_SIZE)
+    }
+
+    /// W9: gives up the oldest of the files that are kept to be read, while there are too many,
+    /// nobody reads it and none of its records is held.
     pub(super) fn trim_history(&mut self) {
         let mut kept = self.kept_bytes();
         while kept > self.place.options.kept_bytes_max
+            && self.first_ends_at() <= self.place.options.held_from
             && let Some(first) =
                 self.history.pop_front_if(|first| Arc::strong_count(&first.readers) == 1)
         {
@@ -363,6 +378,11 @@ impl Wal {
             let path = first.path.to_path_buf();
             self.keep_or_remove(Spare { path, file: first.file, capacity });
         }
+    }
+
+    /// Where the file behind the first of those begins that are kept to be read.
+    fn first_ends_at(&self) -> Lsn {
+        self.history.get(1).unwrap_or(&self.files[0]).header.start
     }
 
     fn kept_bytes(&self) -> u64 {

@@ -14,6 +14,7 @@ mod crash;
 mod dictionaries;
 mod errors;
 mod expiry;
+mod feed;
 mod fuzz_smoke;
 mod history;
 mod history_timings;

@@ -150,6 +150,10 @@ pub enum Command {
     Restore(commands::restore::RestoreArgs),
     /// Print the commits that the log still has
     Commits(commands::commits::CommitsArgs),
+    /// Print what commits have written, in order
+    Changes(commands::changes::ChangesArgs),
+    /// List, create and remove those who follow the changes by a name
+    Consumers(commands::consumers::ConsumersArgs),
     /// List, create, drop and rename keyspaces
     Keyspaces(commands::keyspaces::KeyspacesArgs),
     /// List the tables of an lsm keyspace, level by level

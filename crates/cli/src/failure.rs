@@ -148,9 +148,12 @@ const RESTORE_ADVICE: &str =
 
 fn store_exit_code(error: &Error) -> u8 {
     match error {
-        Error::KeyspaceNotFound { .. } | Error::CommitsNotKept { .. } => 1,
+        Error::KeyspaceNotFound { .. }
+        | Error::CommitsNotKept { .. }
+        | Error::ConsumerNotFound { .. } => 1,
         Error::InvalidArgument { .. }
         | Error::KeyspaceExists { .. }
+        | Error::ConsumerExists { .. }
         | Error::MergeOperatorMissing { .. }
         | Error::MergeFailed { .. } => 2,
         Error::Corruption { .. } => 4,

@@ -71,6 +71,8 @@ fn run_command(
         Command::History(args) => commands::history::run(globals, &args),
         Command::Restore(args) => commands::restore::run(globals, notices, &args),
         Command::Commits(args) => commands::commits::run(globals, &args),
+        Command::Changes(args) => commands::changes::run(globals, &args),
+        Command::Consumers(args) => commands::consumers::run(globals, notices, args),
         Command::Keyspaces(args) => commands::keyspaces::run(globals, notices, args),
         Command::Tables(args) => commands::tables::run(globals, &args),
         Command::Stats(args) => commands::stats::run(globals, &args),

@@ -23,6 +23,7 @@ impl Core {
                 file_capacity: self.sizes.wal_file,
                 spare_files_max: 0,
                 kept_bytes_max: 0,
+                held_from: Lsn::MAX,
             },
         };
         let from = Lsn::from_u64(self.log.released());

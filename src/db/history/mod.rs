@@ -75,7 +75,7 @@ impl PointInTime {
 
     /// The stamp that it is behind, and the now that is judged by there, where commits up to
     /// `visible` can be seen, and it is `now`.
-    fn resolve(self, visible: SeqNo, now: u64) -> Result<AsOf> {
+    pub(in crate::db) fn resolve(self, visible: SeqNo, now: u64) -> Result<AsOf> {
         let (stamp, judged) = match self {
             PointInTime::Stamp(stamp) if stamp > visible => {
                 let what = format!("stamp {stamp} is in the future: the newest is {visible}");
@@ -97,7 +97,12 @@ impl PointInTime {
 
 impl KeyspaceState {
     /// As of a past moment, with what the archive says in place of the structure.
-    fn get_past(&self, version: &VersionAt, key: &[u8], as_of: AsOf) -> Result<Option<Slice>> {
+    pub(in crate::db) fn get_past(
+        &self,
+        version: &VersionAt,
+        key: &[u8],
+        as_of: AsOf,
+    ) -> Result<Option<Slice>> {
         self.runtime.gets.count(0);
         let found = match self.say_of(key, as_of.at) {
             Some(said) => said,

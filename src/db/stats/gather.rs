@@ -106,6 +106,7 @@ impl Core {
             manifest: self.manifest_bytes.load(Ordering::Relaxed),
             gone: 0,
             cleanings: self.cleaning.round_count(),
+            value_files: self.values.newest_number(),
             keyspaces: state.keyspaces.iter().map(|state| (state.runtime.id, of(state))).collect(),
         }
     }

@@ -195,7 +195,12 @@ fn crash_generations(seed: u64) -> u64 {
 
 /// As [`sim_place`], for a storage that has the directory.
 fn sim_place_again(storage: &SimStorage) -> WalPlace {
-    let options = WalOptions { file_capacity: CAPACITY, spare_files_max: 2, kept_bytes_max: 0 };
+    let options = WalOptions {
+        file_capacity: CAPACITY,
+        spare_files_max: 2,
+        kept_bytes_max: 0,
+        held_from: Lsn::MAX,
+    };
     let (storage, dir) = (Arc::new(storage.clone()), PathBuf::from("/wal"));
     WalPlace { storage, dir, database_id: DATABASE_ID, options }
 }

@@ -25,7 +25,8 @@ type Records = Vec<(Lsn, Vec<u8>)>;
 fn place_in(storage: Arc<dyn Storage>, file_capacity: u64) -> WalPlace {
     let dir = PathBuf::from("/wal");
     storage.create_dir_all(&dir).unwrap();
-    let options = WalOptions { file_capacity, spare_files_max: 2, kept_bytes_max: 0 };
+    let options =
+        WalOptions { file_capacity, spare_files_max: 2, kept_bytes_max: 0, held_from: Lsn::MAX };
     WalPlace { storage, dir, database_id: DATABASE_ID, options }
 }
 

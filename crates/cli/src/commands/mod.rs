@@ -1,9 +1,11 @@
 //! The commands that are one step each; a file per command, with its options.
 
+pub mod changes;
 pub mod check;
 pub mod commits;
 pub mod compact;
 pub mod completions;
+pub mod consumers;
 pub mod count;
 pub mod delete;
 pub mod diff;

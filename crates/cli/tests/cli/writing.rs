@@ -134,7 +134,7 @@ fn a_script_happens_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn commits_are_printed_with_what_wrounded_with_them() {
+fn commits_are_printed_with_what_was_kept_with_them() {
     let shell = Shell::new();
     shell.db(&["commits"]).fails(3);
     shell.db_with_input(&["tx"], b"put a 1\n").ok();
@@ -455,4 +455,42 @@ fn a_keyspace_with_history_shows_its_past_and_brings_it_back() {
     other.db_with_input(&["--keyspace", "prices", "load", "-"], &dump).ok();
     let again = other.db(&["keyspaces", "--format", "jsonl"]).ok_text();
     assert!(again.contains("\"structure\":\"history\""), "{again}");
+}
+
+#[test]
+fn a_consumer_gets_what_is_new_to_it_and_the_log_is_kept_meanwhile() {
+    let shell = Shell::new();
+    shell.db(&["put", "before", "1"]).ok();
+    assert!(shell.db(&["changes", "--consumer", "mirror"]).fails(1).contains("mirror"));
+    shell.db(&["consumers", "create", "mirror", "--log-max", "64MiB"]).ok();
+    assert!(shell.db(&["consumers", "create", "mirror"]).fails(2).contains("mirror"));
+    shell.db(&["put", "apple", r"red\"]).ok();
+    shell.db(&["delete", "apple"]).ok();
+    shell.db(&["delete", "--prefix", "a"]).ok();
+    let new = |options: &[&str]| {
+        shell.db(&[&["changes", "--consumer", "mirror"], options].concat()).ok_text()
+    };
+    let shown = new(&["--limit", "2", "--acknowledge"]);
+    let fields = |line: &str| line.split('\t').skip(2).collect::<Vec<_>>().join("|");
+    let shown: Vec<String> = shown.lines().map(fields).collect();
+    assert_eq!(shown, [r"default|put|apple|red\\", "default|delete|apple|"]);
+    let rest = new(&["--format", "jsonl"]);
+    let object: serde_json::Value = serde_json::from_str(&rest).unwrap();
+    let expected = serde_json::json!({
+        "keyspace": "default", "keyspace_id": 1, "kind": "delete_range", "start": "a", "end": "b",
+    });
+    assert_eq!(object["changes"], serde_json::json!([expected]), "{rest}");
+    let list = shell.db(&["consumers", "--format", "jsonl"]).ok_text();
+    let told: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert_eq!((&told["name"], &told["is_lost"]), (&"mirror".into(), &false.into()), "{list}");
+    assert!(shell.db(&["consumers"]).ok_text().contains("mirror"));
+    // All that the log has, behind a stamp, of a keyspace.
+    let since = object["stamp"].as_str().unwrap();
+    assert_eq!(shell.db(&["changes", "--since", since]).ok_text(), "");
+    shell.db(&["changes", "--of", "nope", "--since", since]).fails(1);
+    new(&["--acknowledge"]);
+    assert_eq!(new(&[]), "");
+    shell.db(&["consumers", "remove", "mirror"]).ok();
+    shell.db(&["consumers", "remove", "mirror"]).fails(1);
+    assert_eq!(shell.db(&["consumers", "--format", "jsonl"]).ok_text(), "");
 }

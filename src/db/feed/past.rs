@@ -1,0 +1,107 @@
+//! Commits that the log does not have any more, out of the versions of keyspaces that keep them.
+
+use std::iter::Peekable;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::{Change, ChangeKind, CommitChanges, FeedOptions, Previous};
+use crate::base::{Error, Expiry, Result, SeqNo};
+use crate::db::Handle;
+use crate::db::history::VersionsByStamp;
+use crate::db::keyspace::Keyspace;
+
+/// The commits of a range of stamps, as versions tell of them.
+#[derive(Debug)]
+pub(super) struct PastCommits {
+    keyspaces: Vec<(Keyspace, Peekable<VersionsByStamp>)>,
+    previous: bool,
+}
+
+impl PastCommits {
+    /// Those behind `since`, up to `end`; `None` if not all that is asked for keeps versions.
+    pub(super) fn open(
+        handle: &Arc<Handle>,
+        options: &FeedOptions,
+        since: SeqNo,
+        end: SeqNo,
+    ) -> Result<Option<PastCommits>> {
+        let Some(chosen) = options.keyspaces.as_ref().filter(|chosen| !chosen.is_empty()) else {
+            return Ok(None);
+        };
+        let state = handle.core.published.state();
+        let mut keyspaces = Vec::new();
+        for id in chosen {
+            // One that was dropped has no versions.
+            let Some(found) = state.find(*id).filter(|found| found.keeps_history()) else {
+                return Ok(None);
+            };
+            let keyspace = Keyspace::new(Arc::clone(handle), Arc::clone(&found.runtime));
+            let stamps = (Bound::Excluded(since), Bound::Included(end));
+            let versions = keyspace.versions_by_stamp(stamps)?.peekable();
+            keyspaces.push((keyspace, versions));
+        }
+        let previous = options.previous;
+        Ok(Some(PastCommits { keyspaces, previous }))
+    }
+
+    /// The next commit. After an error, which may come in the middle of one, it is of no use.
+    pub(super) fn next_commit(&mut self) -> Result<Option<CommitChanges>> {
+        let mut first = None;
+        for (_, versions) in &mut self.keyspaces {
+            match versions.peek() {
+                None => {}
+                Some(Ok(version)) => first = Some(first.unwrap_or(SeqNo::MAX).min(version.seqno)),
+                Some(Err(_)) => return Err(failure_of(versions)),
+            }
+        }
+        let Some(seqno) = first else { return Ok(None) };
+        let mut changes = Vec::new();
+        let previous_asked = self.previous;
+        for (keyspace, versions) in &mut self.keyspaces {
+            let is_of_it = |next: &Result<_>| matches!(next, Ok(version) if is_at(version, seqno));
+            while let Some(version) = versions.next_if(is_of_it).transpose()? {
+                let previous = match previous_asked {
+                    true => previous_of(keyspace, &version.key, seqno)?,
+                    false => Previous::Unknown,
+                };
+                let expires_at = millis_of(version.expiry);
+                let key = version.key;
+                let kind = match version.value {
+                    Some(value) => ChangeKind::Put { key, value: Some(value), expires_at },
+                    None => ChangeKind::Delete { key },
+                };
+                let (keyspace_id, keyspace) = (keyspace.id(), Some(keyspace.name().into()));
+                changes.push(Change { keyspace_id, keyspace, kind, previous });
+            }
+            if matches!(versions.peek(), Some(Err(_))) {
+                return Err(failure_of(versions)); // It may be of this commit.
+            }
+        }
+        Ok(Some(CommitChanges { seqno, payload: None, changes }))
+    }
+}
+
+fn is_at(version: &crate::db::history::KeyVersion, seqno: SeqNo) -> bool {
+    version.seqno == seqno
+}
+
+/// The failure that is next.
+fn failure_of(versions: &mut Peekable<VersionsByStamp>) -> Error {
+    match versions.next() {
+        Some(Err(error)) => error,
+        _ => Error::invalid("a version that was there is gone"),
+    }
+}
+
+fn previous_of(keyspace: &Keyspace, key: &[u8], seqno: SeqNo) -> Result<Previous> {
+    let before = SeqNo::from_u64(seqno.as_u64().saturating_sub(1));
+    let value = keyspace.get_at(key, before)?;
+    Ok(value.map_or(Previous::Absent, Previous::Value))
+}
+
+fn millis_of(expiry: Expiry) -> Option<u64> {
+    let Expiry::At(time) = expiry else { return None };
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Some(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
