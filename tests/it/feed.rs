@@ -197,10 +197,17 @@ fn every_commit_is_shown_once_and_in_order_through_reopenings_and_crashes() {
                 assert_told(&all(later), &written[from + 1..]);
             }
             drop((feed, follower));
-            match random.below(3) {
-                0 => drop(db.close().unwrap()),
-                1 => storage = storage.crash(CrashMode::KeepAll, seed),
-                _ => storage = storage.crash(CrashMode::DropAll, seed),
+            if random.below(3) == 0 {
+                db.close().unwrap();
+            } else {
+                let modes = [
+                    CrashMode::KeepAll,
+                    CrashMode::DropAll,
+                    CrashMode::Prefix,
+                    CrashMode::RandomSectors,
+                    CrashMode::TornLast,
+                ];
+                storage = storage.crash(random.pick(&modes), random.draw());
             };
             drop(db);
             db = open(&storage, u64::MAX);

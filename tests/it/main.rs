@@ -15,6 +15,7 @@ mod dictionaries;
 mod errors;
 mod expiry;
 mod feed;
+mod feed_timings;
 mod fuzz_smoke;
 mod history;
 mod history_timings;

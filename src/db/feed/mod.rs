@@ -214,7 +214,8 @@ impl Db {
     /// let stamp = fruit.put("apple", "red")?;
     /// let commit = feed.next().expect("there was a commit")?;
     /// assert_eq!(commit.seqno, stamp);
-    /// assert!(matches!(&commit.changes[0].kind, ChangeKind::Put { key, .. } if key == "apple"));
+    /// let ChangeKind::Put { key, value, .. } = &commit.changes[0].kind else { panic!() };
+    /// assert_eq!((&**key, value.as_deref()), (&b"apple"[..], Some(&b"red"[..])));
     /// assert!(feed.next().is_none(), "there is no other yet");
     /// # Ok(())
     /// # }
