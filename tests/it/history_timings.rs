@@ -19,7 +19,7 @@ fn fill(db: &Db, keyspace: &Keyspace, keys: u64, versions: u64) -> Vec<SeqNo> {
     for version in 0..versions {
         let mut batch = WriteBatch::new();
         for number in 0..keys {
-            let number = (number ^ (version * 0x5555)) % keys;
+            let number = (number + version * 0x5555) % keys;
             let value = [version as u8 ^ number as u8; VALUE_SIZE];
             batch.put(keyspace, key(number), value);
             if batch.len() == 100 {
