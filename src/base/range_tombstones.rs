@@ -182,6 +182,19 @@ impl RangeTombstones {
         merged
     }
 
+    /// What of them deletes keys from `start` on. O(fragments).
+    #[must_use]
+    pub fn behind(&self, start: &[u8]) -> RangeTombstones {
+        let first = self.fragments.partition_point(|fragment| fragment.ends_by(start));
+        let mut fragments = self.fragments[first..].to_vec();
+        if let Some(first) = fragments.first_mut()
+            && *first.start < *start
+        {
+            first.start = start.to_vec();
+        }
+        RangeTombstones { fragments, newest: self.newest }
+    }
+
     /// The ranges, ascending, each with the newest deletion in it.
     pub fn iter(&self) -> impl Iterator<Item = DeletedRange<'_>> {
         self.fragments.iter().map(Fragment::range)
@@ -349,6 +362,15 @@ mod tests {
                     }
                 }
             }
+            let from = [b'a' + draw(24) as u8];
+            let behind = tombstones.behind(&from);
+            for key in b'a'..=b'w' {
+                let expected = tombstones.stamps_of(&[key]);
+                let expected = if [key] < from { Vec::new() } else { expected };
+                assert_eq!(behind.stamps_of(&[key]), expected, "{list:?} {key}");
+            }
+            let starts = behind.iter().map(|range| range.start);
+            assert!(starts.into_iter().all(|start| *start >= from[..]), "{list:?}");
         }
     }
 

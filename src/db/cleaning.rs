@@ -157,7 +157,7 @@ pub(super) struct CleaningRound {
 pub(super) enum Cleaned {
     /// So many bytes were written.
     Slice { bytes: u64 },
-    /// A flush of the keyspace at hand is under way.
+    /// Another thread is at the keyspace at hand.
     Busy,
     /// The round is over.
     Everything,
@@ -232,7 +232,7 @@ impl Core {
             let order = (SLICE_BYTES, self.time.now_if_used());
             let moved = runtime.store.move_values(&mut round.mover, &round.from, order);
             let (next, bytes) = match moved.inspect_err(|error| self.note_idle_failure(error))? {
-                Moving::FlushUnderWay => return Ok(Cleaned::Busy),
+                Moving::Busy => return Ok(Cleaned::Busy),
                 Moving::Nothing => (None, None),
                 Moving::Slice { version, next, bytes } => {
                     self.publish_version(&runtime, &version);
@@ -456,6 +456,64 @@ mod tests {
         core.cleaning.note_flushed(SLICE_BYTES);
         assert_eq!(core.cleaning.take_allowance(), MOVED_PER_FLUSHED_MAX * SLICE_BYTES);
         assert_eq!(core.cleaning.take_allowance(), SLICE_BYTES);
+    }
+
+    #[test]
+    fn values_are_moved_between_the_slices_of_a_flush() {
+        use crate::base::{Entropy, SeededEntropy};
+        let random = SeededEntropy::new(17);
+        let draw = |end: u64| (random.next_u64() % end) as u32;
+        let builder = Builder::default()
+            .storage(Arc::new(MemoryStorage::new()))
+            .background(Background::Stepped)
+            .value_file_size(1 << 20)
+            .flush_slice_size(2 << 10)
+            .cleaning(Cleaning::OnDemand);
+        let db = builder.open("/db").unwrap();
+        let keyspace = db.keyspace_or_create("k").unwrap();
+        let core = db.core();
+        let mut model = BTreeMap::new();
+        let (mut between, mut moved_between) = (0, 0);
+        for round in 0..60u32 {
+            let mut batch = WriteBatch::new();
+            let put = |batch: &mut WriteBatch, model: &mut BTreeMap<_, _>, key: u32| {
+                let len = if draw(3) == 0 { 8 } else { 2048 };
+                let value = (key ^ round << 16).to_le_bytes().repeat(len);
+                batch.put(&keyspace, key.to_be_bytes(), &value);
+                model.insert(key, value);
+            };
+            (0..150).for_each(|_| put(&mut batch, &mut model, draw(2000)));
+            // Of what is deleted some is put again, newer than the deletion.
+            for _ in 0..draw(3) {
+                let start = draw(2000);
+                let end = start + 1 + draw(700);
+                batch.delete_range(&keyspace, start.to_be_bytes()..end.to_be_bytes());
+                model.retain(|key, _| !(start..end).contains(key));
+                (0..20).for_each(|_| put(&mut batch, &mut model, start + draw(700)));
+            }
+            db.write_with(batch, Durability::Buffered).unwrap();
+            core.seal(keyspace.id(), &core.log.lock_applier());
+            loop {
+                let flushed = core.flush_slice_of_any().unwrap();
+                let is_between = !core.published.state().keyspaces[0].sealed.is_empty();
+                if let Some(mut round) = core.begin_cleaning(Aim::Thorough) {
+                    while core.clean_slice(&mut round).unwrap() != Cleaned::Everything {}
+                    between += u32::from(is_between);
+                    moved_between += if is_between { round.mover.moved_bytes() } else { 0 };
+                }
+                core.remove_unreferenced_values();
+                if !flushed {
+                    break;
+                }
+            }
+            let entries = keyspace.iter().map(|entry| entry.unwrap());
+            let entries = entries.map(|entry| (entry.key.to_vec(), entry.value.to_vec()));
+            let expected =
+                model.iter().map(|(key, value)| (key.to_be_bytes().to_vec(), value.clone()));
+            assert!(entries.eq(expected), "in round {round}");
+        }
+        assert!(between > 10 && moved_between > 1 << 20, "{between}, {moved_between} bytes");
+        assert!(db.check().unwrap().is_ok());
     }
 
     #[test]

@@ -434,7 +434,7 @@ pub enum Consolidation {
 #[derive(Debug)]
 pub enum Moving {
     /// Something else is at what is to be moved: not now.
-    FlushUnderWay,
+    Busy,
     /// Nothing from where the slice began points into the files.
     Nothing,
     /// Some values were moved.

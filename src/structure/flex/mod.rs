@@ -27,7 +27,8 @@
 //!   the index has the sums. What a run points to is durable before the edit that brings the run.
 //! - X8  The index says how far the memtable has come that is being flushed: a commit goes to the
 //!   structure once, also when the log is replayed after a crash in the middle. What it merges
-//!   would be merged twice.
+//!   would be merged twice. It goes on from a key: intervals may be others between its slices, and
+//!   in front of the key nothing of the memtable is applied again.
 //! - X9  Operands are on what older runs have. In the lowest run of an interval they are on what
 //!   their entry says, or on nothing.
 //! - X10 A run says how many of its entries expire, and when the first and the last do; the index

@@ -106,7 +106,8 @@ impl Store for FlexStore {
         })
     }
 
-    /// Consolidates the intervals that point into the files, in key order.
+    /// Consolidates the intervals that point into the files, in key order; also between two slices
+    /// of a flush, which goes on from a key and not from an interval.
     fn move_values(
         &self,
         mover: &mut Mover,
@@ -115,9 +116,6 @@ impl Store for FlexStore {
     ) -> Result<Moving> {
         let mut guard = self.lock_writer();
         let writer = &mut *guard;
-        if writer.resume.is_some() {
-            return Ok(Moving::FlushUnderWay);
-        }
         let result = self.move_slice(writer, mover, from, (slice_bytes, now));
         if result.is_err() {
             self.give_up(writer, mover);

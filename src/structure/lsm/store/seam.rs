@@ -145,7 +145,7 @@ impl Store for LsmStore {
                     Compacted::Ready => 0,
                     Compacted::Nothing => {
                         self.wait_for_part();
-                        return Ok(Moving::FlushUnderWay);
+                        return Ok(Moving::Busy);
                     }
                 };
                 self.install_ready()?;
