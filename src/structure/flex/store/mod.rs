@@ -238,7 +238,7 @@ impl FlexStore {
         let budget = self.loader.budget();
         let index_bytes = budget.usage(Part::Index);
         let ripe = Ripe::new(writer.index.ripe_from(position, order.now, order.slice_bytes));
-        // The first interval may begin in front of where this goes on, since values were moved: what
+        // As values were moved, the first interval may begin in front of where this goes on: what
         // it has there is newer than the deletions.
         let rest = writer.resume.as_ref().map(|key| deleted.behind(key));
         let mut source = Source::new(memtable, rest.as_ref().unwrap_or(deleted), order.now)?;
