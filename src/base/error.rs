@@ -101,6 +101,16 @@ pub enum Error {
         /// The first one that is there; `None` when there is none.
         oldest: Option<SeqNo>,
     },
+    /// A moment of the past was asked for that a keyspace is not kept as of any more; see
+    /// [`crate::KeyspaceOptions::keep_for`] and `keep_versions`. Nothing changed.
+    BeyondRetention {
+        /// The keyspace.
+        keyspace: String,
+        /// Moments from this one on are whole; `None`: no moment of the past is, for all keys.
+        kept_from: Option<SeqNo>,
+        /// So many versions of each key are kept at least.
+        versions: Option<u32>,
+    },
     /// No consumer of changes has this name.
     ConsumerNotFound {
         /// The name.
@@ -191,6 +201,19 @@ impl fmt::Display for Error {
             }
             Error::CommitsNotKept { oldest: None } => {
                 f.write_str("the log has no commits any more")
+            }
+            Error::BeyondRetention { keyspace, kept_from, versions } => {
+                write!(f, "keyspace {keyspace:?} does not go back so far: it keeps ")?;
+                if let Some(stamp) = kept_from {
+                    write!(f, "what there was from {stamp} on")?;
+                }
+                match versions {
+                    None => Ok(()),
+                    Some(count) => {
+                        let or = if kept_from.is_some() { ", and " } else { "" };
+                        write!(f, "{or}the last {count} versions of each key")
+                    }
+                }
             }
             Error::ConsumerNotFound { name } => write!(f, "there is no consumer {name:?}"),
             Error::ConsumerExists { name } => write!(f, "there is a consumer {name:?} already"),

@@ -124,6 +124,12 @@ pub fn behind_head(head: &[u8]) -> Vec<u8> {
     [rest, &[ESCAPE]].concat()
 }
 
+/// Whether what begins with this key of an archive may have entries by key.
+#[must_use]
+pub fn is_by_key(first: &[u8]) -> bool {
+    first.first().is_none_or(|kind| *kind == BY_KEY)
+}
+
 /// Head of the entry by key with this key of an archive.
 #[must_use]
 pub fn by_key_head(bytes: &[u8]) -> Option<&[u8]> {

@@ -1,6 +1,6 @@
 //! Flushing, keeping the log short, creating and dropping keyspaces, closing.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir};
+use crate::db::history::TellKept;
 use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
 use crate::db::time::Time;
@@ -126,6 +127,7 @@ impl Core {
         self.remove_unreferenced_values();
         if progress == FlushProgress::Complete {
             self.advance_log(AdvanceLog::WhenWorthwhile)?;
+            self.note_kept(&runtime, TellKept::WhenWorthwhile)?;
         }
         Ok(true)
     }
@@ -634,6 +636,7 @@ pub(super) fn runtime_of(
         gets: StripedCounters::default(),
         flush_rate: FlushRate::default(),
         fresh_runs: AtomicUsize::new(fresh_runs),
+        stamps_gone_to: AtomicU64::new(0),
     })
 }
 

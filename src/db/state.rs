@@ -255,6 +255,8 @@ pub(super) struct Runtime {
     pub flush_rate: FlushRate,
     /// Of [`Store::debt`], as of the newest version.
     pub fresh_runs: AtomicUsize,
+    /// Of an archive: it has no entries by stamp in front of this one.
+    pub stamps_gone_to: AtomicU64,
 }
 
 impl Runtime {

@@ -82,6 +82,7 @@ impl Core {
 
     fn vacuum_slices(&self, progress: &mut Progress<'_>) -> Result<ControlFlow<()>> {
         self.flush_all()?;
+        self.let_all_old_go()?;
         let (flow, _) = self.work_through(self.rounds_of_everything(), &mut |_| {
             self.note_progress(progress, None);
             (progress.go_on)(&progress.report)

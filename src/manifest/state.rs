@@ -9,6 +9,7 @@
 //! - C5  A keyspace of structure History has an archive, with the id in front of its own, and no
 //!   archive is without its keyspace: they come and go by one edit.
 //! - C6  What a consumer of changes is done with never goes back.
+//! - C7  From where on an archive is whole never goes back.
 
 use crate::base::{Error, Result, SeqNo};
 use crate::manifest::edit_log::LogPosition;
@@ -294,6 +295,8 @@ impl CatalogState {
                 if record.options.structure != options.structure {
                     return Err(Error::invalid("the structure of a keyspace is not an option"));
                 }
+                let (now, next) = (record.options.kept_from, options.kept_from);
+                check_forward("kept_from", &now, &next)?; // C7
                 options.check_limits()
             }
             Edit::AdvanceLog { log_start, journals, last_seqno } => {

@@ -30,8 +30,39 @@ const STEPS_MAX: usize = 16;
 pub struct VersionAt {
     archive: Arc<dyn Version>,
     at: SeqNo,
+    /// How often a key may have changed since then, and is still known, if not all is kept.
+    limit: Option<Arc<ChangeLimit>>,
     /// Where the blocks of walks are made.
     heap: Arc<Heap>,
+}
+
+/// What an archive knows as of a moment that it is not whole as of: keys that have changed less
+/// often since than it keeps versions.
+#[derive(Debug)]
+pub struct ChangeLimit {
+    /// The name of the keyspace.
+    pub keyspace: String,
+    /// From where on it is whole; `None` if that is nowhere.
+    pub kept_from: Option<SeqNo>,
+    /// Versions of each key that it keeps; `None`: no number of them, so that nothing is known.
+    pub versions: Option<u32>,
+}
+
+impl ChangeLimit {
+    /// What is said to who asks for more.
+    #[cold]
+    #[must_use]
+    pub fn error(&self) -> Error {
+        let ChangeLimit { keyspace, kept_from, versions } = self;
+        let (kept_from, versions) = (*kept_from, *versions);
+        Error::BeyondRetention { keyspace: keyspace.clone(), kept_from, versions }
+    }
+
+    /// Fails for a key that has changed so often.
+    fn check(&self, changes: u32) -> Result<()> {
+        let is_known = self.versions.is_some_and(|versions| changes < versions);
+        if is_known { Ok(()) } else { Err(self.error()) }
+    }
 }
 
 impl fmt::Debug for VersionAt {
@@ -52,7 +83,13 @@ pub fn no_version(key: &[u8]) -> Error {
 impl VersionAt {
     /// What `archive` says as of the stamp `at`.
     pub fn new(archive: Arc<dyn Version>, at: SeqNo, heap: &Arc<Heap>) -> VersionAt {
-        VersionAt { archive, at, heap: Arc::clone(heap) }
+        VersionAt { archive, at, limit: None, heap: Arc::clone(heap) }
+    }
+
+    /// The same, where the archive is not whole.
+    #[must_use]
+    pub fn within(self, limit: Option<ChangeLimit>) -> VersionAt {
+        VersionAt { limit: limit.map(Arc::new), ..self }
     }
 
     /// The same, as of another stamp.
@@ -73,11 +110,61 @@ impl VersionAt {
         from.clear();
         from.extend_from_slice(head);
         put_stamp_bound(from, self.at);
-        let Some((key, found)) = self.archive.first_with_prefix(from, head.len())? else {
+        if let Some(limit) = &self.limit {
+            self.check_changes(limit, head, from)?;
+        }
+        let newest = self.newest_from(from, head.len())?;
+        Ok(newest.map(|(_, kind, found)| (kind, found)))
+    }
+
+    /// The newest version of `key` that the archive has, up to the stamp, whatever is kept: its
+    /// stamp, what it says, and what the archive has of it.
+    ///
+    /// # Errors
+    /// What reading failed with.
+    pub fn newest_archived(&self, key: &[u8]) -> Result<Option<(SeqNo, VersionKind, Found)>> {
+        let mut from = Vec::with_capacity(archived_len(key));
+        put_head(&mut from, key);
+        let head_len = from.len();
+        put_stamp_bound(&mut from, self.at);
+        self.newest_from(&from, head_len)
+    }
+
+    fn newest_from(
+        &self,
+        from: &[u8],
+        head_len: usize,
+    ) -> Result<Option<(SeqNo, VersionKind, Found)>> {
+        let Some((key, found)) = self.archive.first_with_prefix(from, head_len)? else {
             return Ok(None);
         };
-        let (_, kind) = tail_of(&key).ok_or_else(|| no_version(&key))?;
-        Ok(Some((kind, found)))
+        let (stamp, kind) = tail_of(&key).ok_or_else(|| no_version(&key))?;
+        Ok(Some((stamp, kind, found)))
+    }
+
+    /// Fails if more of the versions of the key with this head are in front of `from`, newer, than
+    /// may be.
+    #[cold]
+    fn check_changes(&self, limit: &ChangeLimit, head: &[u8], from: &[u8]) -> Result<()> {
+        limit.check(0)?;
+        let bounds = (Bound::Included(head.to_vec()), Bound::Excluded(from.to_vec()));
+        let mut newer = self.archive.cursor(&KeyRange { start: bounds.0, end: bounds.1 });
+        let mut changes = 0;
+        newer.seek(head)?;
+        while newer.entry().is_some_and(|entry| entry.key < from) {
+            changes += 1;
+            limit.check(changes)?;
+            newer.next()?;
+        }
+        Ok(())
+    }
+
+    /// Fails if nothing is known as of its moment.
+    ///
+    /// # Errors
+    /// `BeyondRetention`.
+    pub fn check_walk(&self) -> Result<()> {
+        self.limit.as_ref().map_or(Ok(()), |limit| limit.check(0))
     }
 }
 
@@ -196,6 +283,7 @@ impl PastCursor {
     /// Makes the block of the keys from `from`, of the archive, on, and goes to the first of them.
     fn enter_forward(&mut self, from: &[u8]) -> Result<()> {
         self.place = Place::Lost;
+        self.version.check_walk()?;
         self.entries.seek(from)?;
         let mut builder = BlockBuilder::new(RestartPolicy::Whole);
         self.first.clear();
@@ -226,7 +314,7 @@ impl PastCursor {
         if self.first.is_empty() {
             self.first.extend_from_slice(head);
         }
-        let mut steps = 0;
+        let (mut steps, mut changes) = (0, 0);
         let mut is_found = false;
         while let Some(entry) = self.entries.entry() {
             if by_key_head(entry.key) != Some(&self.last) {
@@ -240,6 +328,12 @@ impl PastCursor {
                         .ok_or_else(|| no_version(entry.key))?;
                     builder.add(EntryRef { key: &self.key, ..entry })?;
                 }
+            }
+            if let Some(limit) = self.version.limit.as_ref().filter(|_| !is_found) {
+                changes += 1;
+                limit.check(changes)?;
+                self.entries.next()?;
+                continue;
             }
             steps += 1;
             if steps < STEPS_MAX {
@@ -262,6 +356,7 @@ impl PastCursor {
     /// them.
     fn enter_backward(&mut self, behind: &[u8]) -> Result<()> {
         self.place = Place::Lost;
+        self.version.check_walk()?;
         self.entries.seek_for_prev(behind)?;
         let mut found: Vec<(Vec<u8>, Found)> = Vec::new();
         let mut bytes = 0;

@@ -13,6 +13,7 @@ pub mod flex;
 mod fold;
 pub(crate) mod history;
 pub mod lsm;
+pub(crate) mod retention;
 mod shares;
 mod source;
 mod store;

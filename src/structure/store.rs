@@ -163,6 +163,16 @@ pub trait Store: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// Of an archive of versions: says that it need not be whole as of moments in front of this one
+    /// any more, as is known durably. Compactions that begin later leave out what it is not asked
+    /// for.
+    fn keep_from(&self, _stamp: SeqNo) {}
+
+    /// What [`Store::keep_from`] was last told.
+    fn kept_from(&self) -> SeqNo {
+        SeqNo::ZERO
+    }
+
     /// Begins an ingest. Costs nothing.
     fn stage(self: Arc<Self>) -> Box<dyn Staged>;
 }

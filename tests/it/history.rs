@@ -19,25 +19,25 @@ const START: u64 = 1_700_000_000_000;
 const NEVER: u64 = u64::MAX;
 
 /// A value, and when it expires.
-type Value = (Vec<u8>, u64);
+pub type Value = (Vec<u8>, u64);
 
 /// All that happened: by key and stamp, what was put, or that it was deleted.
 #[derive(Clone, Default)]
-struct Model {
-    versions: BTreeMap<Vec<u8>, BTreeMap<SeqNo, Option<Value>>>,
+pub struct Model {
+    pub versions: BTreeMap<Vec<u8>, BTreeMap<SeqNo, Option<Value>>>,
     /// Every commit.
-    stamps: Vec<SeqNo>,
+    pub stamps: Vec<SeqNo>,
 }
 
 impl Model {
     /// What `key` had behind the commit of that stamp, if it had not expired by `now`.
-    fn get(&self, key: &[u8], at: SeqNo, now: u64) -> Option<(SeqNo, &Value)> {
+    pub fn get(&self, key: &[u8], at: SeqNo, now: u64) -> Option<(SeqNo, &Value)> {
         let (stamp, value) = self.versions.get(key)?.range(..=at).next_back()?;
         let value = value.as_ref().filter(|(_, until)| now < *until)?;
         Some((*stamp, value))
     }
 
-    fn rows(&self, at: SeqNo, now: u64) -> Vec<(Vec<u8>, Vec<u8>, SeqNo)> {
+    pub fn rows(&self, at: SeqNo, now: u64) -> Vec<(Vec<u8>, Vec<u8>, SeqNo)> {
         let keys = self.versions.keys();
         let rows = keys.filter_map(|key| {
             let (stamp, (value, _)) = self.get(key, at, now)?;
@@ -88,15 +88,15 @@ enum Operation {
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
-struct Bench {
-    random: Random,
-    clock: Arc<ManualClock>,
+pub struct Bench {
+    pub random: Random,
+    pub clock: Arc<ManualClock>,
     storage: MemoryStorage,
-    db: Db,
-    k: Keyspace,
-    model: Model,
+    pub db: Db,
+    pub k: Keyspace,
+    pub model: Model,
     /// Moments that snapshots show, and these.
-    held: Vec<(SeqNo, u64, Snapshot)>,
+    pub held: Vec<(SeqNo, u64, Snapshot)>,
 }
 
 fn builder(storage: &MemoryStorage, clock: &Arc<ManualClock>) -> Builder {
@@ -109,7 +109,7 @@ fn builder(storage: &MemoryStorage, clock: &Arc<ManualClock>) -> Builder {
         .memory_budget(8 << 20)
 }
 
-fn options() -> KeyspaceOptions {
+pub fn options() -> KeyspaceOptions {
     let options = KeyspaceOptions::history().interval_size(1024).segment_size(16 << 10);
     options.value_separation(Some(200)).memtable_size(16 << 10)
 }
@@ -120,15 +120,19 @@ fn time(millis: u64) -> SystemTime {
 
 impl Bench {
     fn new(seed: u64) -> Bench {
+        Bench::with(seed, options())
+    }
+
+    pub fn with(seed: u64, options: KeyspaceOptions) -> Bench {
         let clock = Arc::new(ManualClock::at_millis(START));
         let storage = MemoryStorage::new();
         let db = builder(&storage, &clock).open("/db").unwrap();
-        let k = db.create_keyspace("k", options()).unwrap();
+        let k = db.create_keyspace("k", options).unwrap();
         let (random, model, held) = (Random::new(seed), Model::default(), Vec::new());
         Bench { random, clock, storage, db, k, model, held }
     }
 
-    fn key(&mut self) -> Vec<u8> {
+    pub fn key(&mut self) -> Vec<u8> {
         let number = self.random.below(60);
         // With zeros, and some that are prefixes of others.
         let mut key = format!("k{}", number / 6).into_bytes();
@@ -152,7 +156,7 @@ impl Bench {
         }
     }
 
-    fn write(&mut self) {
+    pub fn write(&mut self) {
         let count = if self.random.below(4) == 0 { 1 + self.random.below(12) } else { 1 };
         let operations: Vec<Operation> = (0..count).map(|_| self.operation()).collect();
         let mut batch = WriteBatch::new();
@@ -172,7 +176,7 @@ impl Bench {
         self.model.apply(stamp, &operations);
     }
 
-    fn stamp(&mut self) -> SeqNo {
+    pub fn stamp(&mut self) -> SeqNo {
         match self.model.stamps.len() as u64 {
             0 => SeqNo::ZERO,
             count => self.model.stamps[self.random.below(count) as usize],
@@ -198,7 +202,7 @@ impl Bench {
         }
     }
 
-    fn reopen(&mut self) {
+    pub fn reopen(&mut self) {
         self.held.clear();
         self.db.close().unwrap();
         self.db = builder(&self.storage, &self.clock).open("/db").unwrap();
@@ -338,7 +342,7 @@ impl Bench {
         }
     }
 
-    fn check_moment(&mut self, at: SeqNo, now: u64, past: &Snapshot) {
+    pub fn check_moment(&mut self, at: SeqNo, now: u64, past: &Snapshot) {
         let rows = self.model.rows(at, now);
         let row = |entry: Result<Entry, Error>| {
             let entry = entry.unwrap();
@@ -402,7 +406,7 @@ fn next(stamp: SeqNo) -> SeqNo {
     SeqNo::from_u64(stamp.as_u64() + 1)
 }
 
-fn until_of(expiry: Expiry) -> u64 {
+pub fn until_of(expiry: Expiry) -> u64 {
     let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
     match expiry {
         Expiry::Never => NEVER,
@@ -410,7 +414,9 @@ fn until_of(expiry: Expiry) -> u64 {
     }
 }
 
-fn told(versions: impl Iterator<Item = Result<KeyVersion, Error>>) -> Vec<(SeqNo, Option<Value>)> {
+pub fn told(
+    versions: impl Iterator<Item = Result<KeyVersion, Error>>,
+) -> Vec<(SeqNo, Option<Value>)> {
     let versions = versions.map(|version| {
         let KeyVersion { seqno, value, expiry, .. } = version.unwrap();
         (seqno, value.map(|value| (value.to_vec(), until_of(expiry))))

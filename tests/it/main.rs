@@ -30,6 +30,7 @@ mod model;
 mod order;
 mod ranges;
 mod regression;
+mod retention;
 mod space;
 mod stats;
 mod support;

@@ -144,9 +144,9 @@ pub enum Command {
     View(commands::view::ViewArgs),
     /// Print what another database has differently
     Diff(commands::diff::DiffArgs),
-    /// Print what happened to a key, in a keyspace that keeps every version
+    /// Print what happened to a key, in a keyspace that keeps versions
     History(commands::history::HistoryArgs),
-    /// Make keys what they were, in a keyspace that keeps every version
+    /// Make keys what they were, in a keyspace that keeps versions
     Restore(commands::restore::RestoreArgs),
     /// Print the commits that the log still has
     Commits(commands::commits::CommitsArgs),

@@ -150,6 +150,7 @@ fn store_exit_code(error: &Error) -> u8 {
     match error {
         Error::KeyspaceNotFound { .. }
         | Error::CommitsNotKept { .. }
+        | Error::BeyondRetention { .. }
         | Error::ConsumerNotFound { .. } => 1,
         Error::InvalidArgument { .. }
         | Error::KeyspaceExists { .. }
@@ -167,6 +168,7 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         Error::Corruption { .. } => Some(RESTORE_ADVICE),
         Error::DiskFull { .. } => Some("free some room and run the command again"),
         Error::FormatVersion { .. } => Some("use a newer `lithe`"),
+        Error::BeyondRetention { .. } => Some("`lithe history` prints what is kept of a key"),
         Error::ReadOnly { .. } => Some("look after the disk, then run the command again"),
         Error::KeyspaceNotFound { .. } => Some("`lithe keyspaces` lists what there is"),
         Error::MergeOperatorMissing { .. } => {

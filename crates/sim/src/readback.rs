@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use lithedb::{Db, Entry, Error, KeyVersion, SeqNo, Versions};
+use lithedb::{Db, Entry, Error, KeyVersion, Keyspace, KeyspaceInfo, SeqNo, Snapshot, Versions};
 
 use crate::digest::Digest;
 use crate::finding::{Fault, Finding, Verdict};
@@ -64,8 +64,8 @@ const HISTORIES_MAX: usize = 8;
 /// Moments of the past that are looked at, of each keyspace.
 const PASTS_MAX: u64 = 4;
 
-/// Keyspaces that keep every version must show what they were behind commits up to that of the
-/// number `last`: some of them, drawn at random.
+/// Keyspaces that keep versions must show what they were behind commits up to that of the number
+/// `last`, or say that they do not know it: some of them, drawn at random.
 ///
 /// # Errors
 /// `Wrong`, `Refused`.
@@ -83,12 +83,10 @@ pub fn expect_pasts(db: &Db, timeline: &Timeline, last: u64, random: &mut Random
                 continue; // A commit that changed nothing, of those that were lost.
             }
             let past = db.snapshot_at(at).map_err(refused)?;
-            let mut found = Digest::default();
-            for entry in past.iter(&keyspace) {
-                let entry = entry.map_err(refused)?;
-                let until = entry.expires_at().map(millis_of);
-                found.add(&entry.key, &entry.value, (entry.seqno, until));
-            }
+            let found = match digest_of(&past, &keyspace) {
+                Err(Error::BeyondRetention { .. }) if !promises(&info, &keyspace, at) => continue,
+                found => found.map_err(refused)?,
+            };
             if found != expected {
                 let what = format!("keyspace {} as of {at} is not what it was", info.id);
                 return Err(Finding::new(Fault::Wrong, what));
@@ -98,8 +96,28 @@ pub fn expect_pasts(db: &Db, timeline: &Timeline, last: u64, random: &mut Random
     Ok(())
 }
 
-/// Of keyspaces that keep every version: the past of now is the present, and what happened to a key
-/// is told alike both ways.
+/// Whether a keyspace knows all that it was then. Who was refused asks behind that: where it is
+/// known from moves on.
+fn promises(info: &KeyspaceInfo, keyspace: &Keyspace, at: SeqNo) -> bool {
+    keeps_all(info) || keyspace.kept_from().is_some_and(|from| at >= from)
+}
+
+fn keeps_all(KeyspaceInfo { options, .. }: &KeyspaceInfo) -> bool {
+    options.keep_for.is_none() && options.keep_versions.is_none()
+}
+
+fn digest_of(past: &Snapshot, keyspace: &Keyspace) -> Result<Digest, Error> {
+    let mut digest = Digest::default();
+    for entry in past.iter(keyspace) {
+        let entry = entry?;
+        let until = entry.expires_at().map(millis_of);
+        digest.add(&entry.key, &entry.value, (entry.seqno, until));
+    }
+    Ok(digest)
+}
+
+/// Of keyspaces that keep versions: the past of now is the present, and what happened to a key is
+/// told alike both ways.
 fn expect_histories_ok(db: &Db) -> Verdict {
     let refused = |error: Error| Finding::new(Fault::CheckFailed, format!("the past: {error}"));
     let absurd = |what: String| Err(Finding::new(Fault::Wrong, what));
@@ -124,7 +142,11 @@ fn expect_histories_ok(db: &Db) -> Verdict {
             let newest = versions.first().map(|newest| newest.seqno);
             let are_stamped = versions.is_sorted_by(|newer, older| newer.seqno > older.seqno);
             let is_alike = versions.iter().eq(back.iter().rev());
-            if newest != Some(seqno) || !are_stamped || !is_alike || versions_are_idle(&back) {
+            if newest != Some(seqno)
+                || !are_stamped
+                || !is_alike
+                || are_idle(&back, keeps_all(&info))
+            {
                 let key = shown(&key);
                 return absurd(format!("keyspace {}: what happened to {key} is odd", info.id));
             }
@@ -133,9 +155,10 @@ fn expect_histories_ok(db: &Db) -> Verdict {
     Ok(())
 }
 
-/// Whether one of these, the oldest first, deletes what was not there.
-fn versions_are_idle(versions: &[KeyVersion]) -> bool {
-    let mut was_there = false;
+/// Whether one of these, the oldest first, deletes what was not there. What the first deletes may
+/// not be kept any more.
+fn are_idle(versions: &[KeyVersion], are_all: bool) -> bool {
+    let mut was_there = !are_all;
     versions.iter().any(|version| {
         let is_there = version.value.is_some();
         !std::mem::replace(&mut was_there, is_there) && !is_there

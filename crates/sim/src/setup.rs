@@ -108,6 +108,7 @@ impl Setup {
                 keep_history(options);
             }
         }
+        draw_retentions(&mut setup.keyspaces, setup.seed);
         setup
     }
 
@@ -120,6 +121,7 @@ impl Setup {
         for options in &mut self.keyspaces {
             if options.structure == Structure::History {
                 options.structure = Structure::Flex;
+                (options.keep_for, options.keep_versions) = (None, None);
             }
             while options.structure != drawn {
                 let from = options.value_separation;
@@ -129,6 +131,7 @@ impl Setup {
                 keep_history(options);
             }
         }
+        draw_retentions(&mut self.keyspaces, self.seed);
         self
     }
 
@@ -205,6 +208,18 @@ fn draw_keyspace(random: &mut Random) -> KeyspaceOptions {
 fn keep_history(options: &mut KeyspaceOptions) {
     options.structure = Structure::History;
     options.merge_operator = None;
+}
+
+/// Says of those that keep their versions which: all, or what is newer than a moment, or some of
+/// each key. Drawn apart, so that what else is drawn from a seed stays as it was.
+fn draw_retentions(keyspaces: &mut [KeyspaceOptions], seed: u64) {
+    let mut random = Random::new(seed_of(&[seed, 0x4EE9]));
+    let short = u64::from(SHORT_LIFE_MILLIS);
+    for options in keyspaces.iter_mut().filter(|of| of.structure == Structure::History) {
+        let times = [None, None, Some(short / 50), Some(short), Some(OPENING_MILLIS)];
+        options.keep_for = random.pick(&times).map(Duration::from_millis);
+        options.keep_versions = random.pick(&[None, None, Some(1), Some(2), Some(5)]);
+    }
 }
 
 fn draw_lsm(random: &mut Random) -> KeyspaceOptions {

@@ -82,6 +82,7 @@ impl Db {
     ) -> Result<CompactionReport> {
         let core = self.core();
         core.flush_all()?;
+        core.let_all_old_go()?;
         core.compact_rounds(core.rounds_of_everything(), &mut go_on)
     }
 }
@@ -139,6 +140,7 @@ impl Keyspace {
             return Ok(CompactionReport::default());
         }
         core.flush_keyspace(runtime)?;
+        core.let_old_go(runtime)?;
         let archive = runtime.archive.as_ref().map(|archive| {
             let span = archived_span(&start, end.as_deref());
             core.begin_round(archive, span)
@@ -166,6 +168,11 @@ impl Core {
         let store = Arc::clone(&runtime.store);
         let round = store.begin_round(span, self.time.now_if_used());
         KeyspaceRound { round, runtime: Arc::clone(runtime) }
+    }
+
+    /// Has what keyspaces do not keep any more go when they are compacted next.
+    pub(super) fn let_all_old_go(&self) -> Result<()> {
+        self.runtimes().iter().try_for_each(|runtime| self.let_old_go(runtime))
     }
 
     /// Rounds over all keys of all keyspaces.

@@ -101,12 +101,17 @@ impl Reading<'_> {
             keyspace.filter(|keyspace| self.options.previous && keyspace.keeps_history());
         let Some(keyspace) = keyspace else { return Ok(Previous::Unknown) };
         let before = SeqNo::from_u64(self.seqno.as_u64().saturating_sub(1));
-        let value = self.as_of(keyspace, key, before)?;
-        Ok(value.map_or(Previous::Absent, Previous::Value))
+        match self.as_of(keyspace, key, before) {
+            Ok(value) => Ok(value.map_or(Previous::Absent, Previous::Value)),
+            Err(Error::BeyondRetention { .. }) => Ok(Previous::Unknown),
+            Err(error) => Err(error),
+        }
     }
 
     fn as_of(&self, keyspace: &KeyspaceState, key: &[u8], at: SeqNo) -> Result<Option<Slice>> {
-        let version = self.core.past_version(self.state, keyspace, at)?;
+        let asked = (at, self.core.visible());
+        let version = self.core.past_version(self.state, keyspace, asked)?;
+        version.check_walk()?;
         keyspace.get_past(&version, key, AsOf::of(at, at.millis().max(1)))
     }
 

@@ -146,7 +146,8 @@ pub enum ChangeKind {
 /// What a key had in front of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Previous {
-    /// It was not asked for, its keyspace keeps no versions, or it is a range's.
+    /// It was not asked for, its keyspace keeps no versions, or not that one any more, or it is a
+    /// range's.
     Unknown,
     /// Nothing.
     Absent,

@@ -19,7 +19,8 @@ pub(super) struct PastCommits {
 }
 
 impl PastCommits {
-    /// Those behind `since`, up to `end`; `None` if not all that is asked for keeps versions.
+    /// Those behind `since`, up to `end`; `None` if not all that is asked for keeps versions of all
+    /// of these.
     pub(super) fn open(
         handle: &Arc<Handle>,
         options: &FeedOptions,
@@ -38,7 +39,14 @@ impl PastCommits {
             };
             let keyspace = Keyspace::new(Arc::clone(handle), Arc::clone(&found.runtime));
             let stamps = (Bound::Excluded(since), Bound::Included(end));
-            let versions = keyspace.versions_by_stamp(stamps)?.peekable();
+            if !found.runtime.options.keeps_stamps() {
+                return Ok(None);
+            }
+            let versions = match keyspace.versions_by_stamp(stamps) {
+                Ok(versions) => versions.peekable(),
+                Err(Error::BeyondRetention { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
             keyspaces.push((keyspace, versions));
         }
         let previous = options.previous;
@@ -96,8 +104,11 @@ fn failure_of(versions: &mut Peekable<VersionsByStamp>) -> Error {
 
 fn previous_of(keyspace: &Keyspace, key: &[u8], seqno: SeqNo) -> Result<Previous> {
     let before = SeqNo::from_u64(seqno.as_u64().saturating_sub(1));
-    let value = keyspace.get_at(key, before)?;
-    Ok(value.map_or(Previous::Absent, Previous::Value))
+    match keyspace.get_at(key, before) {
+        Ok(value) => Ok(value.map_or(Previous::Absent, Previous::Value)),
+        Err(Error::BeyondRetention { .. }) => Ok(Previous::Unknown),
+        Err(error) => Err(error),
+    }
 }
 
 fn millis_of(expiry: Expiry) -> Option<u64> {

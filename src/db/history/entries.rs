@@ -92,6 +92,8 @@ pub(super) struct ArchiveEntries {
     /// were gone through for it.
     streamed: Option<SeqNo>,
     range: usize,
+    /// Whether versions are shown by stamp, too.
+    by_stamp_too: bool,
     // The entry at hand.
     key: Vec<u8>,
     stamp: SeqNo,
@@ -119,11 +121,17 @@ impl ArchiveEntries {
             gone_through: 0,
             streamed: None,
             range: 0,
+            by_stamp_too: true,
             key: Vec::new(),
             stamp: SeqNo::ZERO,
             id: None,
             kind: VersionKind::Deleted,
         }
+    }
+
+    /// Has versions be shown by key alone.
+    pub(super) fn leave_stamps_out(&mut self) {
+        self.by_stamp_too = false;
     }
 
     /// Shows an event of the key at hand, by key.
@@ -132,12 +140,18 @@ impl ArchiveEntries {
         self.kind = self.keys.kind_of(id);
         put_head(&mut self.key, &self.keys.key);
         put_tail(&mut self.key, stamp, self.kind);
-        self.by_stamp.extend(id.map(|id| (stamp, id)));
+        if self.by_stamp_too {
+            self.by_stamp.extend(id.map(|id| (stamp, id)));
+        }
     }
 
     fn next_by_key(&mut self) -> Result<()> {
         while self.keys.events.is_empty() {
             if !self.keys.go_on()? {
+                if !self.by_stamp_too {
+                    self.part = Part::End;
+                    return Ok(());
+                }
                 // Stable: those of one commit stay in the order of keys.
                 self.by_stamp.sort_by_key(|(stamp, _)| *stamp);
                 self.part = Part::ByStamp;

@@ -1,12 +1,18 @@
 //! Flushing to the archive: what a memtable has goes there whole, in front of the structure.
 
+use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::base::{RangeTombstones, Result};
+use crate::base::version_key::put_by_stamp;
+use crate::base::{Cursor, Error, KeyRange, RangeTombstones, Result, SeqNo};
+use crate::block::BlockCursor;
 use crate::cache::Part;
 use crate::db::core::{Core, lock};
 use crate::db::history::entries::ArchiveEntries;
-use crate::db::state::{KeyspaceState, Table};
+use crate::db::history::retention::TellKept;
+use crate::db::state::{KeyspaceState, Runtime, Table};
+use crate::merge::MergeCursor;
 use crate::structure::{FlushOrder, FlushProgress};
 
 /// Bytes that are kept beside the memtable for each of its entries while it is flushed: its stamp
@@ -32,24 +38,97 @@ impl Core {
         let buffers = memtable.entry_count() * BUFFERED_PER_ENTRY;
         let _buffers = self.budget.charge(Part::Buffer, buffers);
         let mut entries = ArchiveEntries::new(memtable, archive.store.version(), heap);
-        let nothing = RangeTombstones::default();
-        loop {
-            let outcome = archive.store.flush(&mut entries, &nothing, order)?;
-            self.publish_version(archive, &outcome.version);
-            if outcome.progress == FlushProgress::Complete {
-                break;
-            }
+        if !archive.options.keeps_stamps() {
+            entries.leave_stamps_out();
         }
+        let kept_from = archive.store.kept_from();
+        let deleted = stamps_to_delete(archive, kept_from)?;
+        self.bring_to(archive, &mut entries, &deleted, order)?;
+        archive.stamps_gone_to.store(kept_from.as_u64(), Ordering::Relaxed);
         drop(turn);
         table.note_archived();
         self.workers.note_leftovers();
         self.workers.wake(); // There may be tables to merge.
         Ok(())
     }
+
+    /// Brings entries and deleted ranges to an archive; the caller has its turn to flush.
+    fn bring_to(
+        &self,
+        archive: &Arc<Runtime>,
+        entries: &mut dyn Cursor,
+        deleted: &RangeTombstones,
+        order: FlushOrder,
+    ) -> Result<()> {
+        loop {
+            let outcome = archive.store.flush(entries, deleted, order)?;
+            self.publish_version(archive, &outcome.version);
+            if outcome.progress == FlushProgress::Complete {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has what the keyspace does not keep any more go when it is compacted next. Where there is no
+    /// room to say so, that is what it did not keep before: compacting makes room.
+    pub(in crate::db) fn let_old_go(&self, keyspace: &Runtime) -> Result<()> {
+        match self.note_old(keyspace) {
+            Err(Error::DiskFull { .. }) => Ok(()),
+            outcome => outcome.inspect_err(|error| self.note_failure(error)),
+        }
+    }
+
+    fn note_old(&self, keyspace: &Runtime) -> Result<()> {
+        let Some(archive) = &keyspace.archive else { return Ok(()) };
+        let _turn = lock(&keyspace.flushing);
+        self.check_writable()?; // Under the turn, which closing waits for.
+        if keyspace.dropped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.note_kept(keyspace, TellKept::Always)?;
+        let _archive_turn = lock(&archive.flushing);
+        let store = &archive.store;
+        let kept_from = store.kept_from();
+        let deleted = stamps_to_delete(archive, kept_from)?;
+        if deleted.is_empty() {
+            return Ok(());
+        }
+        let order = FlushOrder {
+            memtable_bytes: 0,
+            value_bytes: 0,
+            log_end: store.log_end(),
+            last_seqno: store.last_seqno(),
+            now: 0,
+            slice_bytes: u64::MAX,
+        };
+        let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
+        self.bring_to(archive, &mut nothing, &deleted, order)?;
+        archive.stamps_gone_to.store(kept_from.as_u64(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Entries by stamp in front of that one, to be deleted with the range, if an archive has any.
+fn stamps_to_delete(archive: &Runtime, stamp: SeqNo) -> Result<RangeTombstones> {
+    let mut deleted = RangeTombstones::default();
+    if stamp.as_u64() <= archive.stamps_gone_to.load(Ordering::Relaxed) {
+        return Ok(deleted);
+    }
+    let (mut start, mut end) = (Vec::new(), Vec::new());
+    put_by_stamp(&mut start, SeqNo::ZERO, &[]);
+    put_by_stamp(&mut end, stamp, &[]);
+    let bounds = (Bound::Included(start.clone()), Bound::Excluded(end.clone()));
+    let range = KeyRange { start: bounds.0, end: bounds.1 };
+    let mut found = archive.store.version().cursor(&range);
+    found.seek(&start)?;
+    if found.entry().is_some_and(|entry| *entry.key < *end) {
+        deleted.add(&start, Some(&end), stamp);
+    }
+    Ok(deleted)
 }
 
 impl KeyspaceState {
-    /// Whether all versions of its keys are kept.
+    /// Whether versions of its keys are kept.
     pub(in crate::db) fn keeps_history(&self) -> bool {
         self.runtime.archive.is_some()
     }

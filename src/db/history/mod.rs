@@ -1,4 +1,4 @@
-//! Keyspaces that keep every version: reading them as of the past, and what happened to a key.
+//! Keyspaces that keep versions: reading them as of the past, and what happened to a key.
 //!
 //! A keyspace of the structure `History` has its present in a store as `Flex` has it, and beside it
 //! an archive: a hidden keyspace of the structure `Lsm` with every version by key and by stamp
@@ -14,15 +14,19 @@
 //!   same.
 //! - H3  A deletion is a version if there was a value in front of it that had not expired; a
 //!   deletion with a range is one of each such key.
+//! - H4  From where on an archive is whole is durable in the catalogue before a version goes that
+//!   is seen as of a moment in front of it only; it is not behind what the structure has.
 
 mod difference;
 mod entries;
 mod flush;
 mod restore;
+mod retention;
 mod versions;
 
 pub use difference::{Difference, Differences};
 pub use restore::RestoreReport;
+pub(in crate::db) use retention::TellKept;
 pub use versions::{KeyVersion, Versions, VersionsByStamp};
 
 use std::sync::Arc;
@@ -116,12 +120,12 @@ impl KeyspaceState {
 }
 
 impl Core {
-    /// What the archive of a keyspace says as of a stamp.
+    /// What the archive of a keyspace says as of a stamp, where `visible` is the newest commit.
     pub(in crate::db) fn past_version(
         &self,
         state: &State,
         keyspace: &KeyspaceState,
-        at: SeqNo,
+        (at, visible): (SeqNo, SeqNo),
     ) -> Result<VersionAt> {
         let name = keyspace.runtime.name.load();
         let Some(archive) = &keyspace.runtime.archive else {
@@ -132,7 +136,9 @@ impl Core {
         // Both are dropped at once.
         let found = state.find(archive.id).map(|archive| Arc::clone(&archive.version));
         let version = found.ok_or_else(|| Error::KeyspaceNotFound { name: name.to_string() })?;
-        Ok(VersionAt::new(version, at, self.budget.heap()))
+        // Asked behind the state: what is missing there was noted before.
+        let limit = self.limit_at(&keyspace.runtime, archive, (at, visible));
+        Ok(VersionAt::new(version, at, self.budget.heap()).within(limit))
     }
 
     /// The keyspaces that keep their versions, as they were at that moment.
@@ -142,7 +148,7 @@ impl Core {
         let mut past = State::default();
         for keyspace in &state.keyspaces {
             if keyspace.keeps_history() {
-                let version = self.past_version(&state, keyspace, as_of.at)?;
+                let version = self.past_version(&state, keyspace, (as_of.at, visible))?;
                 past = past.with(keyspace.as_past(version));
             }
         }
@@ -156,7 +162,9 @@ impl Db {
     /// what they were then, for as long as the snapshot is held. Reading other keyspaces with it is
     /// `InvalidArgument`; one that was created later is empty.
     ///
-    /// What expires is there if it had not expired at that moment.
+    /// What expires is there if it had not expired at that moment. What a keyspace does not keep as
+    /// of that moment any more, when the snapshot is taken, is [`Error::BeyondRetention`] for who
+    /// reads it; what it does keep then stays for as long as the snapshot is held.
     ///
     /// Costs a few reference counts for each of those keyspaces. A read of a key costs a search of
     /// the archive; walking costs going past all versions of each key, and a count of keys walks.
@@ -184,7 +192,7 @@ impl Db {
 }
 
 impl Keyspace {
-    /// Whether it keeps all versions: [`Structure::History`](crate::Structure::History).
+    /// Whether it keeps versions: [`Structure::History`](crate::Structure::History).
     #[must_use]
     #[inline]
     pub fn keeps_history(&self) -> bool {
@@ -194,7 +202,8 @@ impl Keyspace {
     /// The value that `key` had then.
     ///
     /// # Errors
-    /// `InvalidArgument` for a moment in the future, and where no versions are kept; else as
+    /// `InvalidArgument` for a moment in the future, and where no versions are kept;
+    /// [`Error::BeyondRetention`] for one that the key is not kept as of any more; else as
     /// [`Keyspace::get`].
     pub fn get_at(
         &self,
@@ -207,7 +216,8 @@ impl Keyspace {
         core.published.with(|state, visible| {
             let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
             let as_of = at.into().resolve(visible, now)?;
-            let version = core.past_version(state, keyspace, as_of.at)?;
+            let version = core.past_version(state, keyspace, (as_of.at, visible))?;
+            version.check_walk()?;
             keyspace.get_past(&version, key.as_ref(), as_of)
         })
     }
@@ -232,7 +242,8 @@ impl Keyspace {
         let (state, visible) = core.published.load();
         let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
         let as_of = at.resolve(visible, core.time.now())?;
-        let version = core.past_version(&state, keyspace, as_of.at)?;
+        let version = core.past_version(&state, keyspace, (as_of.at, visible))?;
+        version.check_walk()?;
         Ok((Arc::new(keyspace.as_past(version)), as_of))
     }
 }

@@ -7,11 +7,14 @@ use crate::base::version_key::{
     VersionKey, VersionKind, behind_head, by_key_head, put_by_stamp, put_head, put_stamp_bound,
     tail_of,
 };
-use crate::base::{EntryKind, EntryRef, Expiry, KeyRange, Result, SeqNo, Slice, expiring_in};
+use crate::base::{
+    EntryKind, EntryRef, Error, Expiry, KeyRange, Result, SeqNo, Slice, expiring_in,
+};
 use crate::db::keyspace::Keyspace;
 use crate::db::state::{KeyspaceState, Table};
 use crate::db::time::AsOf;
 use crate::structure::history::{VersionAt, no_version};
+use crate::structure::retention::{Retention, Said};
 use crate::structure::{Found, StructureCursor, Version as _, Want};
 
 /// A version of a key: what a commit made of it.
@@ -67,6 +70,11 @@ pub struct Versions {
     archived_to: SeqNo,
     archive: Box<dyn StructureCursor>,
     head: Vec<u8>,
+    /// What is kept, if not all.
+    retention: Option<Retention>,
+    /// Versions that are newer than the next one of the archive, and the stamp of the last of them;
+    /// where not all is kept, while they are walked from the newest on.
+    newer: (u32, Option<SeqNo>),
     /// Those that are newer, in the order in which they are shown, the next one last.
     recent: Vec<Recent>,
     place: Place,
@@ -82,7 +90,9 @@ enum Place {
 
 impl Keyspace {
     /// What happened to `key`, by commits whose stamps are in `stamps`: the newest first. Each
-    /// commit that put it or deleted it is a version; what expired is one with its moment.
+    /// commit that put it or deleted it is a version; what expired is one with its moment. Where
+    /// not all versions are kept, those that are, without a deletion that nothing is left in front
+    /// of.
     ///
     /// Costs a search of the archive, and a step and some 40 bytes for each version that is still
     /// in memtables; each version then a step.
@@ -133,8 +143,9 @@ impl Keyspace {
         core.check_open()?;
         let (state, visible) = core.published.load();
         let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
-        let version = core.past_version(&state, keyspace, visible)?;
+        let version = core.past_version(&state, keyspace, (visible, visible))?;
         let (mut recent, archived_to) = recent_versions(keyspace, &version, key, visible)?;
+        let newer = (recent.len() as u32, recent.first().map(|oldest| oldest.stamp));
         let (from, to) = (stamps.start_bound().cloned(), stamps.end_bound().cloned());
         recent.retain(|recent| (from, to).contains(&recent.stamp));
         if order == Order::OldestFirst {
@@ -153,6 +164,12 @@ impl Keyspace {
             archived_to,
             archive: version.archived(&range),
             head,
+            retention: keyspace
+                .runtime
+                .archive
+                .as_ref()
+                .and_then(|of| core.retention_of(of, visible)),
+            newer,
             recent,
             place: Place::Start,
         })
@@ -164,23 +181,35 @@ impl Keyspace {
     ///
     /// Costs a search of the archive for where it begins, and one for each version.
     ///
+    /// Where versions are kept for a time, all stamps are those from [`Keyspace::kept_from`] on.
+    ///
     /// # Errors
-    /// `InvalidArgument` where no versions are kept; else as [`crate::Db::flush`]. Each item may be
-    /// what reading it failed with.
+    /// `InvalidArgument` where no versions are kept, or by their number alone;
+    /// [`Error::BeyondRetention`] for stamps in front of those that are kept; else as
+    /// [`crate::Db::flush`]. Each item may be what reading it failed with.
     pub fn versions_by_stamp(&self, stamps: impl RangeBounds<SeqNo>) -> Result<VersionsByStamp> {
         let core = self.core();
         core.check_open()?;
-        core.past_version(&core.published.state(), self.present()?.as_ref(), SeqNo::MAX)?;
+        let newest = (SeqNo::MAX, SeqNo::MAX);
+        core.past_version(&core.published.state(), self.present()?.as_ref(), newest)?;
         core.flush_keyspace(self.runtime())?;
         let state = core.published.state();
         let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
-        let version = core.past_version(&state, keyspace, SeqNo::MAX)?;
+        let version = core.past_version(&state, keyspace, newest)?;
         let (mut start, mut end) = (Vec::new(), None);
+        let kept_from = self.stamps_kept_from(core.visible())?;
         let first = match stamps.start_bound() {
-            Bound::Unbounded => Some(SeqNo::ZERO),
+            Bound::Unbounded => Some(kept_from),
             Bound::Included(first) => Some(*first),
             Bound::Excluded(before) => next_stamp(*before),
         };
+        if first.is_some_and(|first| first < kept_from) {
+            return Err(Error::BeyondRetention {
+                keyspace: self.name().to_string(),
+                kept_from: Some(kept_from),
+                versions: keyspace.runtime.options.keep_versions,
+            });
+        }
         put_by_stamp(&mut start, first.unwrap_or(SeqNo::MAX), &[]);
         let behind = match stamps.end_bound() {
             Bound::Unbounded => None,
@@ -202,6 +231,20 @@ impl Keyspace {
         })
     }
 
+    /// From which stamp on there are all versions by stamp.
+    fn stamps_kept_from(&self, visible: SeqNo) -> Result<SeqNo> {
+        let archive = self.runtime().archive.as_ref();
+        match archive.and_then(|archive| self.core().retention_of(archive, visible)) {
+            None => Ok(SeqNo::ZERO),
+            Some(Retention { from: Some(from), .. }) => Ok(from),
+            Some(Retention { from: None, .. }) => {
+                let name = self.name();
+                let what = format!("keyspace {name:?} keeps versions by number, not by stamp");
+                Err(Error::invalid(what))
+            }
+        }
+    }
+
     fn present(&self) -> Result<Arc<KeyspaceState>> {
         let state = self.core().published.state();
         state.find(self.id()).cloned().ok_or_else(|| self.not_found())
@@ -212,8 +255,8 @@ fn next_stamp(stamp: SeqNo) -> Option<SeqNo> {
     stamp.as_u64().checked_add(1).map(SeqNo::from_u64)
 }
 
-/// The versions of `key` that are in memtables, the newest last, and up to which stamp the archive
-/// is to be asked for the others.
+/// The versions of `key` that are in memtables alone, the newest last, and up to which stamp the
+/// archive has the others.
 fn recent_versions(
     keyspace: &KeyspaceState,
     archive: &VersionAt,
@@ -239,25 +282,28 @@ fn recent_versions(
     // What a commit writes behind its own deletion counts.
     events.sort_by_key(|event| (event.stamp, event.table.is_none()));
     events.dedup_by_key(|event| event.stamp);
-    let Some(oldest) = events.first() else { return Ok((events, visible)) };
-    let before = SeqNo::from_u64(oldest.stamp.as_u64().saturating_sub(1));
-    let mut value_until = 0;
-    if oldest.table.is_none() {
-        let found = archive.as_of(before).find(key, Want::Value)?;
-        value_until = found.map_or(0, |found| value_until_of(&found));
+    if events.is_empty() {
+        return Ok((events, visible));
     }
+    // Of a memtable that is being flushed, or whose flush was interrupted, the archive has all, and
+    // knows what were versions.
+    let archived = archive.as_of(visible).newest_archived(key)?;
+    let archived_to = archived.as_ref().map_or(SeqNo::ZERO, |(stamp, _, _)| *stamp);
+    events.retain(|event| event.stamp > archived_to);
+    let of_archive = archived.filter(|(_, kind, _)| *kind == VersionKind::Put);
+    let mut value_until = of_archive.map_or(0, |(_, _, found)| value_until_of(&found));
     // H3
     events.retain(|event| {
         let until = std::mem::replace(&mut value_until, event.until);
         event.table.is_some() || event.stamp.millis() < until
     });
-    Ok((events, before))
+    Ok((events, archived_to))
 }
 
-/// Until when, in milliseconds since 1970, this is a value; 0 if it is none.
+/// Until when, in milliseconds since 1970, this is a value.
 fn value_until_of(found: &Found) -> u64 {
     let until = expiring_in(found.kind, &found.value).map(|expiring| expiring.until);
-    if found.kind == EntryKind::Tombstone { 0 } else { until.unwrap_or(u64::MAX) }
+    until.unwrap_or(u64::MAX)
 }
 
 /// The version as it is told: its value is read if it lies elsewhere.
@@ -294,14 +340,17 @@ impl Versions {
         match (self.place, self.order) {
             (Place::Start, Order::NewestFirst) => {
                 let to = match self.to {
+                    // How many are newer says whether one is kept.
+                    _ if self.retention.is_some() => self.archived_to,
                     Bound::Included(to) | Bound::Excluded(to) => to.min(self.archived_to),
                     Bound::Unbounded => self.archived_to,
                 };
                 self.seek_from(to)?;
             }
-            (Place::Start, Order::OldestFirst) => {
-                self.archive.seek_for_prev(&behind_head(&self.head))?;
-            }
+            (Place::Start, Order::OldestFirst) => match self.retention {
+                Some(retention) => self.seek_oldest_kept(&retention)?,
+                None => self.archive.seek_for_prev(&behind_head(&self.head))?,
+            },
             (Place::InArchive, Order::NewestFirst) => self.archive.next()?,
             (Place::InArchive, Order::OldestFirst) => self.archive.prev()?,
             (Place::BehindArchive | Place::Over, _) => return Ok(None),
@@ -312,6 +361,13 @@ impl Versions {
                 break;
             }
             let (stamp, what) = tail_of(key).ok_or_else(|| no_version(key))?;
+            if let (Order::NewestFirst, Some(retention)) = (self.order, &self.retention) {
+                let (newer, next) = self.newer;
+                self.newer = (newer.saturating_add(1), Some(stamp));
+                if !retention.shows(newer, next, Said::by((stamp, what), kind, value)) {
+                    break;
+                }
+            }
             if (self.from, self.to).contains(&stamp) && stamp <= self.archived_to {
                 let found = Found { seqno: Some(seqno), kind, value: Slice::from(value) };
                 return Ok(Some((stamp, (what == VersionKind::Put).then_some(found))));
@@ -326,6 +382,28 @@ impl Versions {
         }
         self.place = Place::BehindArchive;
         Ok(None)
+    }
+
+    /// Goes to the oldest version of the archive that is kept.
+    fn seek_oldest_kept(&mut self, retention: &Retention) -> Result<()> {
+        self.seek_from(self.archived_to)?;
+        let mut oldest = None;
+        while let Some(EntryRef { key, kind, value, .. }) = self.archive.entry() {
+            if by_key_head(key) != Some(&self.head) {
+                break;
+            }
+            let (stamp, what) = tail_of(key).ok_or_else(|| no_version(key))?;
+            let (newer, next) = self.newer;
+            if !retention.shows(newer, next, Said::by((stamp, what), kind, value)) {
+                break;
+            }
+            self.newer = (newer.saturating_add(1), Some(stamp));
+            oldest = Some(stamp);
+            self.archive.next()?;
+        }
+        // In front of all of the key's, where the walk is over at once.
+        let Some(oldest) = oldest else { return self.archive.seek_for_prev(&self.head) };
+        self.seek_from(oldest)
     }
 
     fn seek_from(&mut self, to: SeqNo) -> Result<()> {

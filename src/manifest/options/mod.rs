@@ -11,7 +11,7 @@ mod tests;
 
 pub use lsm::{Compaction, Leveled, LsmOptions, Tiered};
 
-use crate::base::{Codec, Error, MOMENT_MAX, Result, varint};
+use crate::base::{Codec, Error, MOMENT_MAX, Result, SeqNo, varint};
 use crate::manifest::fields::{Decoded, Fields, put_text};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -30,7 +30,8 @@ const VALUE_SEPARATION_DEFAULT: u32 = 4 << 10;
 /// How it is stored that no value is separated.
 const NEVER_SEPARATED: u64 = 0;
 const OPERATOR_NAME_LEN_RANGE: RangeInclusive<usize> = 1..=255;
-const TTL_MILLIS_RANGE: RangeInclusive<u128> = 1..=MOMENT_MAX as u128;
+const LIFE_MILLIS_RANGE: RangeInclusive<u128> = 1..=MOMENT_MAX as u128;
+const KEEP_VERSIONS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
 const NANOS_PER_MILLI: u128 = 1_000_000;
 const MEMTABLE_SIZE_RANGE: RangeInclusive<u64> = 4 << 10..=64 << 30;
 
@@ -43,8 +44,9 @@ pub enum Structure {
     Flex,
     /// Sorted tables in levels: write-heavy and large data, small files on disk.
     Lsm,
-    /// Every version of every key is kept, to be read as of any moment: the present as in
-    /// [`Structure::Flex`], with its options, and beside it an archive of all versions.
+    /// Every version of every key is kept, or those that [`KeyspaceOptions::keep_for`] and
+    /// [`KeyspaceOptions::keep_versions`] ask for, to be read as of any moment: the present as in
+    /// [`Structure::Flex`], with its options, and beside it an archive of versions.
     History,
 }
 
@@ -106,11 +108,18 @@ pub struct KeyspaceOptions {
     pub merge_operator: Option<String>,
     /// See [`KeyspaceOptions::ttl`].
     pub ttl: Option<Duration>,
+    /// See [`KeyspaceOptions::keep_for`].
+    pub keep_for: Option<Duration>,
+    /// See [`KeyspaceOptions::keep_versions`].
+    pub keep_versions: Option<u32>,
     /// What only [`Structure::Lsm`] has.
     pub lsm: LsmOptions,
     /// Of the archive of a keyspace of [`Structure::History`], that keyspace's number. Set by
     /// LitheDB alone: such a keyspace is no other's to create, to open or to see.
     pub(crate) archive_of: Option<u32>,
+    /// Of an archive whose keyspace has `keep_for`: as of moments in front of this one, versions
+    /// may have been left out. Never goes back.
+    pub(crate) kept_from: SeqNo,
 }
 
 impl Default for KeyspaceOptions {
@@ -134,8 +143,11 @@ impl KeyspaceOptions {
             value_separation: Some(VALUE_SEPARATION_DEFAULT),
             merge_operator: None,
             ttl: None,
+            keep_for: None,
+            keep_versions: None,
             lsm: LsmOptions::new(),
             archive_of: None,
+            kept_from: SeqNo::ZERO,
         }
     }
 
@@ -163,8 +175,16 @@ impl KeyspaceOptions {
         let mut options = KeyspaceOptions::lsm().codec(self.codec);
         options.value_separation = None; // Values come with their pointers.
         options.memtable_size = self.memtable_size;
+        (options.keep_for, options.keep_versions) = (self.keep_for, self.keep_versions);
         options.archive_of = Some(parent);
         options
+    }
+
+    /// Whether an archive of a keyspace of these options has its versions in the order of stamps:
+    /// those that go by their number would leave it one by one.
+    #[must_use]
+    pub(crate) fn keeps_stamps(&self) -> bool {
+        self.keep_for.is_some() || self.keep_versions.is_none()
     }
 
     /// How blocks are compressed. Default [`Codec::None`]. Blocks that exist stay as they are until
@@ -250,6 +270,32 @@ impl KeyspaceOptions {
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> KeyspaceOptions {
         self.ttl = Some(ttl);
+        self
+    }
+
+    /// How far back a keyspace of [`Structure::History`] can be read, 1 ms at least, kept in
+    /// milliseconds, rounded up: a version goes when it was overwritten, deleted or expired longer
+    /// ago than that, or later: when its part of the archive is merged, or by
+    /// [`crate::Keyspace::compact`].
+    /// Reading as of an earlier moment is [`crate::Error::BeyondRetention`]. By default, and beside
+    /// [`KeyspaceOptions::keep_versions`] alone, time lets no version go. With both, what either
+    /// asks for is kept.
+    #[must_use]
+    pub const fn keep_for(mut self, duration: Duration) -> KeyspaceOptions {
+        self.keep_for = Some(duration);
+        self
+    }
+
+    /// How many versions of each key a keyspace of [`Structure::History`] keeps at least, 1 to
+    /// 1,000,000, the newest ones, deletions among them; others go when their part of the archive
+    /// is merged, or by [`crate::Keyspace::compact`]. A key is read as of a moment as long as it
+    /// has not changed so often since; then that is [`crate::Error::BeyondRetention`], as is a walk
+    /// that comes to it. A keyspace with this alone has no order of versions by stamp
+    /// ([`crate::Keyspace::versions_by_stamp`]), and a deleted key keeps its versions. By default,
+    /// and beside [`KeyspaceOptions::keep_for`] alone, the number lets no version go.
+    #[must_use]
+    pub const fn keep_versions(mut self, count: u32) -> KeyspaceOptions {
+        self.keep_versions = Some(count);
         self
     }
 
@@ -395,11 +441,12 @@ impl KeyspaceOptions {
         if self.archive_of.is_some() && self.structure != Structure::Lsm {
             return Err(Error::invalid("an archive is of the structure lsm"));
         }
+        self.check_retention()?;
         if let Some(len) = self.merge_operator.as_ref().map(String::len) {
             check_range("the length of merge_operator", len, &OPERATOR_NAME_LEN_RANGE)?;
         }
         if let Some(millis) = self.ttl.map(|ttl| ttl.as_millis()) {
-            check_range("ttl in milliseconds", millis, &TTL_MILLIS_RANGE)?;
+            check_range("ttl in milliseconds", millis, &LIFE_MILLIS_RANGE)?;
             if let Some(operator) = &self.merge_operator {
                 let what = format!("ttl and merge_operator ({operator:?}) do not go together");
                 return Err(Error::invalid(what));
@@ -407,6 +454,29 @@ impl KeyspaceOptions {
         }
         match self.memtable_size {
             Some(size) => check_range("memtable_size", size, &MEMTABLE_SIZE_RANGE),
+            None => Ok(()),
+        }
+    }
+
+    fn check_retention(&self) -> Result<()> {
+        let is_kept = self.structure == Structure::History || self.archive_of.is_some();
+        let named = [
+            ("keep_for", self.keep_for.is_some()),
+            ("keep_versions", self.keep_versions.is_some()),
+        ];
+        if let Some((name, _)) = named.into_iter().find(|(_, is_set)| *is_set && !is_kept) {
+            let structure = self.structure.name();
+            let what = format!("a keyspace of structure {structure} has no {name}");
+            return Err(Error::invalid(what));
+        }
+        if let Some(millis) = self.keep_for.map(|duration| duration.as_millis()) {
+            check_range("keep_for in milliseconds", millis, &LIFE_MILLIS_RANGE)?;
+        }
+        if self.kept_from > SeqNo::ZERO && (self.archive_of.is_none() || self.keep_for.is_none()) {
+            return Err(Error::invalid("only archives of what is kept for a time have kept_from"));
+        }
+        match self.keep_versions {
+            Some(count) => check_range("keep_versions", count, &KEEP_VERSIONS_RANGE),
             None => Ok(()),
         }
     }
@@ -468,8 +538,17 @@ impl KeyspaceOptions {
         if let Some(ttl) = self.ttl {
             put("ttl_millis", millis_of(ttl));
         }
+        if let Some(duration) = self.keep_for {
+            put("keep_for_millis", millis_of(duration));
+        }
+        if let Some(count) = self.keep_versions {
+            put("keep_versions", u64::from(count));
+        }
         if let Some(parent) = self.archive_of {
             put("archive_of", u64::from(parent));
+        }
+        if self.kept_from > SeqNo::ZERO {
+            put("kept_from", self.kept_from.as_u64());
         }
         out.push(self.structure.to_u8());
         let operator = self.merge_operator.as_deref();
@@ -521,6 +600,15 @@ impl KeyspaceOptions {
             }
             "memtable_size" => {
                 self.memtable_size = Some(value);
+                Some(())
+            }
+            "keep_for_millis" => {
+                self.keep_for = Some(Duration::from_millis(value));
+                Some(())
+            }
+            "keep_versions" => narrow().map(|count| self.keep_versions = Some(count)),
+            "kept_from" => {
+                self.kept_from = SeqNo::from_u64(value);
                 Some(())
             }
             "archive_of" => narrow().map(|parent| self.archive_of = Some(parent)),

@@ -28,6 +28,7 @@ fn defaults_are_valid_and_the_message_names_option_value_and_range() {
     flex().delta_fan_in(0).segment_size(4 << 10).validate().unwrap();
     KeyspaceOptions::lsm().validate().unwrap();
     let lsm = KeyspaceOptions::lsm;
+    let history = KeyspaceOptions::history;
     let leveled = |leveled| lsm().compaction(Compaction::Leveled(leveled));
     let tiered = |tiered| lsm().compaction(Compaction::Tiered(tiered));
     let wrong = [
@@ -53,6 +54,11 @@ fn defaults_are_valid_and_the_message_names_option_value_and_range() {
         (lsm().segment_size(4096), "structure lsm has no segment_size"),
         (lsm().consolidation_pace(1.0), "structure lsm has no consolidation_pace"),
         (lsm().delta_fan_in(2), "structure lsm has no delta_fan_in"),
+        (lsm().keep_versions(2), "structure lsm has no keep_versions"),
+        (flex().keep_for(Duration::from_secs(1)), "structure flex has no keep_for"),
+        (history().keep_versions(0), "keep_versions is 0: allowed are 1 to 1000000"),
+        (history().keep_for(Duration::ZERO), "keep_for in milliseconds is 0: allowed are 1 to"),
+        (KeyspaceOptions { kept_from: SeqNo::MAX, ..history() }, "only archives"),
     ];
     for (options, message) in wrong {
         let error = options.validate().unwrap_err().to_string();
@@ -111,6 +117,12 @@ fn options_round_trip_and_every_cut_is_refused() {
         KeyspaceOptions::flex().merge_operator("counter"),
         KeyspaceOptions::flex().ttl(Duration::from_millis(90_000)),
         KeyspaceOptions::flex().codec(Codec::Zstd(22)),
+        KeyspaceOptions::history(),
+        KeyspaceOptions::history().keep_for(Duration::from_millis(1)).keep_versions(1_000_000),
+        KeyspaceOptions {
+            kept_from: SeqNo::from_u64(u64::MAX),
+            ..KeyspaceOptions::history().keep_for(Duration::from_secs(9)).of_archive(7)
+        },
         KeyspaceOptions::lsm(),
         KeyspaceOptions::lsm()
             .codec(Codec::Snappy)

@@ -14,6 +14,7 @@ use super::record::RunPlace;
 use super::table::{ReadMode, RunCursor, Table, TableOptions, TablePlace, TableRecord};
 use super::version::Reader;
 use crate::base::{EntryKind, RangeTombstones, Result, hash_key, is_operands};
+use crate::structure::retention::{Retention, Sieve};
 use crate::structure::source::{as_of, with_moved_value};
 use crate::structure::values_ahead::ValuesAhead;
 use crate::value_log::Mover;
@@ -31,6 +32,10 @@ pub(super) struct Plan {
     pub older: Vec<Arc<Table>>,
     /// What has expired by then goes.
     pub now: u64,
+    /// Of an archive: which versions stay, if not all.
+    pub retention: Option<Retention>,
+    /// Then the runs that older versions of what the inputs have may be in, theirs among them.
+    pub beside: Vec<Run>,
     pub options: TableOptions,
     pub table_size: u64,
 }
@@ -48,6 +53,14 @@ impl Plan {
             }
         }
         Ok(false)
+    }
+
+    /// Whether a table that is no input may have older versions of a key: from `first` on to in
+    /// front of `end`. What is newer than the inputs has none of them, but where a flush came
+    /// twice (H2): then it has what hides them as well.
+    fn has_versions_beside(&self, first: &[u8], end: &[u8]) -> bool {
+        let is_beside = |table: &Arc<Table>| !self.pick.inputs.contains(&table.record.number);
+        self.beside.iter().any(|run| run.overlapping(first, Some(end)).iter().any(is_beside))
     }
 
     /// What the inputs delete in a part, and hides something older.
@@ -80,6 +93,7 @@ pub(super) struct Merging {
     /// If values are moved.
     ahead: Option<ValuesAhead<RunCursor>>,
     is_begun: bool,
+    sieve: Sieve,
     /// Bytes of keys and values that went past.
     passed: u64,
     moved: Vec<u8>,
@@ -114,7 +128,8 @@ impl Merging {
             ValuesAhead::new(cursor, plan.now)
         });
         let (is_begun, passed, moved) = (false, 0, Vec::new());
-        Merging { span, merged, outputs, mover, ahead, is_begun, passed, moved }
+        let sieve = Sieve::default();
+        Merging { span, merged, outputs, mover, ahead, is_begun, sieve, passed, moved }
     }
 
     /// Bytes written so far, values included.
@@ -170,6 +185,15 @@ impl Merging {
         if self.merged.is_hidden() {
             // The range goes on hiding what is older.
             return Ok(bytes);
+        }
+        if let Some(retention) = &plan.retention {
+            let has_older = |end: &[u8]| {
+                let is_cut = self.span.1.as_ref().is_some_and(|part_end| **part_end < *end);
+                is_cut || plan.has_versions_beside(entry.key, end)
+            };
+            if !self.sieve.passes(retention, entry, has_older) {
+                return Ok(bytes);
+            }
         }
         let entry = as_of(entry, plan.now);
         if self.outputs.is_sampled() && plan.is_in_older(entry.key, reader)? {

@@ -7,6 +7,7 @@ use super::cursor::LsmCursor;
 use super::index::{Index, Run};
 use super::merge::{Merged, deletes_ranges, deletions_of, rank_of};
 use super::table::{ReadMode, Sought, TableCaches};
+use crate::base::version_key::behind_keys;
 use crate::base::{
     EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo, Slice, StripedCounters,
     hash_key, is_operands, prefix_successor,
@@ -101,8 +102,14 @@ impl LsmVersion {
         end: Option<&[u8]>,
         mode: ReadMode,
     ) -> Result<Merged> {
-        if self.deletes_ranges || self.runs.len() < 2 {
+        // An archive deletes ranges of stamps, which are behind all keys.
+        let are_keys =
+            self.reader.filters_know_heads && end.is_some_and(|end| *end <= *behind_keys());
+        if self.deletes_ranges && !are_keys {
             return self.merged(mode); // Ranks count all runs.
+        }
+        if self.runs.len() < 2 {
+            return Ok(Merged::new(&self.runs, None, &self.reader.caches, mode));
         }
         let prefix = start.get(..self.reader.filter_prefix_len).filter(|prefix| {
             let behind = prefix_successor(prefix);
@@ -140,7 +147,8 @@ impl LsmVersion {
                 }
             }
         }
-        Ok(Merged::new(&runs, None, caches, ReadMode::Normal)) // An archive deletes no ranges.
+        // An archive deletes no ranges of keys.
+        Ok(Merged::new(&runs, None, caches, ReadMode::Normal))
     }
 
     /// How many of the newest runs may have something of `key` that no newer run's deleted range

@@ -37,7 +37,7 @@ pub struct ChangesArgs {
     #[arg(long, value_name = "KEYSPACE")]
     pub of: Vec<String>,
 
-    /// Say what keys had before, in keyspaces that keep every version
+    /// Say what keys had before, in keyspaces that keep versions
     #[arg(long)]
     pub previous: bool,
 

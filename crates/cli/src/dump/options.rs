@@ -35,6 +35,8 @@ pub fn fields(options: &KeyspaceOptions) -> Vec<String> {
         options.merge_operator.iter().map(|name| format!("merge_operator={}", escaped(name))),
     );
     fields.extend(options.ttl.map(|ttl| format!("ttl={}", exact_duration_text(ttl))));
+    fields.extend(options.keep_for.map(|kept| format!("keep_for={}", exact_duration_text(kept))));
+    fields.extend(options.keep_versions.map(|count| format!("keep_versions={count}")));
     fields
 }
 
@@ -110,6 +112,8 @@ fn set(options: &mut KeyspaceOptions, name: &str, value: &str) -> Result<(), Str
         "value_separation" => assign(&mut options.value_separation, value.parse().ok().map(Some)),
         "merge_operator" => assign(&mut options.merge_operator, unescaped(value).map(Some)),
         "ttl" => assign(&mut options.ttl, parse_duration(value).ok().map(Some)),
+        "keep_for" => assign(&mut options.keep_for, parse_duration(value).ok().map(Some)),
+        "keep_versions" => assign(&mut options.keep_versions, value.parse().ok().map(Some)),
         _ => match set_lsm(&mut options.lsm, name, value) {
             Some(is_known) => is_known,
             None => return Err(format!("there is no option {name:?}")),

@@ -414,6 +414,33 @@ fn a_keyspace_or_a_range_of_it_is_compacted_and_nothing_else() {
 }
 
 #[test]
+fn what_a_keyspace_does_not_keep_is_said_to_be_beyond_it() {
+    let shell = Shell::new();
+    let create = |args: &[&str]| shell.db(&[&["keyspaces", "create"], args].concat());
+    create(&["last", "--structure", "history", "--keep-versions", "1"]).ok();
+    create(&["week", "--structure", "history", "--keep-for", "7d"]).ok();
+    let refused = create(&["no", "--structure", "lsm", "--keep-for", "7d"]).fails(2);
+    assert!(refused.contains("structure lsm has no keep_for"), "{refused}");
+    let list = shell.db(&["keyspaces", "--format", "jsonl"]).ok_text();
+    assert!(list.contains("\"keep_versions\":1"), "{list}");
+    assert!(list.contains(&format!("\"keep_for_millis\":{}", 7 * 86_400_000)), "{list}");
+    let last = |args: &[&str]| shell.db(&[&["--keyspace", "last"], args].concat());
+    last(&["put", "figs", "1"]).ok();
+    let history = last(&["history", "figs"]).ok_text();
+    let first = history.split('\t').next().unwrap();
+    assert_eq!(last(&["get", "figs", "--at", first]).ok(), b"1");
+    for value in ["2", "3"] {
+        last(&["put", "figs", value]).ok();
+    }
+    let refused = last(&["get", "figs", "--at", first]).fails(1);
+    assert!(refused.contains("it keeps the last 1 versions of each key"), "{refused}");
+    assert!(refused.contains("lithe history"), "{refused}");
+    shell.db(&["compact"]).ok();
+    assert_eq!(last(&["history", "figs"]).ok_text().lines().count(), 1);
+    assert_eq!(last(&["get", "figs"]).ok(), b"3");
+}
+
+#[test]
 fn a_keyspace_with_history_shows_its_past_and_brings_it_back() {
     let shell = Shell::new();
     shell.db(&["keyspaces", "create", "prices", "--structure", "history"]).ok();

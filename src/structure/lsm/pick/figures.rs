@@ -32,6 +32,9 @@ pub struct TableFigures {
     /// Entries at older places that it hides, about: those of its keys, and those in its deleted
     /// ranges. `entry_count` where nothing is known: at worst all are overwritten.
     pub hides: u64,
+    /// Of an archive that does not keep all: whether there may be versions in it that go. Only
+    /// reading tells.
+    pub is_unsieved: bool,
 }
 
 impl TableFigures {
@@ -52,7 +55,12 @@ impl TableFigures {
         (product / u128::from(self.entry_count.max(1))) as u64
     }
 
-    /// Whether anything in it would be left out if nothing older lay behind it.
+    /// Whether nothing in it would be left out if nothing older lay behind it.
+    pub(super) fn is_clean(&self) -> bool {
+        !self.has_garbage() && !self.is_unsieved
+    }
+
+    /// Whether anything in it is known to be left out if nothing older lay behind it.
     pub(super) fn has_garbage(&self) -> bool {
         self.tombstones > 0 || self.expired > 0 || self.deleted_ranges > 0
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use crate::structure::lsm::pick::moves::may_move;
 use crate::structure::lsm::pick::picture::{Inputs, Picture};
 use crate::structure::lsm::pick::{
-    CompactionPolicy, CompactionReason, LAST_LEVEL, ManualStep, Pick, Span, VersionFigures,
+    CompactionPolicy, CompactionReason, LAST_LEVEL, ManualStep, Pick, Span, TableFigures,
+    VersionFigures,
 };
 
 /// The tables that are still to be brought to the last level, without garbage.
@@ -26,7 +27,7 @@ impl DueTables {
         let last = picture.last_place();
         let overlapping = |place| {
             let tables = &picture.run(place)[picture.overlapping(place, span)];
-            tables.iter().filter(move |table| place != last || table.has_garbage())
+            tables.iter().filter(move |table| place != last || !table.is_clean())
         };
         let tables = (0..=last).flat_map(overlapping);
         DueTables { numbers: tables.map(|table| table.number).collect() }
@@ -39,7 +40,7 @@ impl DueTables {
     }
 
     /// Says that a compaction was installed: `outputs`, of this level, are in the place of
-    /// `inputs`.
+    /// `inputs`. Not for moves: what is moved is not read, and may not be clean.
     pub fn note_installed(&mut self, inputs: &[u64], level: u8, outputs: &[u64]) {
         let mut is_affected = false;
         for input in inputs {
@@ -67,7 +68,7 @@ impl DueTables {
         let mut is_done = true;
         for place in 0..=last {
             for (index, table) in picture.run(place).iter().enumerate() {
-                if !self.numbers.contains(&table.number) {
+                if !self.owes(table, place == last) {
                     continue;
                 }
                 is_done = false;
@@ -81,6 +82,11 @@ impl DueTables {
         if is_done { ManualStep::Done } else { ManualStep::Wait }
     }
 
+    /// Whether a table is to be compacted still.
+    fn owes(&self, table: &TableFigures, is_last: bool) -> bool {
+        self.numbers.contains(&table.number) && !(is_last && table.is_clean())
+    }
+
     /// Bytes of tables that are to be read for it, about: of these, and of those at the last level
     /// that they overlap.
     #[must_use]
@@ -91,7 +97,7 @@ impl DueTables {
         let mut bytes = 0;
         for place in 0..=last {
             for (index, table) in picture.run(place).iter().enumerate() {
-                if !self.numbers.contains(&table.number) {
+                if !self.owes(table, place == last) {
                     continue;
                 }
                 if place == last {
@@ -115,7 +121,7 @@ fn reason_for(
     let level = picture.level_of(inputs.output_place);
     let mut tables = picture.tables(inputs);
     match (tables.next(), tables.next()) {
-        (Some(table), None) if !table.has_garbage() && may_move(table, level, policy) => {
+        (Some(table), None) if table.is_clean() && may_move(table, level, policy) => {
             CompactionReason::Move
         }
         _ => CompactionReason::Manual,

@@ -20,8 +20,8 @@ use crate::structure::lsm::compaction::{Merging, PartProgress, Plan, deletions};
 use crate::structure::lsm::index::{Index, Run};
 use crate::structure::lsm::output::{KeySpan, discard};
 use crate::structure::lsm::pick::{
-    CompactionReason, Pick, Span, TableFigures, VersionFigures, output_table_size, pick, pick_idle,
-    pick_paid, split_keys,
+    CompactionReason, LAST_LEVEL, Pick, Span, TableFigures, VersionFigures, output_table_size,
+    pick, pick_idle, pick_paid, split_keys,
 };
 use crate::structure::lsm::record::{PlacedTable, RunPlace};
 use crate::structure::lsm::table::{Table, TableRecord};
@@ -338,7 +338,7 @@ impl LsmStore {
 
     /// The compaction that is wanted or due most, and the round that it is for.
     fn choose(&self, jobs: &mut Jobs, (now, zeal): (u64, Zeal)) -> Option<(Pick, Option<u64>)> {
-        let figures = figures_of(&self.lock_writer().index.runs, now);
+        let figures = figures_of(&self.lock_writer().index.runs, now, self.retention());
         let running = jobs.picks();
         if let Some(of_round) = jobs.rounds.pick(&figures, &running, &self.policy) {
             return Some(of_round);
@@ -408,10 +408,14 @@ impl LsmStore {
             level => RunPlace::of_level(level),
         };
         let deleted = deletions(&runs, &self.reader)?;
-        let figures = figures_of(&index.runs, now);
+        let retention = self.retention();
+        let figures = figures_of(&index.runs, now, retention);
         let table_size = output_table_size(&figures, &self.policy, pick.input_size);
         let options = self.table_options(pick.output_level);
-        Ok(Plan { pick, runs, deleted, output, older, now, options, table_size })
+        let is_newest = |run: &&Run| runs.first().is_none_or(|newest| run.place == newest.place);
+        let beside = index.runs.iter().skip_while(|run| !is_newest(run)).cloned();
+        let beside = retention.iter().flat_map(|_| beside.clone()).collect();
+        Ok(Plan { pick, runs, deleted, output, older, now, retention, beside, options, table_size })
     }
 
     /// Makes durable, and hands out, what is ready. The caller has the turn. Whether that was
@@ -432,6 +436,7 @@ impl LsmStore {
             // What fails for want of room is tried again with the next that is ready.
             self.commit(writer, change, counters)?;
             let job = jobs.jobs.remove(position); // P2
+            note_sieved(&job.plan, &writer.index, &outputs);
             jobs.rounds.note_installed(&job.plan, &outputs);
             job.note_installed();
         }
@@ -556,6 +561,16 @@ fn change_of(job: &Job) -> Change {
     }
 }
 
+/// Says of tables at the last level that what is not kept was left out.
+fn note_sieved(plan: &Plan, index: &Index, outputs: &[u64]) {
+    if plan.pick.is_move || plan.output.level != LAST_LEVEL {
+        return;
+    }
+    let Some(retention) = plan.retention else { return };
+    let tables = index.tables().filter(|(_, table)| outputs.contains(&table.record.number));
+    tables.for_each(|(_, table)| table.note_sieved(retention));
+}
+
 /// The ranges of keys that a compaction is divided into.
 fn parts_of(plan: &Plan) -> Vec<KeySpan> {
     let tables_of_outcome = plan.pick.input_size / plan.table_size.max(1);
@@ -578,5 +593,6 @@ fn figures_of_run(run: &Run) -> impl Iterator<Item = TableFigures> + '_ {
         deleted_ranges: table.record.deleted_ranges,
         expired: 0,
         hides: table.record.hides,
+        is_unsieved: false,
     })
 }

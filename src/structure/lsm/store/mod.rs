@@ -5,6 +5,7 @@ mod rounds;
 mod seam;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -17,11 +18,12 @@ use super::record::{Counters, EditRecord, Encoder, LEVEL_COUNT, PlacedTable, Run
 use super::table::{TableCaches, TableOptions, TablePlace, TableRecord};
 use super::version::{LsmVersion, Reader};
 use crate::base::{
-    Coverage, Cursor, EntryKind, Error, RangeTombstones, Result, Slice, StripedCounters,
+    Coverage, Cursor, EntryKind, Error, RangeTombstones, Result, SeqNo, Slice, StripedCounters,
     is_operands,
 };
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
 use crate::structure::fold::Folder;
+use crate::structure::retention::Retention;
 use crate::structure::source::Source;
 use crate::structure::{Debt, FlushOrder, StorePlace};
 use crate::value_log::Mover;
@@ -42,6 +44,9 @@ pub struct LsmStore {
     pub(super) policy: CompactionPolicy,
     /// What was counted before it was opened.
     counted_before: Counters,
+    // Atomic.
+    /// Of an archive: see [`crate::structure::Store::keep_from`].
+    kept_from: AtomicU64,
     // Replaced whole.
     pub(super) current: ArcSwap<LsmVersion>,
     summary: ArcSwap<Summary>,
@@ -172,6 +177,7 @@ impl LsmStore {
             options: place.options.clone(),
             policy,
             counted_before: writer.index.counters,
+            kept_from: AtomicU64::new(place.options.kept_from.as_u64()),
             jobs: Mutex::default(),
             part_done: std::sync::Condvar::new(),
             writer: Mutex::new(writer),
@@ -204,7 +210,11 @@ impl LsmStore {
         let overlapping = |(start, end): &(Slice, Option<Slice>)| {
             version.runs.iter().any(|run| !run.overlapping(start, end.as_deref()).is_empty())
         };
-        outputs.cut_at(level0_cuts(&figures_of(&version.runs, now), &self.policy, memtable_bytes));
+        outputs.cut_at(level0_cuts(
+            &figures_of(&version.runs, now, None),
+            &self.policy,
+            memtable_bytes,
+        ));
         outputs.delete_ranges(ranges_within(deleted, &everything).into_iter().filter(overlapping));
         let is_older = |key: &[u8]| version.runs.iter().any(|run| run.table_of(key).is_some());
         let written = (|| {
@@ -276,6 +286,12 @@ impl LsmStore {
         jobs.rounds.note_removed(&removed);
         self.publish(writer);
         Ok(taken)
+    }
+
+    /// Which versions an archive keeps, if not all.
+    pub(super) fn retention(&self) -> Option<Retention> {
+        let kept_from = SeqNo::from_u64(self.kept_from.load(Ordering::Acquire));
+        self.options.archive_of.and_then(|_| Retention::of(&self.options, kept_from))
     }
 
     /// What has expired is judged by this, if it is `now`: in an archive of versions nothing does.
@@ -374,7 +390,7 @@ impl LsmStore {
 }
 
 fn summary_of(writer: &Writer, policy: &CompactionPolicy) -> Summary {
-    let figures = figures_of(&writer.index.runs, 0);
+    let figures = figures_of(&writer.index.runs, 0, None);
     Summary {
         counters: writer.index.counters,
         log_position: writer.log.position(),
@@ -409,7 +425,7 @@ fn fresh_run_count(index: &Index) -> usize {
 }
 
 /// What the choice of a compaction depends on.
-pub(super) fn figures_of(runs: &[Run], now: u64) -> VersionFigures {
+pub(super) fn figures_of(runs: &[Run], now: u64, retention: Option<Retention>) -> VersionFigures {
     let mut figures = VersionFigures::default();
     for Run { place, tables } in runs {
         let tables = tables.iter().map(|table| {
@@ -424,6 +440,7 @@ pub(super) fn figures_of(runs: &[Run], now: u64) -> VersionFigures {
                 deleted_ranges: record.deleted_ranges,
                 expired: record.expiring.as_ref().map_or(0, |span| span.expired_about(now)),
                 hides: record.hides,
+                is_unsieved: retention.is_some_and(|kept| table.is_unsieved(kept)),
             }
         });
         match usize::from(place.level) {

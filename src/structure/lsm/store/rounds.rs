@@ -72,7 +72,7 @@ impl Rounds {
 
     /// Says that the outcome of a compaction is in the index, in the place of its inputs.
     pub(super) fn note_installed(&mut self, plan: &Plan, outputs: &[u64]) {
-        for round in &mut self.rounds {
+        for round in self.rounds.iter_mut().filter(|_| !plan.pick.is_move) {
             round.due.note_installed(&plan.pick.inputs, plan.output.level, outputs);
         }
     }
@@ -102,11 +102,18 @@ enum Step {
     Over,
 }
 
+impl LsmStore {
+    /// What rounds choose by.
+    fn figures_for_rounds(&self, now: u64) -> VersionFigures {
+        figures_of(&self.lock_writer().index.runs, now, self.retention())
+    }
+}
+
 impl LsmRound {
     pub(super) fn begin(store: Arc<LsmStore>, span: &Span, now: u64) -> LsmRound {
         let id = {
             let mut jobs = store.lock_jobs();
-            let figures = figures_of(&store.lock_writer().index.runs, now);
+            let figures = store.figures_for_rounds(now);
             jobs.rounds.begin(DueTables::of_span(&figures, span))
         };
         LsmRound { store, id }
@@ -119,7 +126,7 @@ impl LsmRound {
         if let Some(taken) = store.take_begun(jobs, |job| job.round == Some(self.id)) {
             return Ok(Step::Merge(taken));
         }
-        let figures = figures_of(&store.lock_writer().index.runs, now);
+        let figures = store.figures_for_rounds(now);
         let running = jobs.picks();
         let round = jobs.rounds.find(self.id).expect("it is there until this is dropped");
         match round.due.pick(&figures, &running, &store.policy) {
@@ -157,7 +164,7 @@ impl Round for LsmRound {
 
     fn figures(&self) -> RoundFigures {
         let jobs = self.store.lock_jobs();
-        let figures = figures_of(&self.store.lock_writer().index.runs, 0);
+        let figures = self.store.figures_for_rounds(0);
         let round = jobs.rounds.find(self.id).expect("it is there until this is dropped");
         let begun = jobs.jobs.iter().filter(|job| job.round == Some(self.id));
         let read: u64 = begun.map(|job| job.bytes_read).sum();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::jobs::Zeal;
 use super::rounds::LsmRound;
@@ -161,6 +162,14 @@ impl Store for LsmStore {
         let version = self.current.load();
         let mut tables = version.runs.iter().flat_map(|run| run.tables.iter());
         tables.any(|table| table.record.expiring.is_some_and(|span| span.first <= now))
+    }
+
+    fn keep_from(&self, stamp: SeqNo) {
+        self.kept_from.fetch_max(stamp.as_u64(), Ordering::AcqRel);
+    }
+
+    fn kept_from(&self) -> SeqNo {
+        SeqNo::from_u64(self.kept_from.load(Ordering::Acquire))
     }
 
     fn give_up(&self) {

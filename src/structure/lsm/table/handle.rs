@@ -3,7 +3,7 @@
 //! A point lookup goes from the top to a partition, asks its filter, and goes by its index to one
 //! data block. Where all of that is in memory it allocates nothing and counts no reference.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::caches::TableCaches;
@@ -13,10 +13,12 @@ use super::partition::Partition;
 use super::place::{TableFile, TablePlace};
 use super::properties::Properties;
 use super::record::TableRecord;
-use crate::base::{RangeTombstones, Result, prefix_successor};
+use crate::base::version_key::is_by_key;
+use crate::base::{RangeTombstones, Result, SeqNo, prefix_successor};
 use crate::block::{Block, Dictionary, FrameKind, frame};
 use crate::cache::{Admission, FillOutcome};
 use crate::structure::Found;
+use crate::structure::retention::Retention;
 use crate::value_log::ValueFile;
 
 /// A prefix may go on in the partitions behind: so many are looked at before it is taken to be
@@ -37,7 +39,12 @@ pub struct Table {
     // Atomic.
     /// Whether the newest durable index does not refer to it.
     retired: AtomicBool,
+    /// Of an archive: the stamp up to which there is nothing in it that is not kept, with the
+    /// tables behind it; `NEVER_SIEVED` if that is not known.
+    sieved_to: AtomicU64,
 }
+
+const NEVER_SIEVED: u64 = 0;
 
 impl Table {
     /// A table that exists, by the index. It is looked at when it is first read. Holds the value
@@ -58,7 +65,24 @@ impl Table {
             _values: values,
             opened: OnceLock::new(),
             retired: AtomicBool::new(false),
+            sieved_to: AtomicU64::new(NEVER_SIEVED),
         })
+    }
+
+    /// Says that nothing of what is kept no more is left in it.
+    pub fn note_sieved(&self, retention: Retention) {
+        let to = retention.from.unwrap_or(SeqNo::MAX);
+        self.sieved_to.store(to.as_u64(), Ordering::Release);
+    }
+
+    /// Whether it may have versions of an archive that are not kept.
+    #[must_use]
+    pub fn is_unsieved(&self, retention: Retention) -> bool {
+        let TableRecord { first, oldest, newest, expiring, .. } = &self.record;
+        let to = self.sieved_to.load(Ordering::Acquire);
+        let was_sieved = to != NEVER_SIEVED && newest.as_u64() < to && expiring.is_none();
+        let is_old = retention.from.is_none_or(|from| *oldest <= from);
+        is_by_key(first) && is_old && !was_sieved
     }
 
     /// Says that the newest durable index does not refer to the table any more.

@@ -56,10 +56,27 @@ pub struct CreateArgs {
     pub ttl: Option<Duration>,
 
     #[command(flatten)]
+    history: HistoryArgs,
+
+    #[command(flatten)]
     flex: FlexArgs,
 
     #[command(flatten)]
     lsm: LsmArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Of structure history")]
+struct HistoryArgs {
+    /// How far back it can be read, as in 90s, 10m, 36h, 7d: what was overwritten or deleted longer
+    /// ago goes in time [default: as far as there is something]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    keep_for: Option<Duration>,
+
+    /// How many versions of each key are kept at least, the newest ones; with --keep-for, what
+    /// either asks for [default: all of them]
+    #[arg(long, value_name = "COUNT")]
+    keep_versions: Option<u32>,
 }
 
 #[derive(Args, Debug)]
@@ -169,7 +186,7 @@ pub enum StructureName {
     Flex,
     /// Sorted tables in levels: write-heavy and large data, small files
     Lsm,
-    /// As flex, and every version of every key is kept, to be read as of any moment
+    /// As flex, and versions of every key are kept, to be read as of moments of the past
     History,
 }
 
@@ -235,7 +252,19 @@ impl CreateArgs {
         if let Some(ttl) = self.ttl {
             options = options.ttl(ttl);
         }
-        self.lsm.add_to(self.flex.add_to(options))
+        self.lsm.add_to(self.flex.add_to(self.history.add_to(options)))
+    }
+}
+
+impl HistoryArgs {
+    fn add_to(&self, mut options: KeyspaceOptions) -> KeyspaceOptions {
+        if let Some(duration) = self.keep_for {
+            options = options.keep_for(duration);
+        }
+        if let Some(count) = self.keep_versions {
+            options = options.keep_versions(count);
+        }
+        options
     }
 }
 

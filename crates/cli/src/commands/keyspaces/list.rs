@@ -44,6 +44,7 @@ pub fn write_list(
 
 /// Titles of what only some structures have: in other keyspaces the cell is a dash.
 const FLEX_TITLES: [&str; 4] = [">interval", ">segment", ">pace", ">fan-in"];
+const HISTORY_TITLE: &str = ">keeps";
 const LSM_TITLE: &str = "options of lsm";
 
 fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
@@ -51,6 +52,8 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
     let mut titles = vec!["name", ">id", "structure", "codec"];
     titles.extend(FLEX_TITLES);
     titles.extend([">memtable", ">separated from", "merge", ">ttl"]);
+    let has_history = keyspaces.iter().any(|info| info.options.structure == Structure::History);
+    titles.extend(has_history.then_some(HISTORY_TITLE));
     titles.extend(has_lsm.then_some(LSM_TITLE));
     let mut table = Table::new(&titles);
     for info in keyspaces {
@@ -76,6 +79,9 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
             options.merge_operator.as_deref().unwrap_or("-").escape_debug().to_string(),
             options.ttl.map_or_else(|| "-".to_owned(), exact_duration_text),
         ]);
+        if has_history {
+            cells.push(kept_text(options));
+        }
         if has_lsm {
             let text = lsm_text(options);
             cells.push(if text.is_empty() { "-".to_owned() } else { text });
@@ -83,6 +89,19 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
         table.row(cells);
     }
     table
+}
+
+/// Which versions a keyspace of structure history keeps; a dash for others.
+fn kept_text(options: &KeyspaceOptions) -> String {
+    let time = options.keep_for.map(exact_duration_text);
+    let count = options.keep_versions.map(|count| format!("{count} versions"));
+    match (options.structure, time, count) {
+        (Structure::History, None, None) => "all".to_owned(),
+        (Structure::History, time, count) => {
+            time.into_iter().chain(count).collect::<Vec<_>>().join(", ")
+        }
+        _ => "-".to_owned(),
+    }
 }
 
 fn separation_text(from: Option<u32>) -> String {
@@ -102,7 +121,8 @@ fn lsm_text(options: &KeyspaceOptions) -> String {
 
 /// Sizes are in bytes; of a separation of null, no value is separated; a memtable size of null is
 /// decided by the memory budget; with a merge operator of null, nothing can be merged; with a ttl
-/// of null, what is put does not expire. Only the options that the structure has.
+/// of null, what is put does not expire; all versions are kept where both keep_for_millis and
+/// keep_versions are null. Only the options that the structure has.
 fn info_json(info: &KeyspaceInfo) -> Value {
     let options = &info.options;
     let mut fields = Map::new();
@@ -132,11 +152,15 @@ fn info_json(info: &KeyspaceInfo) -> Value {
     put("value_separation", json!(options.value_separation));
     put("merge_operator", json!(options.merge_operator));
     put("ttl_millis", json!(options.ttl.map(|ttl| ttl.as_millis() as u64)));
+    if options.structure == Structure::History {
+        put("keep_for_millis", json!(options.keep_for.map(|kept| kept.as_millis() as u64)));
+        put("keep_versions", json!(options.keep_versions));
+    }
     Value::Object(fields)
 }
 
 fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
-    const TITLES: [&str; 13] = [
+    const TITLES: [&str; 15] = [
         "name",
         "id",
         "structure",
@@ -149,6 +173,8 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
         "value_separation",
         "merge_operator",
         "ttl_millis",
+        "keep_for_millis",
+        "keep_versions",
         "lsm_options",
     ];
     let failed = |error: csv::Error| Failure::Output(error.into());
@@ -173,6 +199,8 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
             &options.value_separation.map(|bytes| bytes.to_string()).unwrap_or_default(),
             options.merge_operator.as_deref().unwrap_or_default(),
             &options.ttl.map(|ttl| ttl.as_millis().to_string()).unwrap_or_default(),
+            &options.keep_for.map(|kept| kept.as_millis().to_string()).unwrap_or_default(),
+            &options.keep_versions.map(|count| count.to_string()).unwrap_or_default(),
             &lsm_text(options),
         ];
         csv.write_record(record).map_err(failed)?;

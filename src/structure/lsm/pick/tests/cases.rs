@@ -61,6 +61,7 @@ fn table(text: &str) -> TableFigures {
         deleted_ranges: 0,
         expired: 0,
         hides: entry_count,
+        is_unsieved: false,
     };
     for figure in rest {
         let value: u64 = figure[1..].parse().unwrap();
@@ -68,6 +69,7 @@ fn table(text: &str) -> TableFigures {
             "t" => table.tombstones = entry_count * value / 100,
             "x" => table.expired = entry_count * value / 100,
             "h" => table.hides = entry_count * value / 100,
+            "u" => table.is_unsieved = true,
             "r" => table.deleted_ranges = value as u32,
             other => panic!("{other}"),
         }

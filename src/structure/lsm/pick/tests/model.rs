@@ -125,6 +125,7 @@ impl Content {
             deleted_ranges: self.ranges.len() as u32,
             expired: 0,
             hides,
+            is_unsieved: false,
         }
     }
 }
