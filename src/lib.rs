@@ -37,7 +37,7 @@ pub use db::{
     VersionsByStamp, WriteBatch,
 };
 pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
-pub use operator::{MergeError, MergeOperator};
+pub use operator::{MergeError, MergeOperator, Reducer};
 pub use structure::flex::tree as flex_tree;
 pub use structure::{TableCheck, TableInfo, TableIngestMode, TableIngestOptions};
 pub use value_log::Verify;

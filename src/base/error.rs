@@ -96,6 +96,13 @@ pub enum Error {
         /// What it said, or how it failed.
         why: String,
     },
+    /// A reducer could not say what entries come to. Nothing changed.
+    ReduceFailed {
+        /// The reducer's name.
+        reducer: String,
+        /// What it said, or how it failed.
+        why: String,
+    },
     /// Commits were asked for that may have been in the log, and are not kept any more.
     CommitsNotKept {
         /// The first one that is there; `None` when there is none.
@@ -195,6 +202,9 @@ impl fmt::Display for Error {
             }
             Error::MergeFailed { operator, why } => {
                 write!(f, "the merge operator {operator:?} failed: {why}")
+            }
+            Error::ReduceFailed { reducer, why } => {
+                write!(f, "the reducer {reducer:?} failed: {why}")
             }
             Error::CommitsNotKept { oldest: Some(oldest) } => {
                 write!(f, "the log has no commits in front of {oldest} any more")

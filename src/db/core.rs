@@ -22,7 +22,7 @@ use crate::db::transaction::TransactionRegister;
 use crate::db::{KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
 use crate::jobs::{Pacer, RateLimit};
 use crate::manifest::{KeyspaceOptions, Manifest, Totals};
-use crate::operator::{MergeLimits, Merging, Operators};
+use crate::operator::{MergeLimits, Merging, Operators, Reducers};
 use crate::storage::{Storage, StorageLock};
 use crate::structure::{SharedStores, StorePlace};
 use crate::value_log::ValueLog;
@@ -69,6 +69,7 @@ pub(super) struct Core {
     /// These two, and what else stores share.
     pub shared: SharedStores,
     pub operators: Operators,
+    pub reducers: Reducers,
     /// Bytes of a slice of a flush, if that was said.
     pub flush_slice_size: Option<u64>,
     pub recovery: RecoveryReport,
@@ -152,6 +153,7 @@ impl Core {
             values: Arc::clone(&parts.shared.values),
             shared: parts.shared,
             operators: builder.operators,
+            reducers: builder.reducers,
             flush_slice_size: builder.flush_slice_size,
             recovery: parts.recovery,
             totals_before: parts.totals_before,

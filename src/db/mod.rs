@@ -45,6 +45,7 @@ mod options;
 mod order;
 mod presence;
 mod read;
+mod reduce;
 mod replay;
 mod room;
 mod snapshot;

@@ -53,6 +53,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     let since = builder.clock.monotonic();
     let sizes = builder.sizes()?;
     builder.operators.validate()?;
+    builder.reducers.validate()?;
     let is_there = Manifest::exists(&*builder.storage, dir)?;
     if !is_there {
         prepare_directory(&builder, dir)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::base::{Clock, Entropy, Error, Result, SystemClock, SystemEntropy};
 use crate::db::Db;
-use crate::operator::{MergeOperator, Operators};
+use crate::operator::{MergeOperator, Operators, Reducer, Reducers};
 use crate::storage::{OpenMode, OsStorage, Storage};
 use crate::value_log::{ValueLogOptions, Verify};
 
@@ -99,6 +99,7 @@ pub struct Builder {
     pub(super) background: Background,
     pub(super) existing: OpenExisting,
     pub(super) operators: Operators,
+    pub(super) reducers: Reducers,
     pub(super) flush_slice_size: Option<u64>,
 }
 
@@ -122,6 +123,7 @@ impl Default for Builder {
             background: Background::default(),
             existing: OpenExisting::default(),
             operators: Operators::builtin(),
+            reducers: Reducers::builtin(),
             flush_slice_size: None,
         }
     }
@@ -310,6 +312,14 @@ impl Builder {
     #[must_use]
     pub fn merge_operator(mut self, name: &str, operator: impl MergeOperator + 'static) -> Builder {
         self.operators.add(name, Arc::new(operator));
+        self
+    }
+
+    /// Registers a reducer under a name, 1 to 255 bytes; in place of one that was registered under
+    /// that name before, be it a built-in one. See [`Reducer`].
+    #[must_use]
+    pub fn reducer(mut self, name: &str, reducer: impl Reducer + 'static) -> Builder {
+        self.reducers.add(name, Arc::new(reducer));
         self
     }
 

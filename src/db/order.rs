@@ -225,7 +225,7 @@ impl KeyspaceState {
     }
 
     /// The same, with the now that all of a count judges by.
-    fn judging(&self, as_of: AsOf) -> AsOf {
+    pub(super) fn judging(&self, as_of: AsOf) -> AsOf {
         AsOf::of(as_of.at, self.now_of_count(as_of))
     }
 

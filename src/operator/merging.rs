@@ -1,13 +1,12 @@
 //! Calling the merge operator of one keyspace. Whatever it does, it comes back as a result.
 
-use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::contained::contained;
 use super::stuck::StuckKeys;
-use super::{MergeError, MergeOperator, Operators};
+use super::{MergeOperator, Operators};
 use crate::base::{Error, Operands, Result};
 
 /// How a keyspace merges.
@@ -181,24 +180,10 @@ impl Merging {
     }
 }
 
-/// What `call` returns, or why it does not: that it panics, if it does, be it while it says why.
-fn contained<T>(
-    call: impl FnOnce() -> std::result::Result<T, MergeError>,
-) -> std::result::Result<T, String> {
-    let told = || call().map_err(|why| why.to_string());
-    // The operator is behind a shared reference: what it leaves half done is its own.
-    catch_unwind(AssertUnwindSafe(told)).unwrap_or_else(|panic| Err(described(&*panic)))
-}
-
-fn described(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("it panicked: {}", text.unwrap_or("without a message"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operator::MergeError;
     use crate::base::MergeBase;
 
     /// Appends; panics at "panic".

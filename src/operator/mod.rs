@@ -1,11 +1,14 @@
-//! Merge operators: what becomes of a value and the operands that are merged into it.
+//! What users register: merge operators, which say what becomes of a value and the operands that
+//! are merged into it; and reducers, which say what entries of a range come to.
 //!
 //! Knows values and operands as bytes; must not know where they lie.
 //!
 //! | file | what it owns |
 //! |---|---|
 //! | `builtin.rs` | the operators that are always registered |
-//! | `merging.rs` | calling the operator of a keyspace, its failures contained |
+//! | `contained.rs` | calling any of them, its failures contained |
+//! | `merging.rs` | calling the operator of a keyspace |
+//! | `reducing.rs` | reducers, those that are always registered, and calling them |
 //! | `stuck.rs` | keys whose operands it has failed at |
 //!
 //! Invariants
@@ -14,7 +17,9 @@
 //! - O2  An operator that is missing, fails or panics loses nothing: its operands stay as they are.
 
 mod builtin;
+mod contained;
 mod merging;
+mod reducing;
 mod stuck;
 
 use std::collections::BTreeMap;
@@ -22,6 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use merging::{MergeLimits, Merging};
+pub use reducing::{Reducer, Reducers, Reducing};
 
 use crate::base::{Error, Result};
 

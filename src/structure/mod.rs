@@ -69,6 +69,36 @@ pub enum Want {
     Stamp,
 }
 
+/// What entries come to, taken together in their order: associative, and the same whenever it is
+/// asked for.
+pub trait Reduction {
+    /// Tells it from others.
+    fn tag(&self) -> u64;
+    /// What the entries from `start` to in front of `end` come to, or to the last; `None` if there
+    /// are none.
+    ///
+    /// # Errors
+    /// What reading them failed with, or reducing.
+    fn summarize(&mut self, start: &[u8], end: Option<&[u8]>) -> Result<Option<Slice>>;
+    /// What both together come to.
+    ///
+    /// # Errors
+    /// What reducing failed with.
+    fn join(&mut self, left: Slice, right: Slice) -> Result<Slice>;
+}
+
+/// What both come to, if both are anything.
+pub(crate) fn joined(
+    left: Option<Slice>,
+    right: Option<Slice>,
+    reduction: &mut dyn Reduction,
+) -> Result<Option<Slice>> {
+    match (left, right) {
+        (Some(left), Some(right)) => reduction.join(left, right).map(Some),
+        (left, right) => Ok(left.or(right)),
+    }
+}
+
 /// An immutable state of a structure (S1).
 pub trait Version: Send + Sync + fmt::Debug {
     /// The entry of `key`, if there is one; may be a tombstone.
@@ -117,6 +147,27 @@ pub trait Version: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`Version::find`].
     fn count(&self, start: &[u8], end: Option<&[u8]>, now: u64) -> Result<u64>;
+
+    /// What the entries from `start` to in front of `end` come to. By asking for all of them at
+    /// once, unless the structure keeps what parts come to.
+    ///
+    /// # Errors
+    /// Those of `reduction`.
+    fn reduced(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        reduction: &mut dyn Reduction,
+    ) -> Result<Option<Slice>> {
+        reduction.summarize(start, end)
+    }
+
+    /// The smallest part around `key` that the structure keeps something of: from where to in front
+    /// of where. All keys, unless it keeps anything.
+    fn part_around(&self, key: &[u8]) -> (Slice, Option<Slice>) {
+        let _anywhere = key;
+        (Slice::default(), None)
+    }
 
     /// How many entries expire, overwritten ones included.
     fn expiring_count(&self) -> u64;

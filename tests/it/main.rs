@@ -29,6 +29,7 @@ mod merges;
 mod model;
 mod order;
 mod ranges;
+mod reduce;
 mod regression;
 mod retention;
 mod space;

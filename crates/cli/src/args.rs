@@ -134,6 +134,8 @@ pub enum Command {
     Scan(commands::scan::ScanArgs),
     /// Count keys, exactly
     Count(commands::count::CountArgs),
+    /// Work out a count, a sum or an extreme of a range
+    Reduce(commands::reduce::ReduceArgs),
     /// Print how many keys are below a key
     Rank(commands::rank::RankArgs),
     /// Print the entry with so many keys below it

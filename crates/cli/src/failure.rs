@@ -156,7 +156,8 @@ fn store_exit_code(error: &Error) -> u8 {
         | Error::KeyspaceExists { .. }
         | Error::ConsumerExists { .. }
         | Error::MergeOperatorMissing { .. }
-        | Error::MergeFailed { .. } => 2,
+        | Error::MergeFailed { .. }
+        | Error::ReduceFailed { .. } => 2,
         Error::Corruption { .. } => 4,
         _ => 3,
     }

@@ -63,6 +63,7 @@ fn run_command(
         Command::Tx(args) => commands::tx::run(globals, &args),
         Command::Scan(args) => commands::scan::run(globals, &args),
         Command::Count(args) => commands::count::run(globals, &args),
+        Command::Reduce(args) => commands::reduce::run(globals, &args),
         Command::Rank(args) => commands::rank::run_rank(globals, &args),
         Command::Select(args) => commands::rank::run_select(globals, &args),
         Command::Dump(args) => commands::dump::run(globals, notices, &args),

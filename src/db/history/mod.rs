@@ -236,7 +236,7 @@ impl Keyspace {
     }
 
     /// The keyspace as it was.
-    fn past(&self, at: PointInTime) -> Result<(Arc<KeyspaceState>, AsOf)> {
+    pub(in crate::db) fn past(&self, at: PointInTime) -> Result<(Arc<KeyspaceState>, AsOf)> {
         let core = self.core();
         core.check_open()?;
         let (state, visible) = core.published.load();

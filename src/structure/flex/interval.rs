@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::segment::{LostBytes, Segment};
-use super::tree::{Item, KeyGuide, Keyed};
+use super::tree::{Item, KeyGuide, Keyed, Memo};
 use crate::base::{ExpirySpan, SeqNo, Slice};
 use crate::block::{Block, Guide};
 use crate::cache::{Charge, Slot};
@@ -113,6 +113,8 @@ pub(super) struct Interval {
     /// When those of them expire that do, rising, once that was asked for; boxed, as few intervals
     /// have what has expired and is still there.
     pub expiries: OnceLock<Box<(Vec<u64>, Charge)>>,
+    /// What reductions of its entries came to.
+    pub memo: Memo,
     memory: Option<Arc<IntervalMemory>>,
 }
 
@@ -150,6 +152,7 @@ impl Interval {
             merged: OnceLock::new(),
             live_count: OnceLock::new(),
             expiries: OnceLock::new(),
+            memo: Memo::default(),
             memory: memory.cloned(),
         };
         if let Some(memory) = memory {
@@ -161,7 +164,7 @@ impl Interval {
     /// Bytes of memory, about: with its share of nodes and the slot of its base; and its runs,
     /// without their guides, which are charged one by one.
     fn memory_size(&self) -> usize {
-        const INTERVAL_BYTES: usize = 380;
+        const INTERVAL_BYTES: usize = 396;
         const RUN_BYTES: usize = size_of::<Run>() + size_of::<RunMemory>() + 2 * size_of::<usize>();
         let is_inline = self.anchor.len() <= Slice::INLINE_LEN_MAX;
         let anchor_bytes = if is_inline { 0 } else { self.anchor.len() };

@@ -1,4 +1,5 @@
-//! Order statistics of a version: how many entries are below a key, and which key is at a place.
+//! Order statistics of a version: how many entries are below a key, and which key is at a place;
+//! and what the entries of a range come to.
 //!
 //! The tree's sizes count the entries of base runs exactly. Of an interval with deltas they are an
 //! upper bound: how many of its entries are live is known when its runs were merged once; it is
@@ -7,13 +8,16 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::interval::Interval;
+use super::interval::{Interval, IntervalSize};
 use super::load::Loader;
 use super::store::FlexVersion;
+use super::tree::Fold;
 use crate::base::{Cursor, Result, Slice};
 use crate::block::BlockCursor;
-use crate::cache::Part;
+use crate::cache::{Charge, Part};
+use crate::structure::{Reduction, joined};
 
 /// So many intervals with deltas are looked at one by one.
 const MIXED_COUNTED_SINGLY_MAX: u64 = 32;
@@ -117,6 +121,34 @@ impl FlexVersion {
         Ok(self.dead_in_front.get_or_init(|| sums))
     }
 
+    /// What the entries from `start` to in front of `end` come to: the intervals at the ends are
+    /// summarized anew, those in between as far as that is not known; see [`FlexTree::fold`].
+    ///
+    /// [`FlexTree::fold`]: super::tree::FlexTree::fold
+    pub(super) fn reduced(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        reduction: &mut dyn Reduction,
+    ) -> Result<Option<Slice>> {
+        let place_of = |key: &[u8]| self.tree.find_key(key).map(|(place, _)| place);
+        let anchor_of = |place| self.tree.get(place).map(|interval| interval.anchor.clone());
+        let (first, last) = (place_of(start), end.and_then(place_of).unwrap_or(self.tree.len()));
+        let behind_first = first.filter(|first| *first < last).and_then(|of| anchor_of(of + 1));
+        let (Some(first), Some(behind_first)) = (first, behind_first) else {
+            return reduction.summarize(start, end); // All of it is in one interval.
+        };
+        let front = reduction.summarize(start, Some(&behind_first))?;
+        let mut fold = IntervalFold { version: self, reduction: &mut *reduction };
+        let middle = self.tree.fold(first + 1..last, &mut fold)?;
+        let back = match anchor_of(last) {
+            Some(anchor) => reduction.summarize(&anchor, end)?,
+            None => None, // What is in the middle goes to the last.
+        };
+        let sum = joined(front, middle, reduction)?;
+        joined(sum, back, reduction)
+    }
+
     /// Number of entries in the intervals in front of that of `key`, dead ones counted.
     pub(super) fn entries_before_interval_of(&self, key: &[u8]) -> u64 {
         self.tree.find_key(key).map_or(0, |(index, _)| self.tree.prefix_size(index).entries)
@@ -132,6 +164,43 @@ impl FlexVersion {
                 last.map(|interval| interval.anchor.clone()).unwrap_or_default()
             }
         }
+    }
+}
+
+/// How intervals are folded: by what entries in their ranges of keys come to.
+struct IntervalFold<'a> {
+    version: &'a FlexVersion,
+    reduction: &'a mut dyn Reduction,
+}
+
+impl Fold<Arc<Interval>> for IntervalFold<'_> {
+    fn tag(&self) -> u64 {
+        self.reduction.tag()
+    }
+
+    /// What expires comes to less later.
+    fn is_lasting(&self, size: &IntervalSize) -> bool {
+        size.expiring == 0
+    }
+
+    fn summarize(&mut self, index: usize, interval: &Arc<Interval>) -> Result<Option<Slice>> {
+        let memo = Some(&interval.memo).filter(|_| interval.expiring_count() == 0);
+        if let Some(found) = memo.and_then(|memo| memo.find(self.tag())) {
+            return Ok(found);
+        }
+        let end = self.version.tree.get(index + 1).map(|next| next.anchor.clone());
+        let summary = self.reduction.summarize(&interval.anchor, end.as_deref())?;
+        memo.inspect(|memo| memo.keep(self, summary.as_ref()));
+        Ok(summary)
+    }
+
+    fn join(&mut self, left: Slice, right: Slice) -> Result<Slice> {
+        self.reduction.join(left, right)
+    }
+
+    fn charge(&self, bytes: usize) -> Option<Charge> {
+        let budget = self.version.loader.budget();
+        budget.admits_beside_index(bytes).then(|| budget.charge(Part::Index, bytes))
     }
 }
 

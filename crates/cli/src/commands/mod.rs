@@ -20,6 +20,7 @@ pub mod merge;
 pub mod put;
 mod range;
 pub mod rank;
+pub mod reduce;
 pub mod restore;
 pub mod scan;
 pub mod space;

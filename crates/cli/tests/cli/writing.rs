@@ -414,6 +414,33 @@ fn a_keyspace_or_a_range_of_it_is_compacted_and_nothing_else() {
 }
 
 #[test]
+fn ranges_come_to_counts_sums_and_extremes() {
+    let shell = Shell::new();
+    shell.db(&["keyspaces", "create", "visits", "--merge", "counter"]).ok();
+    let visits = |args: &[&str]| shell.db(&[&["--keyspace", "visits"], args].concat());
+    for (key, number) in [("a1", "5"), ("a2", "-7"), ("b1", "40")] {
+        visits(&["merge", key, "--add", number]).ok();
+    }
+    assert_eq!(visits(&["reduce", "sum"]).ok(), b"38\n");
+    assert_eq!(visits(&["reduce", "sum", "--prefix", "a"]).ok(), b"-2\n");
+    assert_eq!(visits(&["reduce", "count", "--from", "a2"]).ok(), b"2\n");
+    assert_eq!(visits(&["reduce", "bytes"]).ok(), b"30\n");
+    visits(&["reduce", "count", "--prefix", "z"]).fails(1);
+    visits(&["reduce", "median"]).fails(2);
+    visits(&["reduce", "count", "--at", "1 hour ago"]).fails(2);
+    shell.db(&["keyspaces", "create", "words", "--structure", "history"]).ok();
+    let words = |args: &[&str]| shell.db(&[&["--keyspace", "words"], args].concat());
+    words(&["put", "k", "m"]).ok();
+    let history = words(&["history", "k"]).ok_text();
+    let first = history.split('\t').next().unwrap();
+    words(&["put", "k", "z"]).ok();
+    words(&["put", "l", "a"]).ok();
+    assert_eq!(words(&["reduce", "max"]).ok(), b"z\n");
+    assert_eq!(words(&["reduce", "max", "--at", first]).ok(), b"m\n");
+    assert!(words(&["reduce", "sum"]).fails(2).contains("a number has 8"));
+}
+
+#[test]
 fn what_a_keyspace_does_not_keep_is_said_to_be_beyond_it() {
     let shell = Shell::new();
     let create = |args: &[&str]| shell.db(&[&["keyspaces", "create"], args].concat());

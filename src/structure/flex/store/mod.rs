@@ -26,8 +26,8 @@ use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
 use crate::structure::fold::Folder;
 use crate::structure::source::Source;
 use crate::structure::{
-    BegunFlush, DataCheck, Findings, FlushOrder, FlushProgress, Found, StorePlace, StructureCursor,
-    Version, Want,
+    BegunFlush, DataCheck, Findings, FlushOrder, FlushProgress, Found, Reduction, StorePlace,
+    StructureCursor, Version, Want,
 };
 use crate::value_log::{Mover, ValueLog};
 
@@ -460,6 +460,23 @@ impl Version for FlexVersion {
 
     fn count(&self, start: &[u8], end: Option<&[u8]>, now: u64) -> Result<u64> {
         self.live_between(start, end, now)
+    }
+
+    fn reduced(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        reduction: &mut dyn Reduction,
+    ) -> Result<Option<Slice>> {
+        FlexVersion::reduced(self, start, end, reduction)
+    }
+
+    fn part_around(&self, key: &[u8]) -> (Slice, Option<Slice>) {
+        let Some((place, interval)) = self.tree.find_key(key) else {
+            return (Slice::default(), None);
+        };
+        let end = self.tree.get(place + 1).map(|next| next.anchor.clone());
+        (interval.anchor.clone(), end)
     }
 
     fn expiring_count(&self) -> u64 {

@@ -137,6 +137,7 @@ fn edit_node<T: Item, P: Probe<T>, const LEAF: usize, const FAN: usize>(
         Node::Leaf(leaf) => edit_leaf(Arc::make_mut(leaf), probe, change),
         Node::Inner(inner) => {
             let inner = Arc::make_mut(inner);
+            inner.memo.forget();
             inner.expect(probe.guess_child(inner.totals.len()));
             let position = probe.pick_child(&inner.totals);
             let edited = edit_node(inner.enter_mut(position), probe, change);
@@ -151,6 +152,7 @@ fn edit_leaf<T: Item, P: Probe<T>, const LEAF: usize, const FAN: usize>(
     mut probe: P,
     change: impl FnOnce(&mut Vec<T>, usize, &P) -> LeafEdit<T::Size>,
 ) -> Edited<T, LEAF, FAN> {
+    leaf.memo.forget();
     let position = probe.pick_item(&leaf.items);
     let len = leaf.items.len();
     leaf.make_room();

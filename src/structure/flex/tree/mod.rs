@@ -13,7 +13,7 @@
 //! are. Nothing here knows files, blocks or transactions, and nothing locks: a version that
 //! nobody edits can be read from any thread.
 //!
-//! Invariants: N1 to N4 in `node.rs`, G1 to G3 in `key_guide.rs`, and
+//! Invariants: N1 to N4 in `node.rs`, G1 to G3 in `key_guide.rs`, M1 in `fold.rs`, and
 //! - F1  `total` is the sum over all items; `height` counts the inner levels.
 //! - F2  A tree of height 0 is one leaf, perhaps empty; else the root has two children or more.
 //!
@@ -24,6 +24,7 @@ mod cursor;
 mod diff;
 mod edit;
 mod extent_map;
+mod fold;
 mod item;
 mod join;
 mod key_guide;
@@ -39,6 +40,7 @@ use std::fmt;
 pub use cursor::{Cursor, Iter, OwnedCursor};
 pub use diff::Difference;
 pub use extent_map::{Extent, ExtentCursor, ExtentMap, ExtentTree, MapExtent};
+pub use fold::{Fold, Memo};
 pub use item::{Guide, Item, Keyed, Measure, NoGuide, Size, Total};
 pub use key_guide::KeyGuide;
 

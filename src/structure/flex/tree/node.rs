@@ -15,6 +15,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::fold::Memo;
 use super::item::{Guide, Item, Total};
 use crate::base::{Slice, prefetch};
 
@@ -45,6 +46,7 @@ pub(super) enum Node<T: Item, const LEAF: usize, const FAN: usize> {
 pub(super) struct Leaf<T: Item, const LEAF: usize> {
     pub(super) items: Vec<T>,
     pub(super) guide: T::Guide,
+    pub(super) memo: Memo,
 }
 
 pub(super) struct Inner<T: Item, const LEAF: usize, const FAN: usize> {
@@ -53,6 +55,7 @@ pub(super) struct Inner<T: Item, const LEAF: usize, const FAN: usize> {
     /// Of each child.
     hints: Vec<Hint>,
     pub(super) guide: T::Guide,
+    pub(super) memo: Memo,
 }
 
 /// Where the items or totals of a node lie, which a search goes through: so they can be fetched
@@ -110,7 +113,7 @@ impl<T: Item, const LEAF: usize> Clone for Leaf<T, LEAF> {
     fn clone(&self) -> Self {
         let mut items = Vec::with_capacity(LEAF + LEAF_SLACK);
         items.extend_from_slice(&self.items);
-        Leaf { items, guide: self.guide.clone() }
+        Leaf { items, guide: self.guide.clone(), memo: Memo::default() }
     }
 }
 
@@ -122,14 +125,14 @@ impl<T: Item, const LEAF: usize, const FAN: usize> Clone for Inner<T, LEAF, FAN>
         children.extend_from_slice(&self.children);
         let mut hints = Vec::with_capacity(FAN + 1);
         hints.extend_from_slice(&self.hints);
-        Inner { totals, children, hints, guide: self.guide.clone() }
+        Inner { totals, children, hints, guide: self.guide.clone(), memo: Memo::default() }
     }
 }
 
 impl<T: Item, const LEAF: usize> Leaf<T, LEAF> {
     pub(super) fn of(items: Vec<T>) -> Self {
         let guide = T::Guide::of_leaf(&items);
-        Leaf { items, guide }
+        Leaf { items, guide, memo: Memo::default() }
     }
 
     /// Lets the usual edit fit without growing: to double what a bulk build packed would waste.
@@ -196,7 +199,7 @@ impl<T: Item, const LEAF: usize, const FAN: usize> Inner<T, LEAF, FAN> {
             nodes.push(child.node);
         }
         let guide = T::Guide::of_inner(nodes.iter().map(Node::kept_lead).collect());
-        Inner { totals, children: nodes, hints, guide }
+        Inner { totals, children: nodes, hints, guide, memo: Memo::default() }
     }
 
     /// A child at about `position` will be entered: what is known of it is fetched while the search

@@ -1,0 +1,21 @@
+//! Calling what a user has registered. Whatever it does, it comes back as a result.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::MergeError;
+
+/// What `call` returns, or why it does not: that it panics, if it does, be it while it says why.
+pub(super) fn contained<T>(
+    call: impl FnOnce() -> std::result::Result<T, MergeError>,
+) -> std::result::Result<T, String> {
+    let told = || call().map_err(|why| why.to_string());
+    // What is called is behind a shared reference: what it leaves half done is its own.
+    catch_unwind(AssertUnwindSafe(told)).unwrap_or_else(|panic| Err(described(&*panic)))
+}
+
+fn described(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("it panicked: {}", text.unwrap_or("without a message"))
+}
