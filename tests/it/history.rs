@@ -315,6 +315,12 @@ impl Bench {
             })
             .collect();
         assert_eq!(found, expected);
+        // Those of some keys.
+        let is_of = |key: &[u8]| key.first() == Some(&b'k') && key.get(1) == Some(&b'3');
+        let some = self.k.versions_by_stamp(from..=to).unwrap().of_keys(is_of);
+        let some: Vec<_> = some.map(|version| version.unwrap().seqno).collect();
+        let wanted = expected.iter().filter(|(_, key, _)| is_of(key));
+        assert_eq!(some, wanted.map(|(stamp, _, _)| *stamp).collect::<Vec<_>>());
         // And what is different between the two.
         let was = self.model.rows(from, from.millis());
         let is = self.model.rows(to, to.millis());

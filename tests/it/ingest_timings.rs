@@ -179,3 +179,31 @@ fn figures_of_counts() {
     measure("the same again", &mut watch);
     assert_eq!(k.len().unwrap(), k.iter().count() as u64);
 }
+
+#[test]
+#[ignore = "prints figures; takes a minute"]
+fn figures_of_reductions() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, k) = open(dir.path());
+    ingest(&k, (0..COUNT).map(|number| number * 2));
+    let mut random = Random::new(1);
+    let mut watch = Stopwatch::start();
+    let mut measure = |what: &str, ranges: u64, watch: &mut Stopwatch| {
+        assert!(k.reduce::<&[u8]>("bytes", ..).unwrap().is_some());
+        watch.lap(&format!("{what}: bytes of everything"), 1);
+        for _ in 0..ranges {
+            let (from, to) = (random.below(COUNT * 2), random.below(COUNT * 2));
+            k.reduce("bytes", key(from.min(to))..key(from.max(to))).unwrap();
+        }
+        watch.lap("bytes of a random range", ranges);
+    };
+    measure("the first time", 10_000, &mut watch);
+    measure("the same again", 10_000, &mut watch);
+    for number in 0..20u64 {
+        k.put(key(number * COUNT / 10), VALUE).unwrap();
+    }
+    measure("20 keys in memtables", 1000, &mut watch);
+    db.flush().unwrap();
+    watch.lap("flush", 1);
+    measure("these flushed", 10_000, &mut watch);
+}

@@ -1,5 +1,6 @@
 //! What happened to a key, and what happened to a keyspace from stamp to stamp.
 
+use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
@@ -228,6 +229,7 @@ impl Keyspace {
             start,
             end,
             place: Place::Start,
+            filter: None,
         })
     }
 
@@ -448,7 +450,6 @@ impl Iterator for Versions {
 
 /// Versions in the order of stamps; see [`Keyspace::versions_by_stamp`]. Reads lazily, and shows
 /// what there was when it was made. After an error it is over.
-#[derive(Debug)]
 pub struct VersionsByStamp {
     keyspace: Arc<KeyspaceState>,
     archive: Box<dyn StructureCursor>,
@@ -456,21 +457,47 @@ pub struct VersionsByStamp {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     place: Place,
+    filter: Option<Box<KeyFilter>>,
+}
+
+/// Whether versions of a key are shown.
+type KeyFilter = dyn FnMut(&[u8]) -> bool + Send + Sync;
+
+impl fmt::Debug for VersionsByStamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VersionsByStamp").field("place", &self.place).finish_non_exhaustive()
+    }
 }
 
 impl VersionsByStamp {
+    /// Shows versions of those keys alone that `filter` says yes to. Of others neither version nor
+    /// value is read: each costs a step.
+    #[must_use]
+    pub fn of_keys(
+        mut self,
+        filter: impl FnMut(&[u8]) -> bool + Send + Sync + 'static,
+    ) -> VersionsByStamp {
+        self.filter = Some(Box::new(filter));
+        self
+    }
+
     fn find_next(&mut self) -> Result<Option<KeyVersion>> {
-        match self.place {
-            Place::Start => self.archive.seek(&self.start.clone())?,
-            Place::InArchive => self.archive.next()?,
-            Place::BehindArchive | Place::Over => return Ok(None),
-        }
-        self.place = Place::InArchive;
-        let entry = self.archive.entry();
-        let entry = entry.filter(|entry| self.end.as_ref().is_none_or(|end| entry.key < end));
-        let Some(EntryRef { key, .. }) = entry else { return Ok(None) };
-        let Some(VersionKey::ByStamp { stamp, key }) = VersionKey::decode(key) else {
-            return Err(no_version(key));
+        let (stamp, key) = loop {
+            match self.place {
+                Place::Start => self.archive.seek(&self.start.clone())?,
+                Place::InArchive => self.archive.next()?,
+                Place::BehindArchive | Place::Over => return Ok(None),
+            }
+            self.place = Place::InArchive;
+            let entry = self.archive.entry();
+            let entry = entry.filter(|entry| self.end.as_ref().is_none_or(|end| entry.key < end));
+            let Some(EntryRef { key, .. }) = entry else { return Ok(None) };
+            let Some(VersionKey::ByStamp { stamp, key }) = VersionKey::decode(key) else {
+                return Err(no_version(key));
+            };
+            if self.filter.as_mut().is_none_or(|filter| filter(&key)) {
+                break (stamp, key);
+            }
         };
         // By key there is the same version, with its value.
         let found = self.version.as_of(stamp).find(&key, Want::Value)?;
