@@ -28,6 +28,11 @@ impl Core {
         };
         let from = Lsn::from_u64(self.log.released());
         let next_keyspace = manifest.state().next_keyspace_id();
+        // Before the log is read: a flush that comes behind that goes further.
+        let state = self.published.state();
+        let flushed = state.keyspaces.iter().map(|keyspace| &keyspace.runtime);
+        let flushed: Vec<_> =
+            flushed.map(|runtime| (runtime.id, runtime.store.log_end())).collect();
         let mut commits = CommitCheck { newest: SeqNo::ZERO, next_keyspace, findings };
         let read = self.log.while_still(|| {
             replay(&place, from, &mut |record| {
@@ -45,23 +50,11 @@ impl Core {
                 if found.end.as_u64() < written_end {
                     findings.note_at(site, "the end of the log", written_end, found.end);
                 }
-                self.check_flushed(found.end, site, findings);
+                check_flushed(&flushed, found.end, site, findings);
             }
             Err(error) => findings.note_error(Site::default().in_file(&place.dir), &error),
         }
         self.check_kept_log(from, &place.dir, findings);
-    }
-
-    /// The log must go as far as what structures have of it. `site` is where it ends.
-    fn check_flushed(&self, log_end: Lsn, site: Site<'_>, findings: &mut Findings) {
-        for keyspace in &self.published.state().keyspaces {
-            let flushed = keyspace.runtime.store.log_end();
-            if flushed > log_end.as_u64() {
-                let site = Site { keyspace: Some(keyspace.runtime.id), ..site };
-                let expected = format!("{flushed} or behind, up to where it was flushed");
-                findings.note_at(site, "the end of the log", expected, log_end);
-            }
-        }
     }
 
     /// Reads the part of the log that is only kept to be read.
@@ -79,6 +72,17 @@ impl Core {
             }
         }
         findings.bytes += needed_from.bytes_since(kept_from.min(needed_from));
+    }
+}
+
+/// The log must go as far as what structures have of it. `site` is where it ends.
+fn check_flushed(flushed: &[(u32, u64)], log_end: Lsn, site: Site<'_>, findings: &mut Findings) {
+    for &(keyspace, flushed) in flushed {
+        if flushed > log_end.as_u64() {
+            let site = Site { keyspace: Some(keyspace), ..site };
+            let expected = format!("{flushed} or behind, up to where it was flushed");
+            findings.note_at(site, "the end of the log", expected, log_end);
+        }
     }
 }
 
