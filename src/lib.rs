@@ -8,6 +8,7 @@ pub mod base;
 mod block;
 mod cache;
 mod db;
+mod extractor;
 pub mod flex_space;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -29,13 +30,15 @@ pub use db::{
     BATCH_SIZE_MAX, Background, BackgroundPause, Builder, BytesWritten, COMMIT_PAYLOAD_LEN_MAX,
     Change, ChangeFeed, ChangeKind, CheckReport, Cleaning, Commit, CommitChanges, Commits,
     CompactionReport, Consumer, ConsumerInfo, Cursor, Db, Difference, Differences, Durability,
-    Entry, FeedOptions, Ingest, IngestReport, Iter, KEY_LEN_MAX, KeyVersion, Keys, Keyspace,
-    KeyspaceInfo, KeyspaceStats, OpenExisting, PointInTime, Previous, RecoveryReport,
-    RestoreReport, Savepoint, Snapshot, Stats, Swap, TABLE_FILE_SIZE_MAX, TableIngestReport,
-    TableSummary, TableWriter, Transaction, TransactionCursor, TransactionIter, UPDATE_TRY_COUNT,
-    VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader, ValueWriter, Versions,
-    VersionsByStamp, WriteBatch,
+    Entry, FeedOptions, Index, IndexBuildReport, IndexEntry, IndexInfo, IndexIter, IndexOptions,
+    IndexView, Ingest, IngestReport, Iter, KEY_LEN_MAX, KeyVersion, Keys, Keyspace, KeyspaceInfo,
+    KeyspaceStats, OpenExisting, PointInTime, Previous, RecoveryReport, RestoreReport, Savepoint,
+    Snapshot, Stats, Swap, TABLE_FILE_SIZE_MAX, TableIngestReport, TableSummary, TableWriter,
+    Transaction, TransactionCursor, TransactionIndex, TransactionIndexEntry, TransactionIndexIter,
+    TransactionIter, UPDATE_TRY_COUNT, VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader,
+    ValueWriter, Versions, VersionsByStamp, WriteBatch,
 };
+pub use extractor::{ExtractError, IndexExtractor, IndexKeys};
 pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
 pub use operator::{MergeError, MergeOperator, Reducer};
 pub use structure::flex::tree as flex_tree;

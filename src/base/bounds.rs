@@ -51,6 +51,13 @@ impl KeyRange {
         (start, end)
     }
 
+    /// The range from one key to in front of another, or to the last.
+    #[must_use]
+    pub fn from_half_open(start: &[u8], end: Option<&[u8]>) -> KeyRange {
+        let end = end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.to_vec()));
+        KeyRange { start: Bound::Included(start.to_vec()), end }
+    }
+
     /// Whether `key` is not before the start.
     #[inline]
     #[must_use]

@@ -103,6 +103,44 @@ pub enum Error {
         /// What it said, or how it failed.
         why: String,
     },
+    /// The keyspace has no index of this name.
+    IndexNotFound {
+        /// Its name.
+        name: String,
+    },
+    /// The keyspace has an index of this name already.
+    IndexExists {
+        /// Its name.
+        name: String,
+    },
+    /// The index is not built, or was not at the moment that is read as of. Nothing is read from it
+    /// until it is ([`crate::Keyspace::build_index`]).
+    IndexNotReady {
+        /// Its name.
+        name: String,
+    },
+    /// A keyspace was to be written to, or an index to be built, whose extractor is not registered.
+    /// Nothing changed; reads work. Open the database with it
+    /// ([`crate::Builder::index_extractor`]), or drop the index.
+    ExtractorMissing {
+        /// Its name.
+        name: String,
+    },
+    /// The extractor of an index could not say which index keys an entry has. Nothing changed.
+    ExtractorFailed {
+        /// Its name.
+        extractor: String,
+        /// What it said, or how it failed.
+        why: String,
+    },
+    /// Two entries would have one key in an index in which each key is to be there once. Nothing
+    /// changed.
+    UniqueViolation {
+        /// The index's name.
+        index: String,
+        /// The index key.
+        key: Vec<u8>,
+    },
     /// Commits were asked for that may have been in the log, and are not kept any more.
     CommitsNotKept {
         /// The first one that is there; `None` when there is none.
@@ -205,6 +243,19 @@ impl fmt::Display for Error {
             }
             Error::ReduceFailed { reducer, why } => {
                 write!(f, "the reducer {reducer:?} failed: {why}")
+            }
+            Error::IndexNotFound { name } => write!(f, "there is no index {name:?}"),
+            Error::IndexExists { name } => write!(f, "an index {name:?} exists already"),
+            Error::IndexNotReady { name } => write!(f, "the index {name:?} is not built"),
+            Error::ExtractorMissing { name } => {
+                write!(f, "the index extractor {name:?} is not registered")
+            }
+            Error::ExtractorFailed { extractor, why } => {
+                write!(f, "the index extractor {extractor:?} failed: {why}")
+            }
+            Error::UniqueViolation { index, key } => {
+                let key = key.escape_ascii();
+                write!(f, "the index {index:?} would have the key {key} twice")
             }
             Error::CommitsNotKept { oldest: Some(oldest) } => {
                 write!(f, "the log has no commits in front of {oldest} any more")

@@ -8,14 +8,15 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use crate::base::{Error, Result, SeqNo, StampClock};
-use crate::db::batch::WriteBatch;
+use crate::db::batch::{Target, WriteBatch};
 use crate::db::core::{Core, lock};
 use crate::db::feed::FeedSignal;
 use crate::db::group::{Call, Caller, Gathering, GroupPolicy, Role, SyncTurn, WAIT_MAX};
+use crate::db::indexes::is_index_name;
 use crate::db::insert::{CommitPlace, insert_commit, insert_entries};
 use crate::db::options::{Background, Durability};
 use crate::db::state::State;
@@ -32,6 +33,8 @@ pub(super) struct CommitLog {
     applier: Mutex<Applier>,
     /// Who waits for the next commit.
     pub(super) feeds: FeedSignal,
+    /// That of the log, but for the hold.
+    gate: AtomicU64,
     /// Signalled when commits are not held any more.
     pub(super) unheld: Condvar,
     /// Held by the thread that makes a log file ready, which it does without the log's lock; and
@@ -55,9 +58,16 @@ pub(super) struct Log {
     stamps: StampClock,
     /// What stands in front of a record's operations, while it is appended.
     head: Vec<u8>,
-    /// Whether commits wait: see [`Core::hold_commits`].
-    pub(super) is_held: bool,
+    /// Changed by whatever commits have to look at before they are appended: the lowest bit says
+    /// that they are held ([`Core::hold_commits`]), the others count changes of which indexes there
+    /// are.
+    pub(super) gate: u64,
 }
+
+/// In [`Log::gate`], that commits are held.
+pub(super) const HELD: u64 = 1;
+/// What a change of which indexes there are adds to it.
+const GATE_STEP: u64 = 2;
 
 /// What applying commits has come to. Guarded by its lock, which also seals.
 #[derive(Debug)]
@@ -94,7 +104,8 @@ impl CommitLog {
             sync_turn: SyncTurn::new(wal.durable_lsn(), GroupPolicy::new(gathering)),
             released: AtomicU64::new(released.as_u64()),
             log_end: AtomicU64::new(end.as_u64()),
-            log: Mutex::new(Log { wal, stamps, head: Vec::new(), is_held: false }),
+            log: Mutex::new(Log { wal, stamps, head: Vec::new(), gate: 0 }),
+            gate: AtomicU64::new(0),
             queue: Mutex::default(),
             applier: Mutex::new(Applier { applied: end }),
             preparing: Mutex::new(()),
@@ -104,6 +115,12 @@ impl CommitLog {
             data_bytes: AtomicU64::new(0),
             wants_file: AtomicBool::new(false),
         }
+    }
+
+    /// What is to be passed by a commit that looks at the indexes behind this.
+    #[inline]
+    pub(super) fn gate(&self) -> u64 {
+        self.gate.load(Ordering::Acquire)
     }
 
     /// Wakes all who wait, to look for themselves.
@@ -227,6 +244,34 @@ impl CommitLog {
     }
 }
 
+impl Log {
+    /// Whether commits wait.
+    pub(super) fn is_held(&self) -> bool {
+        self.gate & HELD != 0
+    }
+}
+
+/// What a commit was made on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Basis<'p> {
+    /// Nothing that it has read: what has indexes among its keyspaces is for others to see to.
+    Nothing,
+    /// A transaction, which has written to indexes as well.
+    Transaction {
+        /// As of before it looked at what indexes there are.
+        gate: u64,
+        premise: Option<Premise<'p>>,
+    },
+}
+
+/// What a batch writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Targets {
+    Plain,
+    /// A keyspace with indexes is among them.
+    Indexed,
+}
+
 /// A premise that holds against every commit up to a stamp.
 struct Checked<'p> {
     premise: Premise<'p>,
@@ -274,6 +319,14 @@ impl Drop for PoisonOnPanic<'_> {
     }
 }
 
+/// What is said of a commit to a keyspace that is not there. An index may come and go.
+fn gone(target: &Target) -> Error {
+    match is_index_name(&target.name) {
+        true => Error::Conflict,
+        false => Error::KeyspaceNotFound { name: target.name.to_string() },
+    }
+}
+
 impl Applier {
     /// Everything in front of this position is in memtables or structures.
     pub(super) fn applied(&self) -> Lsn {
@@ -284,29 +337,41 @@ impl Applier {
 impl Core {
     /// Commits a batch; returns its stamp.
     pub(super) fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<SeqNo> {
-        self.commit_on(batch, durability, None)
+        self.commit_on(batch, durability, Basis::Nothing)
     }
 
-    /// Commits a batch, if the premise holds in front of it.
+    /// Commits a batch, if what it was made on holds in front of it.
     pub(super) fn commit_on(
         &self,
         mut batch: WriteBatch,
         durability: Durability,
-        premise: Option<Premise<'_>>,
+        basis: Basis<'_>,
     ) -> Result<SeqNo> {
         self.check_writable()?;
         batch.validate(self.opening)?;
         if batch.is_empty() {
             return Ok(self.visible());
         }
-        self.check_targets(&batch)?;
+        let (gate, premise) = match basis {
+            Basis::Nothing => (self.log.gate(), None),
+            Basis::Transaction { gate, premise } => (gate, premise),
+        };
+        let targets = self.check_targets(&batch)?;
+        let is_bare = matches!(basis, Basis::Nothing);
+        if targets == Targets::Indexed && is_bare {
+            return self.commit_indexed(&batch, durability);
+        }
         self.make_room(&batch)?;
         // Without the lock: what remains to be looked at under it is what comes meanwhile.
         let premise = premise.map(|premise| self.check_premise(premise)).transpose()?;
         if batch.has_staged() {
             self.place_values(&mut batch)?;
         }
-        let (seqno, caller) = self.append(batch, durability, premise.as_ref())?;
+        let log = match self.enter_log(&batch, gate) {
+            Err(Error::Conflict) if is_bare => return self.commit_indexed(&batch, durability),
+            log => log?,
+        };
+        let (seqno, caller) = self.append(log, batch, durability, premise.as_ref())?;
         if durability == Durability::Sync {
             self.sync_for(&caller)?;
         }
@@ -319,28 +384,76 @@ impl Core {
         Ok(seqno)
     }
 
-    fn check_targets(&self, batch: &WriteBatch) -> Result<()> {
+    fn check_targets(&self, batch: &WriteBatch) -> Result<Targets> {
         self.published.with(|state, _| {
-            let missing = batch.targets().find(|target| state.find(target.id).is_none());
-            match missing {
-                Some(target) => Err(Error::KeyspaceNotFound { name: target.name.to_string() }),
-                None => Ok(()),
+            let mut found = Targets::Plain;
+            for target in batch.targets() {
+                match state.find(target.id) {
+                    Some(keyspace) if keyspace.index_set().is_none() => {}
+                    Some(_) => found = Targets::Indexed,
+                    None => return Err(gone(target)),
+                }
             }
+            Ok(found)
         })
+    }
+
+    /// The log, for a commit that looked at the indexes of its keyspaces behind `gate`; `Conflict`
+    /// if these have others by now.
+    #[inline]
+    fn enter_log(&self, batch: &WriteBatch, gate: u64) -> Result<MutexGuard<'_, Log>> {
+        let mut log = lock(&self.log.log);
+        if log.gate != gate {
+            log = self.pass_gate(log, batch, gate)?;
+        }
+        self.check_writable()?;
+        Ok(log)
+    }
+
+    #[cold]
+    fn pass_gate<'l>(
+        &'l self,
+        log: MutexGuard<'l, Log>,
+        batch: &WriteBatch,
+        gate: u64,
+    ) -> Result<MutexGuard<'l, Log>> {
+        let log = self.wait_while_held(log)?;
+        if log.gate == gate {
+            return Ok(log);
+        }
+        let state = self.published.state();
+        let has_others = |target: &Target| match state.find(target.id) {
+            Some(keyspace) => keyspace.indexes.as_ref().is_some_and(|set| set.since > gate),
+            None => is_index_name(&target.name), // A keyspace may go at any time.
+        };
+        match batch.targets().any(has_others) {
+            true => Err(Error::Conflict),
+            false => Ok(log),
+        }
+    }
+
+    /// Changes which indexes there are: what is not in the log by then has to look again. `change`
+    /// gets the gate in front of which that was not seen.
+    pub(super) fn change_indexes(&self, change: impl FnOnce(&State, u64) -> State) -> Result<()> {
+        let mut log = lock(&self.log.log);
+        log = self.wait_while_held(log)?;
+        self.check_writable()?;
+        let gate = log.gate + GATE_STEP;
+        self.published.replace(|state| change(state, gate));
+        log.gate = gate;
+        // Behind the state: who has this gate finds the indexes.
+        self.log.gate.store(gate, Ordering::Release);
+        Ok(())
     }
 
     /// Stage 1: the record reaches the operating system and the commit its place in the order.
     fn append(
         &self,
+        mut log: MutexGuard<'_, Log>,
         batch: WriteBatch,
         durability: Durability,
         premise: Option<&Checked<'_>>,
     ) -> Result<(SeqNo, Arc<Caller>)> {
-        let mut log = lock(&self.log.log);
-        if log.is_held {
-            log = self.wait_while_held(log)?;
-        }
-        self.check_writable()?;
         if let Some(Checked { premise, up_to }) = premise
             && log.stamps.last() > *up_to
         {

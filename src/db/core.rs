@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use crate::base::{Clock, Entropy, Error, Result, SeqNo};
 use crate::block::Block;
@@ -19,7 +19,8 @@ use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime};
 use crate::db::stats::StallCounters;
 use crate::db::time::Time;
 use crate::db::transaction::TransactionRegister;
-use crate::db::{KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
+use crate::db::{Handle, KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
+use crate::extractor::Extractors;
 use crate::jobs::{Pacer, RateLimit};
 use crate::manifest::{KeyspaceOptions, Manifest, Totals};
 use crate::operator::{MergeLimits, Merging, Operators, Reducers};
@@ -70,6 +71,7 @@ pub(super) struct Core {
     pub shared: SharedStores,
     pub operators: Operators,
     pub reducers: Reducers,
+    pub extractors: Extractors,
     /// Bytes of a slice of a flush, if that was said.
     pub flush_slice_size: Option<u64>,
     pub recovery: RecoveryReport,
@@ -80,6 +82,8 @@ pub(super) struct Core {
 
     // Each with its own lock inside. Order: a keyspace's turn to flush, the
     // manifest, the log or the applier (never both), a store's writer, the state.
+    /// Held to change which indexes there are: not the manifest, while commits may be held.
+    pub indexing: Mutex<()>,
     pub manifest: Mutex<Manifest>,
     pub log: CommitLog,
     pub published: Published,
@@ -98,6 +102,8 @@ pub(super) struct Core {
     /// What consumers of changes have said and the manifest does not say yet.
     pub acknowledged: Mutex<Acknowledged>,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
+    /// Who keeps it open: for transactions that commits to keyspaces with indexes become.
+    handle: OnceLock<Weak<Handle>>,
 
     // Atomic.
     /// Why nothing is written any more (D4).
@@ -154,10 +160,12 @@ impl Core {
             shared: parts.shared,
             operators: builder.operators,
             reducers: builder.reducers,
+            extractors: builder.extractors,
             flush_slice_size: builder.flush_slice_size,
             recovery: parts.recovery,
             totals_before: parts.totals_before,
             _log_buffer: log_buffer,
+            indexing: Mutex::new(()),
             manifest: Mutex::new(parts.manifest),
             log: parts.log,
             published: parts.published,
@@ -173,6 +181,7 @@ impl Core {
             staging: RwLock::new(()),
             acknowledged: Mutex::default(),
             lock: Mutex::new(Some(parts.lock)),
+            handle: OnceLock::new(),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
             disk_full_count: AtomicU64::new(0),
@@ -180,6 +189,16 @@ impl Core {
             gone_bytes: AtomicU64::new(0),
             flushed: (Mutex::new(0), Condvar::new()),
         }
+    }
+
+    /// Says who keeps it open.
+    pub(super) fn set_handle(&self, handle: &Arc<Handle>) {
+        let _only_once = self.handle.set(Arc::downgrade(handle));
+    }
+
+    /// Who keeps it open.
+    pub(super) fn handle(&self) -> Result<Arc<Handle>> {
+        self.handle.get().and_then(Weak::upgrade).ok_or(Error::Closed)
     }
 
     pub(super) fn default_durability(&self) -> Durability {
@@ -272,7 +291,7 @@ impl Core {
     pub(super) fn find_keyspace(&self, name: &str) -> Result<Arc<Runtime>> {
         self.check_open()?;
         let state = self.published.state();
-        let mut keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_archive());
+        let mut keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_hidden());
         let found = keyspaces.find(|keyspace| **keyspace.runtime.name.load() == name);
         let found = found.map(|keyspace| Arc::clone(&keyspace.runtime));
         found.ok_or_else(|| Error::KeyspaceNotFound { name: name.to_owned() })
@@ -280,7 +299,7 @@ impl Core {
 
     pub(super) fn keyspace_infos(&self) -> Vec<KeyspaceInfo> {
         let state = self.published.state();
-        let keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_archive());
+        let keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_hidden());
         let mut infos: Vec<KeyspaceInfo> = keyspaces.map(|keyspace| info_of(keyspace)).collect();
         infos.sort_by(|a, b| a.name.cmp(&b.name));
         infos

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::base::{Result, SeqNo};
-use crate::db::commit::{CommitLog, Log};
+use crate::db::commit::{CommitLog, HELD, Log};
 use crate::db::core::{Core, lock};
 use crate::db::group::{Caller, WAIT_MAX};
 
@@ -30,7 +30,7 @@ impl CommitHold<'_> {
 
 impl Drop for CommitHold<'_> {
     fn drop(&mut self) {
-        lock(&self.log.log).is_held = false;
+        lock(&self.log.log).gate &= !HELD;
         self.log.unheld.notify_all();
     }
 }
@@ -42,11 +42,11 @@ impl Core {
     pub(super) fn hold_commits(&self) -> Result<CommitHold<'_>> {
         let end = {
             let mut log = lock(&self.log.log);
-            if log.is_held {
+            if log.is_held() {
                 log = self.wait_while_held(log)?;
             }
             self.check_writable()?;
-            log.is_held = true;
+            log.gate |= HELD;
             log.wal.sync_target().target()
         };
         let hold = CommitHold { log: &self.log };
@@ -63,7 +63,7 @@ impl Core {
         log: MutexGuard<'l, Log>,
     ) -> Result<MutexGuard<'l, Log>> {
         let mut log = log;
-        while log.is_held {
+        while log.is_held() {
             self.check_writable()?;
             let waited = self.log.unheld.wait_timeout(log, WAIT_MAX);
             log = waited.unwrap_or_else(PoisonError::into_inner).0;

@@ -135,8 +135,8 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` in a keyspace that keeps versions; `KeyspaceNotFound`, `ReadOnly`,
-    /// `Closed`.
+    /// `InvalidArgument` in a keyspace that keeps versions or has indexes; `KeyspaceNotFound`,
+    /// `ReadOnly`, `Closed`.
     pub fn begin_ingest(&self) -> Result<Ingest> {
         self.handle().core.check_writable()?;
         self.read(|_, _| Ok(()))?;
@@ -144,6 +144,7 @@ impl Keyspace {
             let what = format!("keyspace {:?} keeps versions: it takes no ingest", self.name());
             return Err(Error::invalid(what));
         }
+        self.core().check_takes_ingest(self.runtime())?;
         Ok(Ingest {
             staged: Some(Arc::clone(&self.runtime().store).stage()),
             lifetime: self.default_lifetime(),
@@ -243,7 +244,8 @@ impl Ingest {
     ///
     /// # Errors
     /// `DiskFull`, `Corruption` of what had to be read, `KeyspaceNotFound`, `Closed`;
-    /// `InvalidArgument` when [`Ingest::add`] has failed: nothing has changed. `Io` and `ReadOnly`
+    /// `InvalidArgument` when [`Ingest::add`] has failed, or the keyspace has got an index
+    /// meanwhile: nothing has changed. `Io` and `ReadOnly`
     /// when a write or sync failed: whether the ingest survives is unknown then, and nothing is
     /// written any more until the database is reopened.
     pub fn finish(mut self) -> Result<IngestReport> {
@@ -441,9 +443,23 @@ impl Core {
         Ok(Tried::Committed(seqno))
     }
 
-    /// Makes staged runs part of the index, and visible. Commits are held.
+    /// Whether a keyspace takes ingests: it takes none while it has indexes, which they bypass.
+    fn check_takes_ingest(&self, runtime: &Runtime) -> Result<()> {
+        let state = self.published.state();
+        match state.find(runtime.id).and_then(|keyspace| keyspace.index_set()) {
+            None => Ok(()),
+            Some(_) => Err(Error::invalid(format!(
+                "keyspace {:?} has indexes: it takes no ingest; drop them first and create them \
+                 again behind it, or write batches",
+                runtime.name.load()
+            ))),
+        }
+    }
+
+    /// Makes staged runs part of the index, and visible. Commits are held: no index comes.
     fn ingest_held(&self, order: &Order<'_>, staged: &mut dyn Staged, seqno: SeqNo) -> Result<()> {
         let runtime = order.runtime;
+        self.check_takes_ingest(runtime)?;
         if self.published.state().find(runtime.id).is_none() {
             return Err(Error::KeyspaceNotFound { name: runtime.name.load().to_string() });
         }

@@ -101,8 +101,8 @@ impl Keyspace {
     /// See [`TableWriter`] for an example.
     ///
     /// # Errors
-    /// `InvalidArgument` in a keyspace that keeps versions, for a file that is no table, a table of
-    /// a database, one that overlaps another or is larger than
+    /// `InvalidArgument` in a keyspace that keeps versions or has indexes, for a file that is no
+    /// table, a table of a database, one that overlaps another or is larger than
     /// [`TABLE_FILE_SIZE_MAX`](crate::TABLE_FILE_SIZE_MAX), one in the directory of a keyspace, one
     /// that was changed meanwhile, entries that expire where operands are merged, deletions in
     /// `Flex`, a codec that this program does not have, more than 65,536 files; `Corruption` and

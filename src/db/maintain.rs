@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 
 use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
-use crate::db::core::{Core, keyspace_dir, keyspaces_dir};
+use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
 use crate::db::history::TellKept;
 use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
@@ -402,7 +402,7 @@ impl Core {
     }
 
     /// Makes the files of a keyspace that does not exist yet.
-    fn create_store_of(&self, record: &KeyspaceRecord) -> Result<Arc<dyn Store>> {
+    pub(super) fn create_store_of(&self, record: &KeyspaceRecord) -> Result<Arc<dyn Store>> {
         let place = self.store_place(record.id, &record.options);
         self.clear_directory(record.id)?; // of a creation that a crash interrupted
         let io = |action, error| Error::io(action, &place.dir, error);
@@ -413,30 +413,41 @@ impl Core {
         open_store(&place, None)
     }
 
-    /// Drops a keyspace, with the archive that it may have: the edit first; their files when nobody
+    /// Drops a keyspace, with its archive and its indexes: the edit first; their files when nobody
     /// reads them any more.
     pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
         let runtime = self.find_keyspace(name)?;
         self.check_writable()?;
+        let _no_index_comes = lock(&self.indexing);
         let mut manifest = self.lock_manifest_for_edit()?;
         self.apply_edit(&mut manifest, &Edit::DropKeyspace { id: runtime.id })?;
-        let both = || runtime.archive.iter().chain([&runtime]);
-        both().for_each(|runtime| self.note_gone(runtime.id));
+        let state = self.published.state();
+        let indexes = state.find(runtime.id).and_then(|keyspace| keyspace.indexes.clone());
+        let indexes = indexes.iter().flat_map(|set| &set.indexes);
+        let indexes = indexes.map(|index| Arc::clone(&index.runtime));
+        let mut all: Vec<_> = runtime.archive.iter().cloned().chain(indexes).collect();
+        all.push(runtime);
+        self.forget_keyspaces(&all);
+        Ok(())
+    }
+
+    /// Takes keyspaces out of the state that the manifest has not any more.
+    pub(super) fn forget_keyspaces(&self, gone: &[Arc<Runtime>]) {
+        gone.iter().for_each(|runtime| self.note_gone(runtime.id));
         // Between commits: one that comes later finds the keyspace gone.
         let applier = self.log.lock_applier();
         let before = self.published.state();
         self.published.replace(|state| {
-            both().fold(state.clone(), |state, runtime| state.without(runtime.id))
+            gone.iter().fold(state.clone(), |state, runtime| state.without(runtime.id))
         });
         // No flush frees them any more, so writers must not be made to wait for it.
-        let keyspace = before.find(runtime.id);
-        keyspace.into_iter().flat_map(|keyspace| keyspace.tables()).for_each(|t| t.note_flushed());
+        let keyspaces = gone.iter().filter_map(|runtime| before.find(runtime.id));
+        keyspaces.flat_map(|keyspace| keyspace.tables()).for_each(|table| table.note_flushed());
         drop(applier);
-        for runtime in both() {
+        for runtime in gone {
             runtime.dropped.store(true, Ordering::Release);
             self.dropped.note(runtime);
         }
-        Ok(())
     }
 
     /// Renames a keyspace.
@@ -533,7 +544,7 @@ impl Core {
     }
 }
 
-/// What the names of archives begin with, and no other's.
+/// What the names of hidden keyspaces begin with, and no other's.
 const ARCHIVE_NAME_START: char = '\0';
 
 /// The name of the archive of the keyspace of this number.

@@ -32,6 +32,7 @@ mod feed;
 mod group;
 mod history;
 mod hold;
+mod indexes;
 mod ingest;
 mod ingest_tables;
 mod insert;
@@ -73,6 +74,10 @@ pub use feed::{
 };
 pub use history::{
     Difference, Differences, KeyVersion, PointInTime, RestoreReport, Versions, VersionsByStamp,
+};
+pub use indexes::{
+    Index, IndexBuildReport, IndexEntry, IndexInfo, IndexIter, IndexOptions, IndexView,
+    TransactionIndex, TransactionIndexEntry, TransactionIndexIter,
 };
 pub use ingest::{Ingest, IngestReport};
 pub use ingest_tables::TableIngestReport;
@@ -172,7 +177,9 @@ impl Db {
     }
 
     fn from_core(core: Arc<Core>) -> Db {
-        Db { handle: Arc::new(Handle { core }) }
+        let handle = Arc::new(Handle { core });
+        handle.core.set_handle(&handle);
+        Db { handle }
     }
 
     fn core(&self) -> &Arc<Core> {

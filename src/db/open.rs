@@ -54,6 +54,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     let sizes = builder.sizes()?;
     builder.operators.validate()?;
     builder.reducers.validate()?;
+    builder.extractors.validate()?;
     let is_there = Manifest::exists(&*builder.storage, dir)?;
     if !is_there {
         prepare_directory(&builder, dir)?;
@@ -289,7 +290,8 @@ impl<'a> Opening<'a> {
             let runtime = Arc::clone(&keyspace.runtime);
             let active = Table::new(&self.meter, &runtime);
             let version = Arc::clone(&keyspace.version);
-            state.with(KeyspaceState::new(runtime, active, version))
+            let indexes = keyspace.indexes.clone();
+            state.with(KeyspaceState { indexes, ..KeyspaceState::new(runtime, active, version) })
         })
     }
 
@@ -349,7 +351,7 @@ impl<'a> Opening<'a> {
             let version = runtime.store.version();
             state = state.with(KeyspaceState::new(runtime, active, version));
         }
-        Ok(state)
+        Ok(state.with_indexes_of_runtimes(&self.builder.extractors))
     }
 
     /// The archive of a keyspace that keeps versions; it was opened before, as its number is lower.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::base::{Clock, Entropy, Error, Result, SystemClock, SystemEntropy};
 use crate::db::Db;
+use crate::extractor::{Extractors, IndexExtractor};
 use crate::operator::{MergeOperator, Operators, Reducer, Reducers};
 use crate::storage::{OpenMode, OsStorage, Storage};
 use crate::value_log::{ValueLogOptions, Verify};
@@ -100,6 +101,7 @@ pub struct Builder {
     pub(super) existing: OpenExisting,
     pub(super) operators: Operators,
     pub(super) reducers: Reducers,
+    pub(super) extractors: Extractors,
     pub(super) flush_slice_size: Option<u64>,
 }
 
@@ -124,6 +126,7 @@ impl Default for Builder {
             existing: OpenExisting::default(),
             operators: Operators::builtin(),
             reducers: Reducers::builtin(),
+            extractors: Extractors::default(),
             flush_slice_size: None,
         }
     }
@@ -323,6 +326,25 @@ impl Builder {
         self
     }
 
+    /// Registers an extractor for the indexes that have its name, 1 to 255 bytes; in place of one
+    /// that was registered under that name before. See [`IndexExtractor`]. Built in, and not to be
+    /// registered, are `value`, the whole value; `value_prefix:N`, its first N bytes; and
+    /// `field:SEPARATOR:N`, of a value that is parted at each separator, part N, counted from 1, if
+    /// there are so many (in a separator `\t` is a tab).
+    ///
+    /// Every opening has to register the extractors that it needs: an index whose extractor is
+    /// missing, and its keyspace, can be read, and writes to the keyspace give
+    /// [`Error::ExtractorMissing`]. Nothing is lost by that.
+    #[must_use]
+    pub fn index_extractor(
+        mut self,
+        name: &str,
+        extractor: impl IndexExtractor + 'static,
+    ) -> Builder {
+        self.extractors.add(name, Arc::new(extractor));
+        self
+    }
+
     /// Bytes after which a flush makes durable what it has done. Default: an eighth of the
     /// memtable, 1 MiB at least. Smaller ones are for simulations: they make small memtables take
     /// several slices.
@@ -336,8 +358,8 @@ impl Builder {
     /// Opens the database in the directory `path`.
     ///
     /// # Errors
-    /// `InvalidArgument` for options out of range, or a merge operator with the name of a built-in
-    /// one; else as [`Db::open`]. With
+    /// `InvalidArgument` for options out of range, or a merge operator or an extractor with the
+    /// name of a built-in one; else as [`Db::open`]. With
     /// [`OpenExisting::Only`], `Io` (`NotFound`) when there is no database.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         super::open::open(self, path.as_ref()).map(Db::from_core)

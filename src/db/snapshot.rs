@@ -104,6 +104,11 @@ impl Snapshot {
         self.moment.as_of
     }
 
+    /// All keyspaces at that moment.
+    pub(super) fn state(&self) -> &Arc<State> {
+        &self.moment.state
+    }
+
     /// What a keyspace was made of at that moment.
     pub(super) fn keyspace_state(&self, keyspace: &Keyspace) -> Result<&Arc<KeyspaceState>> {
         let same_database = keyspace.opening() == self.moment.handle.core.opening;

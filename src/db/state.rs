@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 
 use crate::base::{SeqNo, Slice, StripedCounters, ValuePointer};
 use crate::cache::{Charge, MemoryBudget, Part};
+use crate::db::indexes::IndexSet;
 use crate::db::presence::Presence;
 use crate::db::time::Time;
 use crate::jobs::FlushRate;
@@ -260,9 +261,15 @@ pub(super) struct Runtime {
 }
 
 impl Runtime {
-    /// Whether it is the archive of another keyspace, which nobody else is to see.
-    pub(super) fn is_archive(&self) -> bool {
-        self.options.archive_of.is_some()
+    /// Whether it is the archive of another keyspace, or one of its indexes is kept in it, which
+    /// nobody else is to see.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.options.archive_of.is_some() || self.is_index()
+    }
+
+    /// Whether an index of another keyspace is kept in it.
+    pub(super) fn is_index(&self) -> bool {
+        self.options.index.is_some()
     }
 
     /// New runs that wait to be merged, in its structure or its archive: the more of the two.
@@ -300,6 +307,8 @@ pub(super) struct KeyspaceState {
     /// Up to in front of this key, the oldest sealed memtable is in the version: a flush of it is
     /// under way. Empty when none is.
     pub flushed_to: Slice,
+    /// Its secondary indexes; `None` if it has none.
+    pub indexes: Option<Arc<IndexSet>>,
     /// Whether the version is what the archive says as of a moment that is past: then nothing is
     /// kept with the memtables about it.
     pub is_past: bool,
@@ -312,8 +321,14 @@ impl KeyspaceState {
         active: Arc<Table>,
         version: Arc<dyn Version>,
     ) -> KeyspaceState {
-        let (sealed, flushed_to) = (Vec::new(), Slice::default());
-        KeyspaceState { runtime, active, sealed, version, flushed_to, is_past: false }
+        let (sealed, flushed_to, indexes) = (Vec::new(), Slice::default(), None);
+        KeyspaceState { runtime, active, sealed, version, flushed_to, indexes, is_past: false }
+    }
+
+    /// Its secondary indexes, if it has any.
+    #[inline]
+    pub(super) fn index_set(&self) -> Option<&Arc<IndexSet>> {
+        self.indexes.as_ref().filter(|set| !set.indexes.is_empty())
     }
 
     /// All memtables, newest first.

@@ -7,6 +7,7 @@ mod catalog;
 mod difference;
 mod edit_log;
 mod fields;
+mod indexes;
 mod options;
 mod records;
 mod state;
@@ -20,7 +21,10 @@ pub use edit_log::{
     EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef, SnapshotSink,
     exists as edit_log_exists, is_log_name, newest_database, read as read_edit_log,
 };
-pub use options::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
+pub use options::{
+    Compaction, IndexRecord, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered,
+    check_index_name,
+};
 pub(crate) use records::explain_manifest;
 pub use state::{Closing, ConsumerRecord, Edit, KeyspaceRecord};
 pub use totals::{KeyspaceTotals, Totals};

@@ -9,15 +9,18 @@ use crate::manifest::edit_log::{Record, RecordRef};
 use crate::manifest::fields::{Decoded, Fields, Malformed, put_optional, put_position, put_text};
 use crate::manifest::options::KeyspaceOptions;
 use crate::manifest::state::{
-    CatalogState, Closing, ConsumerRecord, Edit, FIRST_KEYSPACE_ID, KeyspaceRecord,
+    CatalogState, Closing, ConsumerRecord, Edit, FIRST_KEYSPACE_ID, GONE_INDEXES_MAX,
+    KeyspaceRecord,
 };
 use crate::manifest::totals::Totals;
 use crate::pieces::Explained;
+use std::collections::BTreeSet;
 
 // First byte of a snapshot part.
 const PART_HEAD: u8 = 1;
 const PART_KEYSPACE: u8 = 2;
 const PART_CONSUMER: u8 = 3;
+const PART_GONE_INDEXES: u8 = 4;
 
 // First byte of an edit.
 const EDIT_CREATE: u8 = 1;
@@ -31,6 +34,7 @@ const EDIT_KEEP_LOG: u8 = 8;
 const EDIT_CREATE_WITH_ARCHIVE: u8 = 9;
 const EDIT_SET_CONSUMER: u8 = 10;
 const EDIT_REMOVE_CONSUMER: u8 = 11;
+const EDIT_FINISH_INDEX: u8 = 12;
 
 /// The parts of a snapshot of `state`.
 pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
@@ -59,7 +63,15 @@ pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
         put_consumer(&mut part, name, consumer);
         part
     });
-    std::iter::once(head).chain(keyspaces).chain(consumers).collect()
+    let gone = (!state.gone_indexes.is_empty()).then(|| gone_part(&state.gone_indexes));
+    std::iter::once(head).chain(keyspaces).chain(consumers).chain(gone).collect()
+}
+
+fn gone_part(gone: &BTreeSet<u32>) -> Vec<u8> {
+    let mut part = vec![PART_GONE_INDEXES];
+    varint::put(&mut part, gone.len() as u64);
+    gone.iter().for_each(|id| varint::put(&mut part, u64::from(*id)));
+    part
 }
 
 /// An edit's payload, with the totals that go along.
@@ -81,6 +93,10 @@ pub(super) fn encode_edit(edit: &Edit, totals: &Totals) -> Vec<u8> {
         }
         Edit::ForgetDropped { id } => {
             out.push(EDIT_FORGET);
+            varint::put(&mut out, u64::from(*id));
+        }
+        Edit::FinishIndex { id } => {
+            out.push(EDIT_FINISH_INDEX);
             varint::put(&mut out, u64::from(*id));
         }
         Edit::RenameKeyspace { id, name } => {
@@ -137,6 +153,7 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
         },
         EDIT_DROP => Edit::DropKeyspace { id: fields.u32("id")? },
         EDIT_FORGET => Edit::ForgetDropped { id: fields.u32("id")? },
+        EDIT_FINISH_INDEX => Edit::FinishIndex { id: fields.u32("id")? },
         EDIT_RENAME => {
             let id = fields.u32("id")?;
             Edit::RenameKeyspace { id, name: fields.text("name")?.to_owned() }
@@ -191,6 +208,10 @@ pub(crate) fn explain_manifest(record: Record<'_>) -> Explained {
                     }
                     Err(malformed) => explained.unknown = Some(malformed.what),
                 },
+                Ok(PART_GONE_INDEXES) => match take_gone(&mut fields) {
+                    Ok(gone) => explained.field("dropped indexes", format!("{gone:?}")),
+                    Err(malformed) => explained.unknown = Some(malformed.what),
+                },
                 Ok(other) => explained.unknown = Some(format!("a part of kind {other}")),
                 Err(malformed) => explained.unknown = Some(malformed.what),
             }
@@ -242,6 +263,11 @@ fn take_keyspace(fields: &mut Fields<'_>) -> Decoded<KeyspaceRecord> {
         journal: fields.optional("journal", Fields::position)?,
         options: KeyspaceOptions::decode(fields)?,
     })
+}
+
+fn take_gone(fields: &mut Fields<'_>) -> Decoded<BTreeSet<u32>> {
+    let count = fields.count("number of dropped indexes")?;
+    (0..count).map(|_| fields.u32("id of a dropped index")).collect()
 }
 
 /// Builds the state from the records of a manifest.
@@ -332,6 +358,7 @@ fn load_part(state: &mut CatalogState, payload: &[u8]) -> Decoded<()> {
     match fields.byte("kind")? {
         PART_KEYSPACE => load_keyspace(state, fields),
         PART_CONSUMER => load_consumer(state, fields),
+        PART_GONE_INDEXES => load_gone(state, fields),
         other => fields.malformed(format!("unknown kind of part {other}")),
     }
 }
@@ -348,6 +375,20 @@ fn load_consumer(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()
     Ok(())
 }
 
+fn load_gone(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()> {
+    let gone = take_gone(&mut fields)?;
+    let is_possible = |id: &u32| {
+        (FIRST_KEYSPACE_ID..state.next_keyspace_id).contains(id)
+            && !state.keyspaces.contains_key(id)
+    };
+    if gone.len() > GONE_INDEXES_MAX || !gone.iter().all(is_possible) {
+        return fields.malformed("dropped indexes that are impossible");
+    }
+    fields.finish()?;
+    state.gone_indexes = gone;
+    Ok(())
+}
+
 fn load_keyspace(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()> {
     let record = take_keyspace(&mut fields)?;
     // C1 and C4: by rising id, so that none can come twice.
@@ -357,6 +398,10 @@ fn load_keyspace(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()
         return fields.malformed(format!("keyspace #{} is impossible here", record.id));
     }
     state.check_name_free(&record.name).or_else(|error| fields.malformed(error.to_string()))?;
+    if let Some(index) = &record.options.index {
+        let checked = state.check_index(record.id, index);
+        checked.or_else(|error| fields.malformed(error.to_string()))?; // C8
+    }
     fields.finish()?;
     state.insert(record);
     Ok(())

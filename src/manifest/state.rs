@@ -10,6 +10,9 @@
 //!   archive is without its keyspace: they come and go by one edit.
 //! - C6  What a consumer of changes is done with never goes back.
 //! - C7  From where on an archive is whole never goes back.
+//! - C8  A keyspace in which an index is kept is of a keyspace that is there and keeps none itself;
+//!   it goes with that by one edit. Of one keyspace and name at most one index is ready, and at
+//!   most one is not; the edit that makes that one ready drops the other.
 
 use crate::base::{Error, Result, SeqNo};
 use crate::manifest::edit_log::LogPosition;
@@ -21,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const NAME_LEN_MAX: usize = 255;
 /// Id of the first keyspace; 0 means none.
 pub const FIRST_KEYSPACE_ID: u32 = 1;
+/// Numbers of dropped indexes that are remembered.
+pub(super) const GONE_INDEXES_MAX: usize = 4096;
 
 /// A keyspace in the catalogue.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,9 +67,14 @@ pub enum Edit {
         /// The keyspace.
         keyspace: KeyspaceRecord,
     },
-    /// Removes a keyspace, with the archive that it may have; their files are still to be removed.
+    /// Removes a keyspace, with its archive and its indexes; their files are still to be removed.
     DropKeyspace {
         /// The keyspace.
+        id: u32,
+    },
+    /// Says that an index has all entries; removes the one of its name that was ready before.
+    FinishIndex {
+        /// The keyspace that it is kept in.
         id: u32,
     },
     /// The files of a dropped keyspace are gone.
@@ -138,6 +148,9 @@ pub struct CatalogState {
     pub(super) keyspaces: BTreeMap<u32, KeyspaceRecord>,
     pub(super) ids_by_name: BTreeMap<String, u32>,
     pub(super) dropped: BTreeSet<u32>,
+    /// Numbers of indexes that were dropped, the highest ones: the log may still have their
+    /// entries.
+    pub(super) gone_indexes: BTreeSet<u32>,
     // The write-ahead log.
     pub(super) log_start: u64,
     pub(super) last_seqno: SeqNo,
@@ -160,6 +173,7 @@ impl CatalogState {
             keyspaces: BTreeMap::new(),
             ids_by_name: BTreeMap::new(),
             dropped: BTreeSet::new(),
+            gone_indexes: BTreeSet::new(),
             log_start: 0,
             last_seqno: SeqNo::ZERO,
             newest_commit: SeqNo::ZERO,
@@ -208,6 +222,12 @@ impl CatalogState {
     /// Ids of dropped keyspaces whose files may still be there.
     pub fn dropped(&self) -> impl ExactSizeIterator<Item = u32> {
         self.dropped.iter().copied()
+    }
+
+    /// Whether this was the number of an index that was dropped, as far as that is remembered.
+    #[must_use]
+    pub fn is_gone_index(&self, id: u32) -> bool {
+        self.gone_indexes.contains(&id)
     }
 
     /// Where replay of the write-ahead log starts.
@@ -278,8 +298,10 @@ impl CatalogState {
                     return Err(Error::invalid("a keyspace with its archive is made by one edit"));
                 }
                 self.check_name_free(&record.name)?;
-                record.options.check_limits()
+                record.options.check_limits()?;
+                options.index.as_ref().map_or(Ok(()), |index| self.check_index(record.id, index))
             }
+            Edit::FinishIndex { id } => self.check_unfinished(*id),
             Edit::CreateWithArchive { archive, keyspace } => self.check_archive(archive, keyspace),
             Edit::DropKeyspace { id } => self.existing(*id).map(drop),
             Edit::ForgetDropped { id } => match self.dropped.contains(id) {
@@ -297,6 +319,9 @@ impl CatalogState {
                 }
                 let (now, next) = (record.options.kept_from, options.kept_from);
                 check_forward("kept_from", &now, &next)?; // C7
+                if record.options.index != options.index {
+                    return Err(Error::invalid("what a keyspace is an index of is not an option"));
+                }
                 options.check_limits()
             }
             Edit::AdvanceLog { log_start, journals, last_seqno } => {
@@ -345,11 +370,14 @@ impl CatalogState {
             }
             Edit::DropKeyspace { id } => {
                 let archive = self.archive_of(id).map(|archive| archive.id);
-                for id in archive.into_iter().chain([id]) {
-                    if let Some(record) = self.keyspaces.remove(&id) {
-                        self.ids_by_name.remove(&record.name);
-                        self.dropped.insert(id);
-                    }
+                let indexes: Vec<u32> = self.indexes_of(id).map(|(record, _)| record.id).collect();
+                archive.into_iter().chain(indexes).chain([id]).for_each(|id| self.remove(id));
+            }
+            Edit::FinishIndex { id } => {
+                self.replaced_by(id).into_iter().for_each(|before| self.remove(before));
+                let record = self.keyspaces.get_mut(&id);
+                if let Some(index) = record.and_then(|record| record.options.index.as_mut()) {
+                    index.is_ready = true;
                 }
             }
             Edit::ForgetDropped { id } => {
@@ -391,6 +419,18 @@ impl CatalogState {
         }
         let keyspaces = &self.keyspaces;
         self.totals.fold_gone(|id| keyspaces.contains_key(&id));
+    }
+
+    fn remove(&mut self, id: u32) {
+        let Some(record) = self.keyspaces.remove(&id) else { return };
+        self.ids_by_name.remove(&record.name);
+        self.dropped.insert(id);
+        if record.options.index.is_some() {
+            self.gone_indexes.insert(id);
+            if self.gone_indexes.len() > GONE_INDEXES_MAX {
+                self.gone_indexes.pop_first();
+            }
+        }
     }
 
     /// The archive of a keyspace, if it has one.

@@ -5,8 +5,8 @@ use super::fields::put_text;
 use super::records::{Loader, decode_edit, encode_edit, encode_snapshot};
 use super::state::CatalogState;
 use super::{
-    Closing, ConsumerRecord, Edit, KeyspaceOptions, KeyspaceRecord, LogPosition, Manifest, Record,
-    RecordRef,
+    Closing, ConsumerRecord, Edit, IndexRecord, KeyspaceOptions, KeyspaceRecord, LogPosition,
+    Manifest, Record, RecordRef,
 };
 use crate::base::{Codec, Error, Result, SeededEntropy, SeqNo};
 use crate::storage::{CrashMode, MemoryStorage, OpenMode, Operation, SimStorage, Storage};
@@ -55,6 +55,14 @@ fn add_with_archive(id: u32, name: &str) -> Edit {
     Edit::CreateWithArchive { archive: Box::new(archive), keyspace }
 }
 
+/// An index of the keyspace `of`.
+fn add_index(id: u32, of: u32, name: &str) -> Edit {
+    let (name, extractor) = (name.to_owned(), "value".to_owned());
+    let record = IndexRecord { of, name, extractor, is_unique: id == 2, is_ready: false };
+    let options = KeyspaceOptions::flex().of_index(record);
+    Edit::CreateKeyspace(KeyspaceRecord { options, ..keyspace(id, &format!("index {id}")) })
+}
+
 fn advance(log_start: u64, journals: &[(u32, LogPosition)]) -> Edit {
     let last_seqno = SeqNo::from_parts(NOW_MILLIS + log_start, 0);
     Edit::AdvanceLog { log_start, journals: journals.to_vec(), last_seqno }
@@ -85,6 +93,12 @@ fn edits_of_every_kind() -> Vec<Edit> {
         Edit::ForgetDropped { id: 1 },
         Edit::DropKeyspace { id: 3 },
         add_with_archive(4, "past"),
+        add_index(6, 5, "by value"),
+        Edit::FinishIndex { id: 6 },
+        add_index(7, 5, "by value"),
+        add_index(8, 5, "another"),
+        Edit::FinishIndex { id: 7 },
+        Edit::DropKeyspace { id: 8 },
         consumer("a follower", 5, 60),
         consumer("another", 7, 700),
         consumer("a follower", 8, 60),
@@ -212,6 +226,38 @@ fn an_archive_comes_and_goes_with_its_keyspace() {
     assert_eq!(state.dropped().collect::<Vec<_>>(), [2, 3]);
     assert!(manifest.apply(&add_with_archive(4, "one")).is_err(), "the name is another's");
     manifest.apply(&add_with_archive(4, "past")).unwrap();
+}
+
+#[test]
+fn of_a_keyspace_and_a_name_one_index_is_ready_and_one_is_not() {
+    let storage = storage();
+    let mut manifest = create(&storage);
+    manifest.apply(&add(1, "one")).unwrap();
+    assert!(manifest.apply(&add_index(2, 7, "i")).is_err(), "of nothing");
+    manifest.apply(&add_index(2, 1, "i")).unwrap();
+    assert!(matches!(manifest.apply(&add_index(3, 1, "i")), Err(Error::IndexExists { .. })));
+    assert!(manifest.apply(&add_index(3, 2, "i")).is_err(), "an index has none");
+    manifest.apply(&add_index(3, 1, "j")).unwrap();
+    manifest.apply(&Edit::FinishIndex { id: 2 }).unwrap();
+    assert!(manifest.apply(&Edit::FinishIndex { id: 2 }).is_err(), "it is finished");
+    assert!(manifest.apply(&Edit::FinishIndex { id: 1 }).is_err(), "it is no index");
+    manifest.apply(&add_index(4, 1, "i")).unwrap();
+    let options = manifest.state().keyspace(4).unwrap().options.clone();
+    let other = KeyspaceOptions { index: None, ..options };
+    assert!(manifest.apply(&Edit::SetOptions { id: 4, options: other }).is_err());
+    assert_eq!(manifest.state().replaced_by(4), Some(2));
+    manifest.apply(&Edit::FinishIndex { id: 4 }).unwrap();
+    let state = reopen(&storage).unwrap().state().clone();
+    let indexes = state.indexes_of(1).map(|(record, index)| (record.id, index.is_ready));
+    assert_eq!(indexes.collect::<Vec<_>>(), [(3, false), (4, true)]);
+    assert!(state.is_gone_index(2) && !state.is_gone_index(4));
+    manifest.apply(&Edit::DropKeyspace { id: 1 }).unwrap();
+    let state = reopen(&storage).unwrap().state().clone();
+    assert_eq!(
+        (state.keyspaces().len(), state.dropped().collect::<Vec<_>>()),
+        (0, vec![1, 2, 3, 4])
+    );
+    assert!([2, 3, 4].iter().all(|id| state.is_gone_index(*id)) && !state.is_gone_index(1));
 }
 
 #[test]

@@ -4,10 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::contained::contained;
 use super::stuck::StuckKeys;
 use super::{MergeOperator, Operators};
-use crate::base::{Error, Operands, Result};
+use crate::base::{Error, Operands, Result, contained};
 
 /// How a keyspace merges.
 pub struct Merging {
@@ -183,8 +182,8 @@ impl Merging {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::MergeError;
     use crate::base::MergeBase;
+    use crate::operator::MergeError;
 
     /// Appends; panics at "panic".
     struct Picky;

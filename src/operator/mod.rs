@@ -6,7 +6,6 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `builtin.rs` | the operators that are always registered |
-//! | `contained.rs` | calling any of them, its failures contained |
 //! | `merging.rs` | calling the operator of a keyspace |
 //! | `reducing.rs` | reducers, those that are always registered, and calling them |
 //! | `stuck.rs` | keys whose operands it has failed at |
@@ -17,7 +16,6 @@
 //! - O2  An operator that is missing, fails or panics loses nothing: its operands stay as they are.
 
 mod builtin;
-mod contained;
 mod merging;
 mod reducing;
 mod stuck;

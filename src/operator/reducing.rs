@@ -5,8 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::MergeError;
-use super::contained::contained;
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, contained};
 
 /// The longest name of a reducer, in bytes.
 const NAME_LEN_MAX: usize = 255;

@@ -20,6 +20,7 @@ mod fuzz_smoke;
 mod history;
 mod history_timings;
 mod holes;
+mod indexes;
 mod ingest;
 mod ingest_tables;
 mod ingest_timings;

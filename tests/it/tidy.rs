@@ -15,7 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["wal", "value_log", "manifest"],
     &["memtable"],
     &["merge"],
-    &["operator"],
+    &["operator", "extractor"],
     &["structure"],
     &["flex_space"],
     &["jobs"],

@@ -6,8 +6,10 @@
 //! | the catalogue in memory against the one on disk; marks | the manifest (`manifest.rs`) |
 //! | stamps, operations and keyspaces of commits; where the log ends | the log (`log.rs`) |
 //! | order of keys; large values against their hashes | memtables |
+//! | entries of keyspaces against those of their indexes | indexes (`indexes.rs`) |
 //! | everything else | `structure/flex/check/` |
 
+mod indexes;
 mod log;
 mod manifest;
 
@@ -47,6 +49,9 @@ pub struct CheckReport {
     /// What is wrong, a sentence each: keyspace, file and offset where there are any, what was
     /// expected, and what was found. Empty when all is well.
     pub problems: Vec<String>,
+    /// What could not be checked, a sentence each: indexes whose extractor is not registered, of
+    /// which only what they are kept in was.
+    pub unchecked: Vec<String>,
     /// Files that nothing refers to, of the names that the store gives: what a removal that failed
     /// left behind. They take room, no more; opening removes them.
     pub orphans: Vec<PathBuf>,
@@ -64,7 +69,7 @@ impl Core {
     /// Checks the manifest, the log with its commits, and every keyspace: index against itself, its
     /// durable form and the files that are there; checksums, order, stamps, anchors, sizes, live
     /// bytes; large values against their hashes; memtables; and what is in memory of blocks against
-    /// what is on disk.
+    /// what is on disk; indexes against what they are of.
     pub(super) fn check(&self) -> Result<CheckReport> {
         self.check_open()?;
         let mut findings = Findings::default();
@@ -80,8 +85,9 @@ impl Core {
             data.check_data(&mut findings);
             self.check_memtables(keyspace, &mut findings);
         }
+        let unchecked = self.check_indexes(&mut findings);
         let value_files = self.values.files().len() as u64;
-        let keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_archive());
+        let keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_hidden());
         Ok(CheckReport {
             files: findings.files + value_files,
             bytes: findings.bytes,
@@ -93,6 +99,7 @@ impl Core {
             values: findings.values,
             commits: findings.commits,
             problems: findings.problems,
+            unchecked,
             orphans: findings.orphans,
         })
     }

@@ -38,14 +38,17 @@ pub(super) fn changes_of(
     let DecodedCommit { seqno, payload, operations, .. } = commit;
     let state = core.published.state();
     let mut reading = Reading { core, options, names, state: &state, seqno };
-    let mut changes = Vec::new();
+    let (mut changes, mut is_of_indexes) = (Vec::new(), false);
     for operation in operations {
         let operation = operation.ok_or(None)?;
-        if options.asks_for(operation.keyspace) {
+        if core.is_of_index(&state, operation.keyspace) {
+            is_of_indexes = true; // Made by what else is written, or by building one.
+        } else if options.asks_for(operation.keyspace) {
             changes.push(reading.change(operation.keyspace, operation.write).map_err(Some)?);
         }
     }
-    if changes.is_empty() && options.keyspaces.is_some() {
+    let is_only_of_indexes = is_of_indexes && payload.is_none();
+    if changes.is_empty() && (options.keyspaces.is_some() || is_only_of_indexes) {
         return Ok(None);
     }
     let payload = payload.map(<[u8]>::to_vec);

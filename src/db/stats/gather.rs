@@ -194,8 +194,12 @@ impl Core {
     }
 }
 
-/// The name of a keyspace; that of an archive says whose it is.
+/// The name of a keyspace; that of a hidden one says whose it is.
 fn shown_name(state: &State, runtime: &Runtime) -> String {
+    if let Some(index) = &runtime.options.index {
+        let parent = state.find(index.of).map(|parent| parent.runtime.name.load().to_string());
+        return format!("{} (index {})", parent.unwrap_or_default(), index.name);
+    }
     let parent = runtime.options.archive_of.and_then(|parent| state.find(parent));
     match parent {
         Some(parent) => format!("{} (versions)", parent.runtime.name.load()),

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `reads.rs` | the set of what was read |
 //! | `writes.rs` | what will be written, as a batch and as something to read |
+//! | `indexed.rs` | what that changes of indexes, and batches that become transactions for it |
 //! | `walks.rs` | cursor and iterator that note what they read |
 //! | `validate.rs` | whether what was read has changed |
 //! | `register.rs` | which transactions are open, and memtables that are kept for them |
@@ -17,6 +18,7 @@
 //! Source: H. T. Kung, J. T. Robinson, "On Optimistic Methods for Concurrency Control" (1981),
 //! with backward validation.
 
+mod indexed;
 mod reads;
 mod register;
 #[cfg(test)]
@@ -25,6 +27,7 @@ mod validate;
 mod walks;
 mod writes;
 
+pub(super) use indexed::checked;
 pub(super) use register::TransactionRegister;
 pub(super) use validate::{Premise, Verdict};
 pub use walks::{TransactionCursor, TransactionIter};
@@ -36,6 +39,8 @@ use std::time::Duration;
 
 use crate::base::{Error, Expiry, KeyRange, Lifetime, Result, SeqNo, Slice};
 use crate::cache::{Charge, Part};
+use crate::db::commit::Basis;
+use crate::db::core::Core;
 use crate::db::iter::{Cursor, Entry};
 use crate::db::keyspace::Keyspace;
 use crate::db::operation::Write;
@@ -43,6 +48,7 @@ use crate::db::options::{Background, Durability};
 use crate::db::snapshot::Snapshot;
 use crate::db::time::AsOf;
 use crate::db::{Db, Handle};
+use indexed::WrittenHeads;
 use reads::Reads;
 use register::{Ended, Registration};
 use writes::{Mark, Onto, Writes, Written};
@@ -103,6 +109,10 @@ struct Open {
     charge: Charge,
     savepoints: Vec<(u64, Mark)>,
     savepoint_count: u64,
+    /// Index keys that must not be there twice.
+    heads: WrittenHeads,
+    /// As of before it looked at which indexes there are.
+    gate: u64,
     _registration: Registration,
 }
 
@@ -127,6 +137,7 @@ impl fmt::Debug for Transaction {
 impl Transaction {
     pub(super) fn begin(handle: &Arc<Handle>) -> Transaction {
         let core = &handle.core;
+        let gate = core.log.gate();
         // Before the snapshot: what it will need to be checked against is kept from here on.
         let registration = core.transactions.enter(&core.published);
         let snapshot = Snapshot::new(Arc::clone(handle));
@@ -139,6 +150,8 @@ impl Transaction {
             charge: charge(),
             savepoints: Vec::new(),
             savepoint_count: 0,
+            heads: WrittenHeads::default(),
+            gate,
             _registration: registration,
         };
         let phase = Phase::Open(Box::new(open));
@@ -462,7 +475,10 @@ impl Transaction {
     fn delete_key_range(&mut self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
         let spares = Arc::clone(&self.handle.core.meter.spares);
         let open = self.open_mut()?;
-        open.snapshot.keyspace_state(keyspace)?;
+        if let Some(set) = open.snapshot.keyspace_state(keyspace)?.index_set() {
+            let set = Arc::clone(set);
+            return self.delete_range_indexed(keyspace, &set, range);
+        }
         open.writes.delete_range(keyspace, range, &spares)?;
         open.charge_writes();
         Ok(())
@@ -471,7 +487,10 @@ impl Transaction {
     fn write(&mut self, keyspace: &Keyspace, write: Write<'_>) -> Result<()> {
         let spares = Arc::clone(&self.handle.core.meter.spares);
         let open = self.open_mut()?;
-        open.snapshot.keyspace_state(keyspace)?;
+        if let Some(set) = open.snapshot.keyspace_state(keyspace)?.index_set() {
+            let set = Arc::clone(set);
+            return self.write_indexed(keyspace, &set, write);
+        }
         open.writes.add(keyspace, write, &spares)?;
         open.charge_writes();
         Ok(())
@@ -546,13 +565,19 @@ impl Transaction {
     ///
     /// # Errors
     /// `Conflict` when something that it has read was changed, or has expired, since it began (or
-    /// it is open for so long that this is not known any more): nothing has happened; run it again.
+    /// it is open for so long that this is not known any more; or an index of a keyspace that it
+    /// writes to has come or gone): nothing has happened; run it again. `UniqueViolation` when an
+    /// index that is to have each key once would have one twice.
     /// Else as [`Db::write_with`]; `TransactionEnded` when it was rolled back.
     pub fn commit_with(&mut self, durability: Durability) -> Result<SeqNo> {
         match &self.phase {
             Phase::Committed(seqno) => return Ok(*seqno),
             Phase::RolledBack => return Err(Error::TransactionEnded),
             Phase::Open(_) => {}
+        }
+        if let Err(error) = self.check_unique() {
+            self.rollback();
+            return Err(error);
         }
         let Phase::Open(open) = std::mem::replace(&mut self.phase, Phase::RolledBack) else {
             unreachable!("it was just looked at");
@@ -573,7 +598,8 @@ impl Transaction {
         let (reads, _charge) = open.reads.into_set();
         let batch = open.writes.into_batch();
         let premise = (!reads.is_empty()).then_some(Premise { reads: &reads, at });
-        let committed = core.commit_on(batch, durability, premise);
+        let committed =
+            core.commit_on(batch, durability, Basis::Transaction { gate: open.gate, premise });
         match &committed {
             Ok(_) => core.transactions.count(Ended::Committed),
             Err(Error::Conflict) => core.transactions.count(Ended::InConflict),
@@ -719,15 +745,17 @@ impl Db {
             }
             // Now, and not between what the next try reads and its commit.
             self.core().make_room_in(&transaction.wrote.iter().copied(), 0)?;
-            self.back_off(conflicts);
+            self.core().back_off(conflicts);
         }
     }
+}
 
+impl Core {
     /// Gives others time to finish, the more the more often there was a conflict.
-    fn back_off(&self, conflicts: u32) {
-        if conflicts > 1 && self.core().background == Background::Threads {
+    pub(super) fn back_off(&self, conflicts: u32) {
+        if conflicts > 1 && self.background == Background::Threads {
             let doublings = (conflicts - 2).min(BACKOFF_DOUBLINGS_MAX);
-            self.core().clock.sleep(BACKOFF_MIN * (1 << doublings));
+            self.clock.sleep(BACKOFF_MIN * (1 << doublings));
         }
     }
 }

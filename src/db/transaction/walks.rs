@@ -179,6 +179,11 @@ impl<'t> TransactionCursor<'t> {
         told_stamp(self.cursor.seqno())
     }
 
+    /// When the entry at the position expires; `None` if it does not.
+    pub(in crate::db) fn until(&self) -> Option<u64> {
+        self.cursor.until()
+    }
+
     /// What was gone over so far is noted, and a new walk begins at a bound, by a seek.
     fn begin_at(
         &mut self,

@@ -157,6 +157,24 @@ impl Writes {
         Ok(())
     }
 
+    /// Has the batch be this one. What in it is to be read is then to be shown.
+    pub(super) fn set_batch(&mut self, batch: WriteBatch) {
+        self.batch = batch;
+    }
+
+    /// Has reads see an operation that the batch has.
+    pub(super) fn show(
+        &mut self,
+        keyspace: &Keyspace,
+        write: Write<'_>,
+        spares: &Arc<SpareChunks>,
+    ) {
+        if matches!(write, Write::PutExpiring { .. }) && self.now == 0 {
+            self.now = keyspace.time().now();
+        }
+        self.apply(keyspace.id(), write, spares);
+    }
+
     /// Deletes a range.
     pub(super) fn delete_range(
         &mut self,

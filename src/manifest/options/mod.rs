@@ -5,10 +5,12 @@
 //! version does not know is an error: the option might change how the data must be read. So is one
 //! that belongs to another structure: each stores its own, and those that every keyspace has.
 
+mod index;
 mod lsm;
 #[cfg(test)]
 mod tests;
 
+pub use index::{IndexRecord, check_index_name};
 pub use lsm::{Compaction, Leveled, LsmOptions, Tiered};
 
 use crate::base::{Codec, Error, MOMENT_MAX, Result, SeqNo, varint};
@@ -120,6 +122,8 @@ pub struct KeyspaceOptions {
     /// Of an archive whose keyspace has `keep_for`: as of moments in front of this one, versions
     /// may have been left out. Never goes back.
     pub(crate) kept_from: SeqNo,
+    /// Of a keyspace in which an index is kept, what that is. As hidden as an archive.
+    pub(crate) index: Option<Box<IndexRecord>>,
 }
 
 impl Default for KeyspaceOptions {
@@ -148,6 +152,7 @@ impl KeyspaceOptions {
             lsm: LsmOptions::new(),
             archive_of: None,
             kept_from: SeqNo::ZERO,
+            index: None,
         }
     }
 
@@ -442,6 +447,7 @@ impl KeyspaceOptions {
             return Err(Error::invalid("an archive is of the structure lsm"));
         }
         self.check_retention()?;
+        self.check_index()?;
         if let Some(len) = self.merge_operator.as_ref().map(String::len) {
             check_range("the length of merge_operator", len, &OPERATOR_NAME_LEN_RANGE)?;
         }
@@ -550,16 +556,20 @@ impl KeyspaceOptions {
         if self.kept_from > SeqNo::ZERO {
             put("kept_from", self.kept_from.as_u64());
         }
+        let index = self.index.as_deref().into_iter();
+        index.clone().flat_map(IndexRecord::numbers).for_each(|(name, value)| put(name, value));
+        let operator = self.merge_operator.as_deref().map(|name| ("merge_operator", name));
+        let texts: Vec<_> =
+            operator.into_iter().chain(index.flat_map(IndexRecord::texts)).collect();
         out.push(self.structure.to_u8());
-        let operator = self.merge_operator.as_deref();
-        varint::put(out, options.len() as u64 + u64::from(operator.is_some()));
+        varint::put(out, (options.len() + texts.len()) as u64);
         for (name, value) in options {
             put_text(out, &name);
             varint::put(out, value);
         }
-        if let Some(operator) = operator {
-            put_text(out, "merge_operator");
-            put_text(out, operator);
+        for (name, value) in texts {
+            put_text(out, name);
+            put_text(out, value);
         }
     }
 
@@ -584,6 +594,9 @@ impl KeyspaceOptions {
         let name = fields.text("name of an option")?;
         if name == "merge_operator" {
             self.merge_operator = Some(fields.text(name)?.to_owned());
+            return Ok(());
+        }
+        if self.take_index_text(name, fields)?.is_some() {
             return Ok(());
         }
         let value = fields.u64(name)?;
@@ -612,9 +625,12 @@ impl KeyspaceOptions {
                 Some(())
             }
             "archive_of" => narrow().map(|parent| self.archive_of = Some(parent)),
-            _ => match self.structure {
-                Structure::Flex | Structure::History => self.take_flex(name, value, fields)?,
-                Structure::Lsm => self.lsm.take(name, value, fields)?,
+            _ => match (self.take_index_number(name, value), self.structure) {
+                (Some(taken), _) => taken,
+                (None, Structure::Flex | Structure::History) => {
+                    self.take_flex(name, value, fields)?
+                }
+                (None, Structure::Lsm) => self.lsm.take(name, value, fields)?,
             },
         };
         match known {

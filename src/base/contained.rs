@@ -1,13 +1,18 @@
-//! Calling what a user has registered. Whatever it does, it comes back as a result.
+//! Calling code of the application's, with its failures contained: what it panics with, or says
+//! that it cannot do, comes back as text.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::MergeError;
+/// What code of the application's says when it cannot do its work.
+type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
 /// What `call` returns, or why it does not: that it panics, if it does, be it while it says why.
-pub(super) fn contained<T>(
-    call: impl FnOnce() -> std::result::Result<T, MergeError>,
+///
+/// # Errors
+/// Why it does not.
+pub fn contained<T>(
+    call: impl FnOnce() -> std::result::Result<T, Refusal>,
 ) -> std::result::Result<T, String> {
     let told = || call().map_err(|why| why.to_string());
     // What is called is behind a shared reference: what it leaves half done is its own.
