@@ -156,6 +156,10 @@ pub enum Command {
     Changes(commands::changes::ChangesArgs),
     /// List, create and remove those who follow the changes by a name
     Consumers(commands::consumers::ConsumersArgs),
+    /// List the secondary indexes of a keyspace
+    Indexes(commands::index::IndexesArgs),
+    /// Create, drop, build and scan secondary indexes
+    Index(commands::index::IndexArgs),
     /// List, create, drop and rename keyspaces
     Keyspaces(commands::keyspaces::KeyspacesArgs),
     /// List the tables of an lsm keyspace, level by level

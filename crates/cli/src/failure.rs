@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | the key or the keyspace was not found; databases differ |
+//! | 1 | the key, the keyspace or the index was not found; databases differ |
 //! | 2 | wrong usage: arguments, or input that cannot be loaded |
 //! | 3 | input or output failed, the disk is full, or the database is locked |
 //! | 4 | bytes on disk are damaged |
@@ -151,10 +151,16 @@ fn store_exit_code(error: &Error) -> u8 {
         Error::KeyspaceNotFound { .. }
         | Error::CommitsNotKept { .. }
         | Error::BeyondRetention { .. }
+        | Error::IndexNotFound { .. }
         | Error::ConsumerNotFound { .. } => 1,
         Error::InvalidArgument { .. }
         | Error::KeyspaceExists { .. }
         | Error::ConsumerExists { .. }
+        | Error::IndexExists { .. }
+        | Error::IndexNotReady { .. }
+        | Error::ExtractorMissing { .. }
+        | Error::ExtractorFailed { .. }
+        | Error::UniqueViolation { .. }
         | Error::MergeOperatorMissing { .. }
         | Error::MergeFailed { .. }
         | Error::ReduceFailed { .. } => 2,
@@ -175,6 +181,11 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         Error::MergeOperatorMissing { .. } => {
             Some("the program that made the keyspace has the operator: use that one")
         }
+        Error::IndexNotFound { .. } => Some("`lithe indexes` lists what there is"),
+        Error::IndexNotReady { .. } => Some("`lithe index build` goes on with it"),
+        Error::ExtractorMissing { .. } => Some(
+            "the program that made the index has the extractor: use that one, or drop the index",
+        ),
         Error::MergeFailed { .. } => Some("put or delete the key to begin anew"),
         Error::KeyspaceExists { .. } => Some("choose another name, or drop that one first"),
         Error::Conflict => Some("run the command again"),
@@ -202,6 +213,9 @@ mod tests {
             (Error::KeyspaceNotFound { name: "x".into() }.into(), 1),
             (Error::invalid("key too long").into(), 2),
             (Error::MergeOperatorMissing { name: "x".into() }.into(), 2),
+            (Error::IndexNotFound { name: "x".into() }.into(), 1),
+            (Error::IndexNotReady { name: "x".into() }.into(), 2),
+            (Error::UniqueViolation { index: "x".into(), key: vec![0] }.into(), 2),
             (Error::MergeFailed { operator: "x".into(), why: "y".into() }.into(), 2),
             (Error::Locked { path: path.into(), owner: "process 7".into() }.into(), 3),
             (Error::DiskFull { path: path.into() }.into(), 3),

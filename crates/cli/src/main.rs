@@ -74,6 +74,8 @@ fn run_command(
         Command::Commits(args) => commands::commits::run(globals, &args),
         Command::Changes(args) => commands::changes::run(globals, &args),
         Command::Consumers(args) => commands::consumers::run(globals, notices, args),
+        Command::Indexes(args) => commands::index::run_list(globals, &args),
+        Command::Index(args) => commands::index::run(globals, notices, interrupt, &args),
         Command::Keyspaces(args) => commands::keyspaces::run(globals, notices, args),
         Command::Tables(args) => commands::tables::run(globals, &args),
         Command::Stats(args) => commands::stats::run(globals, &args),

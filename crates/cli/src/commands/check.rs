@@ -36,6 +36,9 @@ pub fn run(globals: &Globals, notices: Notices, args: &CheckArgs) -> Outcome {
     for path in &report.orphans {
         notices.say(format!("{} belongs to nothing; opening removes it", path.display()));
     }
+    for unchecked in &report.unchecked {
+        notices.say(format!("not checked: {unchecked}"));
+    }
     write_report(&mut stdout(), &report, args.format)
 }
 
@@ -60,6 +63,7 @@ fn write_report(out: &mut impl Write, report: &CheckReport, format: ReportFormat
                 "values": report.values,
                 "commits": report.commits,
                 "problems": report.problems,
+                "unchecked": report.unchecked,
                 "orphans": report.orphans.iter().map(|path| path.display().to_string())
                     .collect::<Vec<String>>(),
             });

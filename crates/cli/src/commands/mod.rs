@@ -13,6 +13,7 @@ pub mod dump;
 pub mod expire;
 pub mod get;
 pub mod history;
+pub mod index;
 pub mod ingest;
 pub mod inspect;
 pub mod keyspaces;

@@ -5,6 +5,7 @@
 mod comparing;
 mod damage;
 mod dumping;
+mod indexes;
 mod inspecting;
 mod loading;
 mod reading;
