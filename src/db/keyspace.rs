@@ -270,9 +270,10 @@ impl Keyspace {
     /// the commit's stamp. What that makes of the value is up to the keyspace's merge operator
     /// ([`KeyspaceOptions::merge_operator`]). The key is there from then on, with that stamp.
     ///
-    /// Nothing is read: it costs what a [`Keyspace::put`] of the operand costs. Who reads the key
-    /// merges; flushes and consolidation leave the value behind. Where that is in the value log,
-    /// each consolidation that has operands for it reads and writes it whole.
+    /// Nothing is read, unless the keyspace has indexes: it costs what a [`Keyspace::put`] of the
+    /// operand costs. Who reads the key merges; flushes and consolidation leave the value behind.
+    /// Where that is in the value log, each consolidation that has operands for it reads and writes
+    /// it whole.
     ///
     /// ```
     /// # fn main() -> lithedb::Result<()> {
@@ -330,7 +331,8 @@ impl Keyspace {
     }
 
     /// Deletes all keys in `range`, with the database's default durability. Costs the same however
-    /// many there are; their room is given back when the memtable is flushed, without reading them.
+    /// many there are, unless the keyspace has indexes, which it then reads them for; their room is
+    /// given back when the memtable is flushed, without reading them.
     ///
     /// # Errors
     /// As [`crate::Db::write_with`].

@@ -259,10 +259,11 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` for a key, value or batch over the limits or a keyspace of another
-    /// database; `KeyspaceNotFound`; `DiskFull`: nothing has changed. `Io` and `ReadOnly` when
-    /// the log failed: whether this commit survives is unknown, and nothing is written any more
-    /// until the database is reopened. `Closed`: when
-    /// the database was closed meanwhile, the commit may be found when it is opened again.
+    /// database; `KeyspaceNotFound`; `DiskFull`; where there are indexes ([`Index`])
+    /// `ExtractorMissing`, `ExtractorFailed`, `UniqueViolation`: nothing has changed. `Io` and
+    /// `ReadOnly` when the log failed: whether this commit survives is unknown, and nothing is
+    /// written any more until the database is reopened. `Closed`: when the database was closed
+    /// meanwhile, the commit may be found when it is opened again.
     pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<SeqNo> {
         self.core().commit(batch, durability)
     }

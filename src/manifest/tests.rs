@@ -123,9 +123,9 @@ fn every_edit_is_found_again() {
     let state = reopen(&storage).unwrap().state().clone();
     assert_eq!(&state, manifest.state());
     assert_eq!(state.created_millis(), NOW_MILLIS);
-    assert_eq!(state.next_keyspace_id(), 6);
-    assert_eq!(state.dropped().collect::<Vec<_>>(), [3]);
-    assert_eq!(state.keyspaces().map(|record| record.id).collect::<Vec<_>>(), [2, 4, 5]);
+    assert_eq!(state.next_keyspace_id(), 9);
+    assert_eq!(state.dropped().collect::<Vec<_>>(), [3, 6, 8]);
+    assert_eq!(state.keyspaces().map(|record| record.id).collect::<Vec<_>>(), [2, 4, 5, 7]);
     assert_eq!(state.log_start(), 700);
     assert_eq!(state.clean_log_end(), Some(900));
     assert_eq!(state.last_seqno().millis(), NOW_MILLIS + 900);

@@ -26,6 +26,8 @@
 mod build;
 mod catalog;
 mod set;
+#[cfg(test)]
+mod tests;
 mod view;
 mod within;
 
