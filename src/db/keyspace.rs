@@ -331,8 +331,10 @@ impl Keyspace {
     }
 
     /// Deletes all keys in `range`, with the database's default durability. Costs the same however
-    /// many there are, unless the keyspace has indexes, which it then reads them for; their room is
-    /// given back when the memtable is flushed, without reading them.
+    /// many there are; their room is given back when the memtable is flushed, without reading them.
+    /// In a keyspace with indexes all of them are read, and their index entries deleted one by one,
+    /// in memory until it is committed: so large ranges are to be deleted in parts there, but for
+    /// everything; and it is tried again for as long as others write into the range meanwhile.
     ///
     /// # Errors
     /// As [`crate::Db::write_with`].

@@ -13,6 +13,7 @@ use super::catalog::Beside;
 use super::set::{IndexOf, Stage};
 use super::{Index, IndexOptions};
 use crate::base::{Error, KeyRange, Lifetime, Result, Slice, index_key, successor};
+use crate::db::batch::WriteBatch;
 use crate::db::core::Core;
 use crate::db::keyspace::Keyspace;
 use crate::db::options::Durability;
@@ -41,13 +42,15 @@ pub struct IndexBuildReport {
 
 type GoOn<'a> = &'a mut dyn FnMut(&IndexBuildReport) -> ControlFlow<()>;
 
-/// What is left of an index when building it ends before it is ready.
+/// Where building an index begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unfinished {
-    /// Nothing: it is as if it had not been begun.
-    TakenBack,
-    /// What is built, to go on from.
-    Kept,
+enum Beginning {
+    /// There is nothing of it. Should it end before the index is ready, that is dropped.
+    New,
+    /// Where it was interrupted.
+    WhereItWas,
+    /// At the front, whatever there is.
+    Again,
 }
 
 impl Keyspace {
@@ -107,7 +110,7 @@ impl Keyspace {
         mut go_on: impl FnMut(&IndexBuildReport) -> ControlFlow<()>,
     ) -> Result<IndexBuildReport> {
         let index = self.begin_index(name, extractor, options, Beside::None)?;
-        self.build(&index, Unfinished::TakenBack, &mut go_on)
+        self.build(&index, Beginning::New, &mut go_on)
     }
 
     /// The index of this name; created if there is none, built on if it is not ready. What an
@@ -165,7 +168,7 @@ impl Keyspace {
     ) -> Result<IndexBuildReport> {
         self.index(name)?;
         match self.at_stage(name, Stage::Building) {
-            Some(index) => self.build(&index, Unfinished::Kept, &mut go_on),
+            Some(index) => self.build(&index, Beginning::WhereItWas, &mut go_on),
             None => Ok(IndexBuildReport::default()),
         }
     }
@@ -199,12 +202,11 @@ impl Keyspace {
             })?;
             let options = IndexOptions { is_unique: info.is_unique };
             let index = self.begin_index(name, &info.extractor, options, Beside::Ready)?;
-            return self.build(&index, Unfinished::TakenBack, &mut go_on);
+            return self.build(&index, Beginning::New, &mut go_on);
         }
         let missing = || Error::IndexNotFound { name: name.to_owned() };
         let index = self.at_stage(name, Stage::Building).ok_or_else(missing)?;
-        self.begin_again(&index)?;
-        self.build(&index, Unfinished::Kept, &mut go_on)
+        self.build(&index, Beginning::Again, &mut go_on)
     }
 
     /// The index of this name that is at this stage now.
@@ -213,16 +215,32 @@ impl Keyspace {
         state.find(self.id())?.index_set()?.at_stage(name, stage).cloned()
     }
 
+    /// How far the index is that is kept in this keyspace, if it is there.
+    fn stage_of(&self, id: u32) -> Option<Stage> {
+        let state = self.core().published.state();
+        let mut indexes = state.indexes_of(self.id()).iter();
+        indexes.find(|index| index.runtime.id == id).map(|index| index.stage)
+    }
+
     fn build(
         &self,
         index: &Arc<IndexOf>,
-        unfinished: Unfinished,
+        beginning: Beginning,
         go_on: GoOn<'_>,
     ) -> Result<IndexBuildReport> {
+        let _turn = index.turn.take()?; // N5
+        let id = index.runtime.id;
+        match self.stage_of(id) {
+            Some(Stage::Ready) => return Ok(IndexBuildReport::default()), // Another was faster.
+            Some(Stage::Building) => {}
+            None => return Err(Error::IndexNotFound { name: index.name.to_string() }),
+        }
+        if beginning == Beginning::Again {
+            self.begin_again(index)?;
+        }
         let built = self.build_to_end(index, go_on);
         let is_done = built.as_ref().is_ok_and(|report| !report.is_cancelled);
-        if !is_done && unfinished == Unfinished::TakenBack {
-            let id = index.runtime.id;
+        if !is_done && beginning == Beginning::New {
             let dropped = self.core().drop_indexes(self.runtime(), |other| other.runtime.id == id);
             if built.is_ok() {
                 dropped?; // Else what came first is told.
@@ -234,15 +252,23 @@ impl Keyspace {
     fn build_to_end(&self, index: &Arc<IndexOf>, go_on: GoOn<'_>) -> Result<IndexBuildReport> {
         let kept_in = Keyspace::new(Arc::clone(self.handle()), Arc::clone(&index.runtime));
         index.extraction.check()?;
+        let from = kept_in.get(index_key::PROGRESS)?.unwrap_or_default();
+        // When this is visible, so is each commit that has not seen the index.
+        let mut begun = WriteBatch::new();
+        begun.put(&kept_in, index_key::PROGRESS, &from);
+        self.core().commit(begun, Durability::Buffered).map_err(|error| match error {
+            Error::Conflict => Error::IndexNotFound { name: index.name.to_string() },
+            other => other,
+        })?;
         let mut build = Build {
             keyspace: self,
             kept_in,
             index,
+            last: self.iter().keys().next_back().transpose()?,
             step_entries: STEP_ENTRIES_MAX,
             report: IndexBuildReport::default(),
         };
-        let from = build.kept_in.get(index_key::PROGRESS)?;
-        build.report.entries_left = self.count(from.unwrap_or_default()..)?;
+        build.report.entries_left = self.count(from..)?;
         while build.step()? == Progress::GoesOn {
             if go_on(&build.report).is_break() {
                 return Ok(IndexBuildReport { is_cancelled: true, ..build.report });
@@ -256,7 +282,12 @@ impl Keyspace {
     /// Empties an index that is not ready, and has its build begin at the front.
     fn begin_again(&self, index: &Arc<IndexOf>) -> Result<()> {
         let kept_in = Keyspace::new(Arc::clone(self.handle()), Arc::clone(&index.runtime));
-        kept_in.clear().map(drop)
+        match kept_in.clear() {
+            Err(Error::KeyspaceNotFound { .. }) => {
+                Err(Error::IndexNotFound { name: index.name.to_string() })
+            }
+            cleared => cleared.map(drop),
+        }
     }
 }
 
@@ -272,6 +303,9 @@ struct Build<'a> {
     keyspace: &'a Keyspace,
     kept_in: Keyspace,
     index: &'a Arc<IndexOf>,
+    /// The last key that there was when the build began: what is behind it is kept by writers (N1),
+    /// and does not come in between steps.
+    last: Option<Slice>,
     /// Entries that the next step reads.
     step_entries: usize,
     report: IndexBuildReport,
@@ -283,7 +317,7 @@ struct Gathered {
     /// Keys of index entries, and how long they are there.
     found: Vec<(Vec<u8>, Lifetime)>,
     entries: usize,
-    /// The last key; `None` if the keyspace was gone through.
+    /// The last key; `None` if all of it was gone through.
     last: Option<Vec<u8>>,
 }
 
@@ -348,8 +382,9 @@ impl Build<'_> {
 
     /// The index entries of the next entries of the keyspace.
     fn gather(&self, transaction: &Transaction, from: Option<Slice>) -> Result<Gathered> {
+        let Some(last) = &self.last else { return Ok(Gathered::default()) };
         let start = Bound::Included(from.unwrap_or_default().to_vec());
-        let range = KeyRange { start, end: Bound::Unbounded };
+        let range = KeyRange { start, end: Bound::Included(last.to_vec()) };
         let mut cursor = transaction.cursor(self.keyspace, range)?;
         let (mut gathered, mut bytes) = (Gathered::default(), 0);
         cursor.seek_first()?;

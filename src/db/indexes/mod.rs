@@ -22,6 +22,7 @@
 //!   the build puts is what it has read, which is its premise.
 //! - N3  An index is ready, durably, only when all of it is durable in the log.
 //! - N4  An index is read as of moments whose state says that it is ready.
+//! - N5  One thread at a time builds an index, from looking whether it is ready to saying that it is.
 
 mod build;
 mod catalog;
@@ -222,7 +223,10 @@ impl Index {
     /// As [`Keyspace::get`].
     pub fn count<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         let KeyRange { start, end } = index_key::range(&KeyRange::new(&range));
-        self.kept_in()?.count((start, end))
+        self.kept_in()?.count((start, end)).map_err(|error| match error {
+            Error::KeyspaceNotFound { .. } => self.not_found(),
+            other => other,
+        })
     }
 
     /// The keyspace that it is kept in, if it is ready.

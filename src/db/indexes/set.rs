@@ -1,8 +1,11 @@
 //! Which indexes a keyspace has at one moment: part of its state, so that a snapshot reads those,
 //! and as far as they were built, that there were at its moment.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::ThreadId;
 
+use crate::base::{Error, Result};
+use crate::db::core::lock;
 use crate::db::state::{KeyspaceState, Runtime, State};
 use crate::extractor::{Extraction, Extractors};
 use crate::manifest::IndexRecord;
@@ -37,6 +40,45 @@ pub(in crate::db) struct IndexOf {
     pub extraction: Extraction,
     pub is_unique: bool,
     pub stage: Stage,
+    pub turn: Arc<BuildTurn>,
+}
+
+/// Who builds an index: one thread at a time (N5).
+#[derive(Debug, Default)]
+pub(in crate::db) struct BuildTurn {
+    builder: Mutex<Option<ThreadId>>,
+    /// Signalled when nobody does any more.
+    free: Condvar,
+}
+
+/// The right to build an index, until it is dropped.
+#[derive(Debug)]
+pub(in crate::db) struct Building<'a>(&'a BuildTurn);
+
+impl BuildTurn {
+    /// Waits for another thread that builds the index.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is this thread that does.
+    pub fn take(&self) -> Result<Building<'_>> {
+        let own = std::thread::current().id();
+        let mut builder = lock(&self.builder);
+        while let Some(other) = *builder {
+            if other == own {
+                return Err(Error::invalid("this thread is at building the index"));
+            }
+            builder = self.free.wait(builder).unwrap_or_else(PoisonError::into_inner);
+        }
+        *builder = Some(own);
+        Ok(Building(self))
+    }
+}
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.builder) = None;
+        self.0.free.notify_all();
+    }
 }
 
 /// Whether an index can be read.
@@ -72,6 +114,7 @@ impl IndexOf {
             extraction: Extraction::new(&record.extractor, extractors),
             is_unique: record.is_unique,
             stage: if record.is_ready { Stage::Ready } else { Stage::Building },
+            turn: Arc::default(),
         }
     }
 
@@ -83,6 +126,7 @@ impl IndexOf {
             extraction: self.extraction.clone(),
             is_unique: self.is_unique,
             stage: Stage::Ready,
+            turn: Arc::clone(&self.turn),
         }
     }
 }

@@ -42,8 +42,8 @@ enum Place {
     Shown,
 }
 
-/// A value, and how long it is there.
-type Lasting = (Slice, Lifetime);
+/// A value, and how long it is there; `None` if that is not known to be as long as anything.
+type Lasting = (Slice, Option<Lifetime>);
 
 /// A change of an index: an entry's key, and how long it is there, or that it goes.
 type Change = (Arc<IndexOf>, Vec<u8>, Option<Lifetime>);
@@ -99,15 +99,24 @@ impl Transaction {
         set.indexes.iter().try_for_each(|index| index.extraction.check())?;
         let key = write.key().expect("ranges are deleted otherwise");
         let before = self.get_with_expiry(keyspace, key)?;
+        let is_own = self.open()?.writes.find(keyspace.id(), key).is_some();
         self.add_write(keyspace, write, place)?;
         let after: Option<Lasting> = match write {
-            Write::Put { value, .. } => Some((Slice::from(value), Lifetime::Forever)),
-            Write::PutExpiring { value, lifetime, .. } => Some((Slice::from(value), lifetime)),
-            Write::Merge { .. } => self.get(keyspace, key)?.map(|value| (value, Lifetime::Forever)),
+            Write::Put { value, .. } => Some((Slice::from(value), Some(Lifetime::Forever))),
+            Write::PutExpiring { value, lifetime, .. } => {
+                Some((Slice::from(value), Some(lifetime)))
+            }
+            Write::Merge { .. } => {
+                self.get(keyspace, key)?.map(|value| (value, Some(Lifetime::Forever)))
+            }
             _ => None,
         };
-        let before =
-            before.map(|(value, until)| (value, until.map_or(Lifetime::Forever, Lifetime::Until)));
+        let before = before.map(|(value, until)| match until {
+            None => (value, Some(Lifetime::Forever)),
+            // A time from the commit on, which is not known yet, is shown as if it were now.
+            Some(_) if is_own => (value, None),
+            Some(until) => (value, Some(Lifetime::Until(until))),
+        });
         for (index, key, lifetime) in changes(set, key, before.as_ref(), after.as_ref())? {
             self.write_entry(&index, &key, lifetime)?;
         }
@@ -162,7 +171,7 @@ impl Transaction {
         let mut cursor = self.cursor(keyspace, range.clone())?;
         cursor.seek_first()?;
         while cursor.valid() {
-            let before = (Slice::from(cursor.value()?), Lifetime::Forever);
+            let before = (Slice::from(cursor.value()?), None);
             found.extend(changes(set, cursor.key(), Some(&before), None)?);
             cursor.next()?;
         }
@@ -289,7 +298,7 @@ fn changes(
     if before == after {
         return Ok(Vec::new()); // A time from the commit on is another one each time.
     }
-    let lifetime = |lasting: Option<&Lasting>| lasting.map(|(_, lifetime)| *lifetime);
+    let lifetime = |lasting: Option<&Lasting>| lasting.and_then(|(_, lifetime)| *lifetime);
     let is_as_long = lifetime(before) == lifetime(after);
     let mut found = Vec::new();
     for index in &set.indexes {
@@ -326,6 +335,15 @@ pub(in crate::db) fn checked(index: &IndexOf, key: Vec<u8>) -> Result<Vec<u8>> {
 }
 
 impl Core {
+    /// Whether all that a batch writes to is there, be it what an index is kept in.
+    fn check_are_there(&self, batch: &WriteBatch) -> Result<()> {
+        let state = self.published.state();
+        match batch.targets().find(|target| state.find(target.id).is_none()) {
+            Some(gone) => Err(Error::KeyspaceNotFound { name: gone.name.to_string() }),
+            None => Ok(()),
+        }
+    }
+
     /// Commits a batch that writes to keyspaces with indexes, together with the entries of these.
     /// Tried again whenever others have changed what it has to know.
     #[cold]
@@ -343,6 +361,7 @@ impl Core {
                 Err(Error::Conflict) => conflicts += 1,
                 committed => return committed,
             }
+            self.check_are_there(batch)?;
             debug_assert!(matches!(transaction.phase, Phase::RolledBack), "it is over");
             self.make_room_in(&transaction.wrote.iter().copied(), 0)?;
             drop(transaction);

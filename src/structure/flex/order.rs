@@ -133,14 +133,17 @@ impl FlexVersion {
     ) -> Result<Option<Slice>> {
         let place_of = |key: &[u8]| self.tree.find_key(key).map(|(place, _)| place);
         let anchor_of = |place| self.tree.get(place).map(|interval| interval.anchor.clone());
-        let (first, last) = (place_of(start), end.and_then(place_of).unwrap_or(self.tree.len()));
-        let behind_first = first.filter(|first| *first < last).and_then(|of| anchor_of(of + 1));
-        let (Some(first), Some(behind_first)) = (first, behind_first) else {
+        let last = end.and_then(place_of).unwrap_or(self.tree.len());
+        let Some(first) = place_of(start).filter(|first| *first < last) else {
             return reduction.summarize(start, end); // All of it is in one interval.
         };
-        let front = reduction.summarize(start, Some(&behind_first))?;
+        let (front, whole_from) = match anchor_of(first + 1) {
+            _ if anchor_of(first).is_some_and(|anchor| *anchor == *start) => (None, first),
+            Some(behind) => (reduction.summarize(start, Some(&behind))?, first + 1),
+            None => return reduction.summarize(start, end),
+        };
         let mut fold = IntervalFold { version: self, reduction: &mut *reduction };
-        let middle = self.tree.fold(first + 1..last, &mut fold)?;
+        let middle = self.tree.fold(whole_from..last, &mut fold)?;
         let back = match anchor_of(last) {
             Some(anchor) => reduction.summarize(&anchor, end)?,
             None => None, // What is in the middle goes to the last.

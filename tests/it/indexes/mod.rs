@@ -9,6 +9,7 @@
 
 mod crash;
 mod faults;
+mod lessons;
 mod model;
 mod threads;
 

@@ -41,14 +41,7 @@ impl Memo {
     /// What the fold of this tag came to, if that is known.
     pub fn find(&self, tag: u64) -> Option<Option<Slice>> {
         let first = self.lock();
-        let mut kept = first.as_deref();
-        while let Some(one) = kept {
-            if one.tag == tag {
-                return Some(one.summary.clone());
-            }
-            kept = one.next.as_deref();
-        }
-        None
+        kept(first.as_deref(), tag).map(|kept| kept.summary.clone())
     }
 
     /// Keeps what it came to, if there is room.
@@ -56,9 +49,12 @@ impl Memo {
         let len = summary.map_or(0, |summary| summary.len());
         let charged = (len <= KEPT_LEN_MAX).then(|| fold.charge(size_of::<Kept>() + len)).flatten();
         let Some(charge) = charged else { return };
-        let mut first = self.lock();
-        let next = first.take();
         let (tag, summary) = (fold.tag(), summary.cloned());
+        let mut first = self.lock();
+        if kept(first.as_deref(), tag).is_some() {
+            return; // Another thread was faster.
+        }
+        let next = first.take();
         *first = Some(Box::new(Kept { tag, summary, _charge: charge, next }));
     }
 
@@ -70,6 +66,12 @@ impl Memo {
     fn lock(&self) -> MutexGuard<'_, Option<Box<Kept>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is kept for a tag, in a list of what is kept.
+fn kept(first: Option<&Kept>, tag: u64) -> Option<&Kept> {
+    let mut list = std::iter::successors(first, |kept| kept.next.as_deref());
+    list.find(|kept| kept.tag == tag)
 }
 
 /// A way to fold items: associative, in their order.
