@@ -235,7 +235,7 @@ fn a_keyspace_keeps_the_options_it_was_created_with() {
     let table = shell.db(&["keyspaces"]).ok_text();
     assert!(table.contains("0.35") && table.contains("by budget"), "{table}");
     let csv = shell.db(&["keyspaces", "--format", "csv"]).ok_text();
-    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576,,append,,\n"), "{csv}");
+    assert!(csv.contains("tuned,1,flex,lz4,4096,65536,0.35,0,1048576,,append,,,,\n"), "{csv}");
 
     // What it does: lines that repeat themselves take a fraction of their size.
     let rows: String =
@@ -279,7 +279,7 @@ fn a_keyspace_of_tables_keeps_its_own_options() {
     let table = shell.db(&["keyspaces"]).ok_text();
     assert!(table.contains("compaction=leveled level0_trigger=6 level_ratio=2.5"), "{table}");
     let csv = shell.db(&["keyspaces", "--format", "csv"]).ok_text();
-    assert!(csv.contains("tuned,1,lsm,snappy,,,,,,4096,,3600000,compaction=leveled "), "{csv}");
+    assert!(csv.contains("tuned,1,lsm,snappy,,,,,,4096,,3600000,,,compaction=leveled "), "{csv}");
 }
 
 #[test]

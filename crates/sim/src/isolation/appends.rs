@@ -135,6 +135,7 @@ impl AppendRun {
                     options.ttl = None; // What merges does not expire,
                     if options.structure == Structure::History {
                         options.structure = Structure::Flex; // and has no history.
+                        (options.keep_for, options.keep_versions) = (None, None);
                     }
                     db.create_keyspace(&name, options.merge_operator("append"))
                 }
