@@ -29,8 +29,9 @@ impl Keyspace {
     /// changed since it was asked for last, or everything the first time after an opening. Blocks
     /// of intervals that have changes in memtables, or entries that expire, are gone through each
     /// time, so it is fastest where writing has ended and was flushed. What is kept for that, some
-    /// 100 bytes for 16 KiB of entries, counts in the memory budget; what takes more than 1 KiB, as
-    /// `min` and `max` of long values do, or has no room there, is made anew each time. In [`crate::Structure::Lsm`] all entries are gone through.
+    /// 100 bytes for 16 KiB of entries, counts in the memory budget. What takes more than 1 KiB, as
+    /// `min` and `max` of long values do, or has no room there, is made anew each time. In
+    /// [`crate::Structure::Lsm`] all entries are gone through.
     ///
     /// # Errors
     /// `InvalidArgument` for a name that is not registered; [`crate::Error::ReduceFailed`]; else as

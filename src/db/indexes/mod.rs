@@ -22,7 +22,8 @@
 //!   the build puts is what it has read, which is its premise.
 //! - N3  An index is ready, durably, only when all of it is durable in the log.
 //! - N4  An index is read as of moments whose state says that it is ready.
-//! - N5  One thread at a time builds an index, from looking whether it is ready to saying that it is.
+//! - N5  One thread at a time builds an index, from looking whether it is ready to saying that it
+//!   is.
 
 mod build;
 mod catalog;
