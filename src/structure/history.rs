@@ -1,6 +1,6 @@
 //! The past of a keyspace: an archive of versions, seen as of a stamp, as a version of a structure.
 //!
-//! An archive has every version of every key by key, the newest first, and by stamp
+//! An archive has the versions of every key by key, the newest first, and by stamp
 //! (`base/version_key.rs`). As of a stamp a key is what its newest version up to that says.
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Keyspaces that keep versions: reading them as of the past, and what happened to a key.
 //!
 //! A keyspace of the structure `History` has its present in a store as `Flex` has it, and beside it
-//! an archive: a hidden keyspace of the structure `Lsm` with every version by key and by stamp
+//! an archive: a hidden keyspace of the structure `Lsm` with the versions by key and by stamp
 //! (`structure/history.rs`, `base/version_key.rs`). The present costs what it costs in `Flex`. A
 //! moment of the past is an ordinary snapshot: the memtables as of a stamp, and behind them the
 //! archive as of that stamp in place of the structure.
