@@ -5,7 +5,7 @@
 //! [`ValueLog::sync`], which who makes the commit log durable calls in front of that (V2).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::file::{FILE_NUMBERS, Presence, ValueFile};
 use super::format::{FILE_HEADER_LEN, encode_file_header};
@@ -17,17 +17,37 @@ use crate::storage::{OpenMode, StorageFile};
 /// Files between two writers that are kept.
 const IDLE_COUNT_MAX: usize = 4;
 
+/// The system is asked to begin with what was written when it is so much: a disk does few large
+/// writes in a fraction of the time of many small ones ..
+const WRITEBACK_LEN: u64 = 256 << 10;
+/// .. and in whole pages, so that it writes none twice.
+const PAGE_LEN: u64 = 4 << 10;
+
 /// A file that is written to.
 #[derive(Clone, Debug)]
 pub(super) struct WritableFile {
     pub file: Arc<ValueFile>,
     pub handle: Arc<dyn StorageFile>,
+    /// The system was asked to begin with what is in front of here.
+    begun: Arc<AtomicU64>,
 }
 
 impl WritableFile {
     pub(super) fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let wrote = self.handle.write_all_at(bytes, offset);
         wrote.map_err(|error| Error::io("write", &self.file.path, error))
+    }
+
+    /// Has the system begin with what was written up to `end`, if that is worth it.
+    pub(super) fn begin_writeback(&self, end: u64) {
+        let order = Ordering::Relaxed; // Only a hint.
+        let (begun, whole) = (self.begun.load(order), end / PAGE_LEN * PAGE_LEN);
+        if whole < begun.saturating_add(WRITEBACK_LEN) {
+            return;
+        }
+        if self.begun.compare_exchange(begun, whole, order, order).is_ok() {
+            self.handle.begin_writeback(begun, whole - begun);
+        }
     }
 }
 
@@ -117,7 +137,7 @@ impl ValueLog {
             self.give_back(&writable, offset, size, &error);
             return Err(error);
         }
-        writable.handle.begin_writeback(offset, size);
+        writable.begin_writeback(offset + size);
         writable.file.note_size(offset + size);
         self.note_written(&writable, size);
         Ok(Appended { file: writable.file, offset })
@@ -164,7 +184,7 @@ impl ValueLog {
             let dir = &self.place.dir;
             self.place.storage.sync_dir(dir).map_err(|error| io(dir.clone(), error))?;
         }
-        for WritableFile { file, handle } in &files {
+        for WritableFile { file, handle, .. } in &files {
             handle.sync().map_err(|error| io(file.path.clone(), error))?;
             self.sync_count.fetch_add(1, Ordering::Relaxed);
         }
@@ -240,7 +260,7 @@ impl ValueLog {
         drop(unsynced);
         let file = ValueFile::new(&self.place, number, FILE_HEADER_LEN, Presence::Present);
         self.register(&file);
-        Ok(WritableFile { file, handle })
+        Ok(WritableFile { file, handle, begun: Arc::default() })
     }
 
     fn make_directory(&self) -> Result<()> {
@@ -277,6 +297,7 @@ impl ValueLog {
         // Where that fails, the garbage stays for as long as the file does.
         if before.writable.handle.set_len(before.end).is_ok() {
             before.writable.file.note_cut(before.end);
+            before.writable.begun.fetch_min(before.end / PAGE_LEN * PAGE_LEN, Ordering::Relaxed);
             self.give_back_own_file(before);
         }
     }

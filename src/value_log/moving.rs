@@ -2,6 +2,9 @@
 //! takes the new pointer; the file goes when nobody refers to it any more. What comes to be on the
 //! way is written beside them.
 //!
+//! Values that are moved are gathered and written together: one by one, each would be a write to
+//! the disk of its own.
+//!
 //! Who has a mover write says what became of the pointers: durable runs hold the files, or nobody
 //! has them and their room is given back. As long as neither is said, the files stay (V3).
 
@@ -15,6 +18,10 @@ use super::read::{Verify, WHOLE_LEN_MAX, read_record};
 use super::reader::ValueReader;
 use super::stream::ValueStream;
 use crate::base::{Result, ValuePointer};
+use crate::cache::{Charge, Part};
+
+/// Moved values are gathered until they take this much.
+const GATHER_LEN: usize = 256 << 10;
 
 /// Moves values, in the order in which they are asked for, into files of its own.
 #[derive(Debug)]
@@ -29,7 +36,10 @@ pub struct Mover {
     values: u64,
     moved_bytes: u64,
     placed_bytes: u64,
-    buffer: Vec<u8>,
+    /// Records that are the last of `out`, and not written yet.
+    gathered: Vec<u8>,
+    /// Of these.
+    charge: Option<Charge>,
     /// Values that the system is to begin to read.
     expected: Vec<ValuePointer>,
 }
@@ -39,17 +49,17 @@ impl Mover {
     #[must_use]
     pub fn new(log: &Arc<ValueLog>, victims: BTreeSet<u64>) -> Mover {
         let log = Arc::clone(log);
-        let (written, buffer) = (Vec::new(), Vec::new());
         Mover {
             log,
             victims,
             out: None,
-            written,
+            written: Vec::new(),
             is_in_doubt: false,
             values: 0,
             moved_bytes: 0,
             placed_bytes: 0,
-            buffer,
+            gathered: Vec::new(),
+            charge: None,
             expected: Vec::new(),
         }
     }
@@ -119,8 +129,7 @@ impl Mover {
     /// # Errors
     /// `DiskFull`, `Io`, `Closed`.
     pub fn place(&mut self, keyspace: u32, value: &[u8]) -> Result<ValuePointer> {
-        self.make_room()?;
-        let out = self.out.take().expect("room was made");
+        let out = self.take_out()?;
         let mut stream = ValueStream::into_file(&self.log, out, keyspace);
         stream.push(value)?; // The file goes back, by `written`.
         let (placed, out) = stream.finish_in_file()?;
@@ -131,28 +140,51 @@ impl Mover {
 
     fn move_whole(&mut self, pointer: &ValuePointer) -> Result<ValuePointer> {
         let record = read_record(&self.log.file_of(pointer)?, pointer, self.log.budget.heap())?;
-        let out = self.make_room()?;
-        let (file, offset) = (Arc::clone(&out.writable.file), out.end);
-        let writable = out.writable.clone();
-        self.buffer.clear();
-        self.buffer.extend_from_slice(&record.data[..record.layout.table_end as usize]);
-        self.buffer.resize(record.layout.end as usize, 0);
-        seal_record(&mut self.buffer, file.tag, offset, record.header);
-        writable.write(&self.buffer, offset)?;
-        let size = record.layout.end;
-        file.note_size(offset + size);
-        writable.handle.begin_writeback(offset, size);
-        self.log.note_written(&writable, size);
-        self.out.as_mut().expect("room was made").end += size;
+        if self.gathered.len() >= GATHER_LEN {
+            self.write_gathered()?;
+        }
+        self.make_room()?;
+        let out = self.out.as_mut().expect("room was made");
+        let (start, size) = (self.gathered.len(), record.layout.end);
+        self.gathered.extend_from_slice(&record.data[..record.layout.table_end as usize]);
+        self.gathered.resize(start + size as usize, 0);
+        let (file, offset) = (&out.writable.file, out.end);
+        seal_record(&mut self.gathered[start..], file.tag, offset, record.header);
+        let moved = ValuePointer { file: file.number(), offset, ..*pointer };
+        out.end += size;
+        let capacity = self.gathered.capacity();
+        self.charge
+            .get_or_insert_with(|| self.log.budget.charge(Part::Buffer, capacity))
+            .resize(capacity);
         self.note_moved(size);
-        Ok(ValuePointer { file: file.number(), offset, ..*pointer })
+        Ok(moved)
+    }
+
+    /// Writes what was gathered.
+    fn write_gathered(&mut self) -> Result<()> {
+        let Some(out) = self.out.as_ref().filter(|_| !self.gathered.is_empty()) else {
+            return Ok(());
+        };
+        let (writable, size) = (&out.writable, self.gathered.len() as u64);
+        writable.write(&self.gathered, out.end - size)?;
+        writable.file.note_size(out.end);
+        writable.begin_writeback(out.end);
+        self.log.note_written(writable, size);
+        self.gathered.clear();
+        Ok(())
+    }
+
+    /// The file to write to, with all of it written that is in front of its end.
+    fn take_out(&mut self) -> Result<OwnFile> {
+        self.write_gathered()?;
+        self.make_room()?;
+        Ok(self.out.take().expect("room was made"))
     }
 
     /// Its hash is verified as well: it is computed anyway.
     fn move_in_pieces(&mut self, pointer: &ValuePointer) -> Result<ValuePointer> {
         let mut reader = ValueReader::verifying(&self.log, pointer, Verify::Hash)?;
-        self.make_room()?;
-        let out = self.out.take().expect("room was made");
+        let out = self.take_out()?;
         let mut stream = ValueStream::into_file(&self.log, out, reader.keyspace());
         loop {
             match reader.next_piece() {
@@ -180,8 +212,9 @@ impl Mover {
     /// Makes the moved values durable, before anything durable refers to them (V2).
     ///
     /// # Errors
-    /// `Io`.
-    pub fn finish_slice(&self) -> Result<()> {
+    /// `DiskFull`, `Io`.
+    pub fn finish_slice(&mut self) -> Result<()> {
+        self.write_gathered()?;
         self.log.sync()
     }
 
@@ -196,14 +229,17 @@ impl Mover {
     /// gives its room back.
     pub fn take_back(&mut self) {
         self.out = None;
+        self.gathered.clear();
         self.written.drain(..).for_each(|before| self.log.cut_back(before));
         self.is_in_doubt = false;
     }
 
-    fn make_room(&mut self) -> Result<&OwnFile> {
+    /// Sees to it that there is a file with room for what is written next.
+    fn make_room(&mut self) -> Result<()> {
         self.is_in_doubt = true;
         let is_full = self.out.as_ref().is_some_and(|out| out.end >= self.log.file_size);
         if is_full {
+            self.write_gathered()?;
             self.out = None; // `written` holds it.
         }
         if self.out.is_none() {
@@ -211,7 +247,7 @@ impl Mover {
             self.written.push(out.as_it_is());
             self.out = Some(out);
         }
-        Ok(self.out.as_ref().expect("it was made above"))
+        Ok(())
     }
 }
 

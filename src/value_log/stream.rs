@@ -13,9 +13,6 @@ use super::format::{chunk_offset, shortened, sum_of};
 use crate::base::{Result, ValuePointer, checksum};
 use crate::cache::{Charge, Part};
 
-/// After so many bytes the system is asked to begin writing them.
-const WRITEBACK_LEN: u64 = 1 << 20;
-
 /// A value that is being written. Dropped before it is finished, nothing refers to what was
 /// written.
 #[derive(Debug)]
@@ -26,7 +23,6 @@ pub struct ValueStream {
     hasher: blake3::Hasher,
     /// Bytes that are written; whole chunks.
     written: u64,
-    begun: u64,
     chunk: Vec<u8>,
     table: Vec<u8>,
     /// Of these two.
@@ -51,7 +47,6 @@ impl ValueStream {
             keyspace,
             hasher: blake3::Hasher::new(),
             written: 0,
-            begun: 0,
             chunk: Vec::with_capacity(CHUNK_LEN),
             table: Vec::new(),
             charge: log.budget.charge(Part::Buffer, CHUNK_LEN),
@@ -146,11 +141,7 @@ impl ValueStream {
         self.table.extend_from_slice(&sum.to_le_bytes());
         self.charge.resize(CHUNK_LEN + self.table.capacity());
         self.written += chunk.len() as u64;
-        if self.written - self.begun >= WRITEBACK_LEN {
-            let from = self.value_offset() + self.begun;
-            self.out.writable.handle.begin_writeback(from, self.written - self.begun);
-            self.begun = self.written;
-        }
+        self.out.writable.begin_writeback(self.value_offset() + self.written);
         self.chunk = chunk;
         self.chunk.clear();
         Ok(())

@@ -1,6 +1,7 @@
 //! The value log by itself: what is written is read back or refused, files live as long as somebody
 //! holds them, and what a power cut takes was not synced.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -424,6 +425,37 @@ fn a_long_value_is_moved_in_pieces_and_a_damaged_one_leaves_no_trace() {
 }
 
 #[test]
+fn values_are_moved_together_in_few_writes_over_several_files() {
+    let sim = SimStorage::new(7);
+    let storage: Arc<dyn Storage> = Arc::new(sim.clone());
+    let log = open_in(&storage);
+    let values: Vec<Vec<u8>> = (0..600).map(|number| value(number, 1000)).collect();
+    let (pointers, victim) = append(&log, &values).unwrap();
+    let mut mover = Mover::new(&log, [victim.number()].into());
+    let before = sim.count_of(Operation::Write);
+    let mut moved: Vec<ValuePointer> = Vec::new();
+    for (number, pointer) in pointers.iter().enumerate() {
+        moved.push(mover.moved(pointer).unwrap().unwrap());
+        if number == 300 {
+            // What is written in between goes behind what was gathered.
+            moved.push(mover.place(1, &value(1000, 500)).unwrap());
+        }
+    }
+    mover.finish_slice().unwrap();
+    let files: BTreeSet<u64> = moved.iter().map(|pointer| pointer.file).collect();
+    assert!(files.len() > 2 && !files.contains(&victim.number()), "{files:?}");
+    let writes = sim.count_of(Operation::Write) - before;
+    // A header and what was gathered, for each file; and those of the one in between.
+    assert!(writes <= 2 * files.len() as u64 + 5, "{writes} writes, {} files", files.len());
+    let in_between = moved.remove(301);
+    assert_eq!(&*log.read(&in_between.encode()).unwrap(), value(1000, 500).as_slice());
+    for (moved, value) in moved.iter().zip(&values) {
+        assert_eq!(&*log.read(&moved.encode()).unwrap(), value.as_slice());
+    }
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
+#[test]
 fn moving_to_a_full_disk_changes_nothing_and_goes_on_when_there_is_room() {
     for len in [3000, 2 * WHOLE_LEN_MAX as usize] {
         let sim = SimStorage::new(6);
@@ -433,10 +465,13 @@ fn moving_to_a_full_disk_changes_nothing_and_goes_on_when_there_is_room() {
         let mut mover = Mover::new(&log, [pointers[0].file].into());
         let first = mover.moved(&pointers[0]).unwrap().unwrap();
         sim.set_capacity(sim.allocated_bytes());
-        let refused = mover.moved(&pointers[1]).unwrap_err();
+        // Short ones are gathered.
+        let moved = mover.moved(&pointers[1]);
+        let refused = moved.and_then(|_| mover.finish_slice()).unwrap_err();
         assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
         sim.set_capacity(u64::MAX);
         let second = mover.moved(&pointers[1]).unwrap().unwrap();
+        mover.finish_slice().unwrap();
         for (moved, number) in [(first, 1), (second, 2)] {
             assert!(*log.read(&moved.encode()).unwrap() == *value(number, len));
         }
