@@ -75,6 +75,15 @@ pub trait Cursor {
     /// When the entries cannot be read.
     fn seek_for_prev(&mut self, key: &[u8]) -> Result<()>;
 
+    /// As [`Cursor::seek`], from a position that moving forward has led to, and that is not behind
+    /// `key`: for less where that is near.
+    ///
+    /// # Errors
+    /// When the entries cannot be read.
+    fn leap(&mut self, key: &[u8]) -> Result<()> {
+        self.seek(key)
+    }
+
     /// Moves one entry on; from before the first entry to the first.
     ///
     /// # Errors

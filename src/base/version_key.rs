@@ -119,9 +119,18 @@ pub fn put_stamp_bound(out: &mut Vec<u8>, stamp: SeqNo) {
 /// The first key of an archive above all versions of the key with this head.
 #[must_use]
 pub fn behind_head(head: &[u8]) -> Vec<u8> {
+    let mut behind = Vec::with_capacity(head.len());
+    put_behind_head(&mut behind, head);
+    behind
+}
+
+/// Puts that key into `out`, in place of what is there.
+pub fn put_behind_head(out: &mut Vec<u8>, head: &[u8]) {
     let (_, rest) = head.split_last().unwrap_or((&0, &[]));
+    out.clear();
+    out.extend_from_slice(rest);
     // 0 1 follows 0 0, and stands in front of whatever else follows the key's bytes.
-    [rest, &[ESCAPE]].concat()
+    out.push(ESCAPE);
 }
 
 /// Whether what begins with this key of an archive may have entries by key.

@@ -9,21 +9,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::version_key::{
-    VersionKind, archived_len, behind_head, behind_keys, by_key_head, key_of_head, put_head,
-    put_key_of_head, put_stamp_bound, tail_of,
+    VersionKind, archived_len, behind_head, behind_keys, by_key_head, key_of_head, put_behind_head,
+    put_head, put_key_of_head, put_stamp_bound, tail_of,
 };
 use crate::base::{Cursor, EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice};
 use crate::base::{expiring_in, lost_its_place};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::memory::Heap;
-use crate::structure::{Found, StructureCursor, Version, Want};
+use crate::structure::{Found, StructureCursor, Version, WalkCursor, Want};
 
 /// Bytes of the first block of a walk, about; each further one may have twice as many ..
 const CHUNK_BYTES_FIRST: usize = 4 << 10;
 /// .. up to this many.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
-/// A walk goes past this many versions of a key one by one; then it seeks.
-const STEPS_MAX: usize = 16;
+/// A walk goes past this many versions of a key one by one; then it leaps.
+const STEPS_MAX: usize = 3;
 
 /// A version of an archive, as of a stamp.
 #[derive(Clone)]
@@ -236,7 +236,7 @@ enum Place {
 /// Off the block at hand it seeks anew.
 struct PastCursor {
     version: VersionAt,
-    entries: Box<dyn StructureCursor>,
+    entries: Box<dyn WalkCursor>,
     /// Keys of the archive that what is asked for lies between.
     start: Vec<u8>,
     end: Vec<u8>,
@@ -265,7 +265,10 @@ impl PastCursor {
             put_head(&mut end, &key);
         }
         let bounds = (Bound::Included(start.clone()), Bound::Excluded(end.clone()));
-        let entries = version.archive.cursor(&KeyRange { start: bounds.0, end: bounds.1 });
+        // How often keys have changed since is told by newer ones.
+        let newest = if version.limit.is_some() { SeqNo::MAX } else { version.at };
+        let range = KeyRange { start: bounds.0, end: bounds.1 };
+        let entries = version.archive.passing_cursor(&range, newest);
         PastCursor {
             version,
             entries,
@@ -342,12 +345,12 @@ impl PastCursor {
             }
             steps = 0;
             if is_found {
-                self.from = behind_head(&self.last);
+                put_behind_head(&mut self.from, &self.last);
             } else {
                 self.from.clone_from(&self.last);
                 put_stamp_bound(&mut self.from, self.version.at);
             }
-            self.entries.seek(&self.from)?;
+            self.entries.leap(&self.from)?;
         }
         Ok(true)
     }

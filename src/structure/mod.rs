@@ -141,6 +141,13 @@ pub trait Version: Send + Sync + fmt::Debug {
     /// A cursor over the entries in `range`, tombstones among them. It may show others as well.
     fn cursor(&self, range: &KeyRange) -> Box<dyn StructureCursor>;
 
+    /// A cursor over the same entries, for walks that go past the most of them, of a structure that
+    /// merges nothing. Tombstones and entries newer than `newest` may be left out.
+    fn passing_cursor(&self, range: &KeyRange, newest: SeqNo) -> Box<dyn WalkCursor> {
+        let _all_are_shown = newest;
+        self.cursor(range)
+    }
+
     /// Number of keys from `start` to in front of `end`, or to the last, that have a value which
     /// has not expired by `now`, in milliseconds since 1970.
     ///
@@ -183,9 +190,14 @@ pub trait Version: Send + Sync + fmt::Debug {
     fn anchor_near(&self, position: u64) -> Slice;
 }
 
+/// A cursor over a version.
+pub trait WalkCursor: Cursor + Send + fmt::Debug {}
+
+impl<C: Cursor + Send + fmt::Debug> WalkCursor for C {}
+
 /// A cursor over a version. Its entries lie in blocks, which it hands out, so that a walk pays for
 /// the structure once a block.
-pub trait StructureCursor: Cursor + Send + fmt::Debug {
+pub trait StructureCursor: WalkCursor {
     /// Takes the block that the cursor is in, on the same entry; `None` when it is on none. After
     /// that it stands between the entries before and behind that block: [`Cursor::next`] goes to
     /// the first one behind, [`Cursor::prev`] to the last one before it.

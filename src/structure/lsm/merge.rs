@@ -125,6 +125,14 @@ impl Merged {
         Ok(())
     }
 
+    /// As [`Merged::seek`], from where it stands; not back. M1: after a move forward.
+    pub(super) fn leap(&mut self, key: &[u8]) -> Result<()> {
+        while self.key().is_some_and(|shown| shown < key) {
+            self.move_shown_alone(|run| run.leap(key))?;
+        }
+        Ok(())
+    }
+
     /// To the last entry whose key is at most `key`; for moving backward.
     pub(super) fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
         self.current = None;

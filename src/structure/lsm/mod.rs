@@ -43,6 +43,7 @@ mod merge;
 mod order;
 mod output;
 mod outside;
+mod passing;
 mod pick;
 mod policy;
 mod record;

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::cursor::LsmCursor;
 use super::index::{Index, Run};
 use super::merge::{Merged, deletes_ranges, deletions_of, rank_of};
-use super::table::{ReadMode, Sought, TableCaches};
+use super::passing::PassingCursor;
+use super::table::{ReadMode, Sought, Table, TableCaches};
 use crate::base::version_key::behind_keys;
 use crate::base::{
     EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo, Slice, StripedCounters,
@@ -14,7 +15,7 @@ use crate::base::{
 };
 use crate::memory::Heap;
 use crate::structure::fold::Folder;
-use crate::structure::{Found, StructureCursor, Version, Want};
+use crate::structure::{Found, StructureCursor, Version, WalkCursor, Want};
 
 /// What versions of a keyspace read with.
 #[derive(Debug)]
@@ -102,10 +103,7 @@ impl LsmVersion {
         end: Option<&[u8]>,
         mode: ReadMode,
     ) -> Result<Merged> {
-        // An archive deletes ranges of stamps, which are behind all keys.
-        let are_keys =
-            self.reader.filters_know_heads && end.is_some_and(|end| *end <= *behind_keys());
-        if self.deletes_ranges && !are_keys {
+        if self.deletes_ranges && !self.has_keys_alone(end) {
             return self.merged(mode); // Ranks count all runs.
         }
         if self.runs.len() < 2 {
@@ -132,6 +130,37 @@ impl LsmVersion {
             }
         }
         Ok(Merged::new(&runs, None, &self.reader.caches, mode))
+    }
+
+    /// As [`LsmVersion::merged_within`], with what tables have that are newer than `newest` left
+    /// out, where it hides nothing.
+    pub(super) fn merged_up_to(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        newest: SeqNo,
+    ) -> Result<Merged> {
+        if !self.has_keys_alone(end) {
+            return self.merged_within(start, end, ReadMode::Normal);
+        }
+        // Of one that was made outside, the entries do not say their stamps.
+        let is_newer =
+            |table: &Arc<Table>| table.record.stamp.is_none() && table.record.oldest > newest;
+        let mut runs = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            let tables = run.overlapping(start, end).iter().filter(|table| !is_newer(table));
+            let tables: Arc<[_]> = tables.map(Arc::clone).collect();
+            if !tables.is_empty() {
+                runs.push(Run { tables, ..run.clone() });
+            }
+        }
+        Ok(Merged::new(&runs, None, &self.reader.caches, ReadMode::Normal))
+    }
+
+    /// Whether what lies in front of `end` is entries of an archive by key: these are never hidden,
+    /// as it deletes ranges of stamps alone, which are behind all keys.
+    fn has_keys_alone(&self, end: Option<&[u8]>) -> bool {
+        self.reader.filters_know_heads && end.is_some_and(|end| *end <= *behind_keys())
     }
 
     /// The runs that may have keys from `from` to in front of `end` that are this head and an end
@@ -264,6 +293,11 @@ impl Version for LsmVersion {
     fn cursor(&self, range: &KeyRange) -> Box<dyn StructureCursor> {
         let own = self.own.upgrade().expect("who asks holds it");
         Box::new(LsmCursor::new(own, range))
+    }
+
+    fn passing_cursor(&self, range: &KeyRange, newest: SeqNo) -> Box<dyn WalkCursor> {
+        let own = self.own.upgrade().expect("who asks holds it");
+        Box::new(PassingCursor::new(own, range, newest))
     }
 
     fn count(&self, start: &[u8], end: Option<&[u8]>, now: u64) -> Result<u64> {

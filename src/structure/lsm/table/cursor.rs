@@ -289,6 +289,16 @@ impl Cursor for TableCursor {
         self.enter_forward()
     }
 
+    fn leap(&mut self, key: &[u8]) -> Result<()> {
+        let is_within = self.last_key_bound().is_some_and(|last| key <= last);
+        let Place::On(block) = &mut self.place else { return self.seek(key) };
+        if !is_within {
+            return self.seek(key);
+        }
+        block.seek(key)?;
+        if block.is_valid() { Ok(()) } else { self.leave_forward() }
+    }
+
     fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
         self.place = Place::Lost;
         match self.seek_block(key)? {

@@ -130,6 +130,20 @@ impl Cursor for RunCursor {
         if cursor.is_valid() { Ok(()) } else { self.enter_forward(index + 1) }
     }
 
+    fn leap(&mut self, key: &[u8]) -> Result<()> {
+        match &mut self.place {
+            Place::In(index, cursor) if !self.tables[*index].record.ends_by(key) => {
+                cursor.leap(key)?;
+                if cursor.is_valid() {
+                    return Ok(());
+                }
+                let behind = *index + 1;
+                self.enter_forward(behind)
+            }
+            _ => self.seek(key),
+        }
+    }
+
     fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
         let behind = self.tables.partition_point(|table| *table.record.first <= *key);
         let Some(index) = behind.checked_sub(1) else {

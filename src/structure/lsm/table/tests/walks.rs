@@ -41,6 +41,32 @@ fn seek_everywhere(cursor: &mut impl Cursor, model: &Model) {
     }
 }
 
+/// Leaps on by short and long ways, with steps in between, to keys that are there or not.
+fn leap_on(cursor: &mut impl Cursor, model: &Model, dice: &Dice) {
+    let all = entries(model);
+    for length in [1, 2, 5, 20, 100] {
+        cursor.seek_first().unwrap();
+        let mut position = 0;
+        while position < all.len() {
+            let aim = (position + dice.below(length + 1) as usize).min(all.len() - 1);
+            let beside = neighbours(&all[aim].0);
+            let behind = |key: &&Vec<u8>| **key >= all[position].0;
+            let aims: Vec<_> = beside.iter().chain([&all[aim].0]).filter(behind).collect();
+            let key = aims[dice.below(aims.len() as u64) as usize];
+            cursor.leap(key).unwrap();
+            position = all.partition_point(|(other, _)| other < key);
+            assert_eq!(at(cursor).as_ref(), all.get(position), "to {key:?}");
+            if dice.below(2) == 0 {
+                cursor.next().unwrap();
+                position += 1;
+                assert_eq!(at(cursor).as_ref(), all.get(position), "behind {key:?}");
+            }
+        }
+    }
+    cursor.leap(&[0xFF; 90]).unwrap();
+    assert_eq!(at(cursor), None);
+}
+
 /// Moves at random; where `take` says so, goes on from where a block was taken.
 fn wander<C: Cursor>(
     cursor: &mut C,
@@ -116,6 +142,7 @@ fn a_table_is_sought_everywhere_and_walked_to_and_fro() {
             cursor.next().unwrap();
             assert_eq!(at(&cursor), shown(model.iter().next()), "the first move goes to the first");
             seek_everywhere(&mut cursor, &model);
+            leap_on(&mut cursor, &model, &dice);
             let mut cursor = bench.cursor(&table, mode);
             wander(&mut cursor, &model, &dice, |cursor| {
                 let key = cursor.key()?.to_vec();
@@ -143,6 +170,7 @@ fn a_run_is_sought_everywhere_and_walked_to_and_fro() {
         let mut cursor = bench.run(&tables, mode);
         assert_eq!(forward(&mut cursor), entries(&model));
         seek_everywhere(&mut cursor, &model);
+        leap_on(&mut cursor, &model, &dice);
         let mut cursor = bench.run(&tables, mode);
         wander(&mut cursor, &model, &dice, |cursor| {
             let key = cursor.key()?.to_vec();
