@@ -38,7 +38,8 @@ pub enum Error {
         /// What was expected and what was found.
         what: String,
     },
-    /// The transaction read something that another one has changed since. Retry it.
+    /// The transaction read something that another one has changed since; or a bulk ingest was
+    /// begun before its keyspace was converted. Retry it.
     Conflict,
     /// The transaction was committed or rolled back before. Nothing changed.
     TransactionEnded,

@@ -195,6 +195,19 @@ impl RangeTombstones {
         RangeTombstones { fragments, newest: self.newest }
     }
 
+    /// What of them deletes keys in front of `end`. O(fragments).
+    #[must_use]
+    pub fn in_front_of(&self, end: &[u8]) -> RangeTombstones {
+        let count = self.fragments.partition_point(|fragment| *fragment.start < *end);
+        let mut fragments = self.fragments[..count].to_vec();
+        if let Some(last) = fragments.last_mut()
+            && last.end.as_ref().is_none_or(|last| **last > *end)
+        {
+            last.end = Some(end.to_vec());
+        }
+        RangeTombstones { fragments, newest: self.newest }
+    }
+
     /// The ranges, ascending, each with the newest deletion in it.
     pub fn iter(&self) -> impl Iterator<Item = DeletedRange<'_>> {
         self.fragments.iter().map(Fragment::range)
@@ -363,11 +376,15 @@ mod tests {
                 }
             }
             let from = [b'a' + draw(24) as u8];
-            let behind = tombstones.behind(&from);
+            let (behind, in_front) = (tombstones.behind(&from), tombstones.in_front_of(&from));
             for key in b'a'..=b'w' {
-                let expected = tombstones.stamps_of(&[key]);
-                let expected = if [key] < from { Vec::new() } else { expected };
-                assert_eq!(behind.stamps_of(&[key]), expected, "{list:?} {key}");
+                let stamps = tombstones.stamps_of(&[key]);
+                let (front, back) = match [key] < from {
+                    true => (stamps, Vec::new()),
+                    false => (Vec::new(), stamps),
+                };
+                assert_eq!(behind.stamps_of(&[key]), back, "{list:?} {key}");
+                assert_eq!(in_front.stamps_of(&[key]), front, "{list:?} {key}");
             }
             let starts = behind.iter().map(|range| range.start);
             assert!(starts.into_iter().all(|start| *start >= from[..]), "{list:?}");

@@ -99,12 +99,29 @@ pub(super) struct BatchMark {
     payload: Option<Arc<[u8]>>,
 }
 
+/// Checks that an archive of versions takes a key, which is within the limit of others.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(super) fn check_archived_len(key: &[u8]) -> Result<()> {
+    let len = archived_len(key);
+    if len <= KEY_LEN_MAX || key.len() > KEY_LEN_MAX {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "a key that takes {len} bytes with its stamp: at most {KEY_LEN_MAX} are allowed where \
+         versions are kept"
+    )))
+}
+
 /// A keyspace that a batch writes to.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub opening: u64,
     pub id: u32,
     pub name: Arc<String>,
+    /// Whether keys were looked at that archives do not take.
+    pub has_limited_keys: bool,
 }
 
 impl WriteBatch {
@@ -380,7 +397,7 @@ impl WriteBatch {
     /// Adds an operation that is within the limits, and neither a merge nor what expires.
     #[inline]
     fn push_allowed(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
-        if keyspace.keeps_history() && kind != Kind::DeleteRange {
+        if kind != Kind::DeleteRange && keyspace.limits_archived_keys() {
             self.check_archived_len(key); // Bounds of ranges are not stored.
         }
         self.note_target(keyspace, key, value);
@@ -423,7 +440,7 @@ impl WriteBatch {
         key: &[u8],
         value: &[u8],
     ) {
-        if keyspace.keeps_history() {
+        if keyspace.limits_archived_keys() {
             self.check_archived_len(key);
         }
         self.note_target(keyspace, key, value);
@@ -446,7 +463,12 @@ impl WriteBatch {
         let is_known =
             self.targets().any(|target| target.id == id && target.opening == keyspace.opening());
         if !is_known {
-            let target = Target { opening: keyspace.opening(), id, name: keyspace.shared_name() };
+            let target = Target {
+                opening: keyspace.opening(),
+                id,
+                name: keyspace.shared_name(),
+                has_limited_keys: keyspace.limits_archived_keys(),
+            };
             match self.first_keyspace {
                 None => self.first_keyspace = Some(target),
                 Some(_) => self.more_keyspaces.push(target),
@@ -457,14 +479,23 @@ impl WriteBatch {
     /// Refuses what an archive of versions cannot take as a key.
     #[inline(never)]
     fn check_archived_len(&mut self, key: &[u8]) {
-        let len = archived_len(key);
-        if len > KEY_LEN_MAX && key.len() <= KEY_LEN_MAX {
-            let what = format!(
-                "a key that takes {len} bytes with its stamp: at most {KEY_LEN_MAX} are allowed \
-                 where versions are kept"
-            );
-            self.refused.get_or_insert(Refusal::Invalid(what));
+        if let Err(error) = check_archived_len(key) {
+            self.refused.get_or_insert(error.into());
         }
+    }
+
+    /// Checks the keys of the keyspaces that `limit` them since this was begun.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub(super) fn check_archived_keys(&self, limit: impl Fn(u32) -> bool) -> Result<()> {
+        let is_due = |target: &&Target| !target.has_limited_keys && limit(target.id);
+        for target in self.targets().filter(is_due) {
+            for operation in self.operations().filter(|operation| operation.keyspace == target.id) {
+                operation.write.key().map_or(Ok(()), check_archived_len)?;
+            }
+        }
+        Ok(())
     }
 
     /// Why this cannot be added, if so.

@@ -14,7 +14,7 @@ use crate::base::{Result, Slice};
 use crate::db::background::caught;
 use crate::db::core::{Core, lock};
 use crate::db::options::{Cleaning, CleaningPolicy};
-use crate::db::state::Runtime;
+use crate::db::state::{Runtime, State};
 use crate::jobs::{Aim, GarbageFigures, RoundPace, ValueFileFigures, files_to_clean};
 use crate::structure::Moving;
 use crate::value_log::Mover;
@@ -145,7 +145,7 @@ pub(super) struct CleaningRound {
     pub mover: Mover,
     /// How far it has to be for flushes to go on.
     pace: RoundPace,
-    /// Numbers of keyspaces that are still to be gone through, the one at hand last. They are not
+    /// Numbers of stores that are still to be gone through, the one at hand last. They are not
     /// held: one that is dropped must be able to go.
     left: Vec<u32>,
     /// Where that one goes on.
@@ -211,14 +211,14 @@ impl Core {
         };
         let pace = RoundPace::of(&figures, &victims, owed);
         let mover = Mover::new(&self.values, victims);
-        let left = self.runtimes().iter().map(|runtime| runtime.id).collect();
+        let left = self.runtimes().iter().map(|runtime| runtime.store_id).collect();
         Some(CleaningRound { mover, pace, left, from: Slice::default() })
     }
 
     /// Does a slice of a round, if nobody flushes the keyspace at hand.
     pub(super) fn clean_slice(&self, round: &mut CleaningRound) -> Result<Cleaned> {
-        while let Some(id) = round.left.last() {
-            let Some(runtime) = self.runtime(*id) else {
+        while let Some(store_id) = round.left.last() {
+            let Some(runtime) = self.runtime(*store_id) else {
                 round.left.pop();
                 round.from = Slice::default();
                 continue;
@@ -334,15 +334,17 @@ impl Core {
 
     /// Does a slice of the flush that is in the way of a round.
     pub(super) fn finish_flush(&self, round: &CleaningRound) -> Result<()> {
-        let runtime = round.left.last().and_then(|id| self.runtime(*id));
+        let runtime = round.left.last().and_then(|store_id| self.runtime(*store_id));
         let Some(runtime) = runtime else { return Ok(()) };
         let _turn = lock(&runtime.flushing);
         let flushed = self.flush_oldest(runtime.id);
         flushed.map(drop).inspect_err(|error| self.note_failure(error))
     }
 
-    fn runtime(&self, id: u32) -> Option<Arc<Runtime>> {
-        self.published.with(|state, _| state.find(id).map(|found| Arc::clone(&found.runtime)))
+    fn runtime(&self, store_id: u32) -> Option<Arc<Runtime>> {
+        let of_store = |state: &State| state.with_store(store_id).cloned();
+        let found = self.published.with(|state, _| of_store(state));
+        found.map(|found| Arc::clone(&found.runtime))
     }
 
     fn take_round(&self) -> Option<CleaningRound> {

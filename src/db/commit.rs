@@ -19,7 +19,7 @@ use crate::db::group::{Call, Caller, Gathering, GroupPolicy, Role, SyncTurn, WAI
 use crate::db::indexes::is_index_name;
 use crate::db::insert::{CommitPlace, insert_commit, insert_entries};
 use crate::db::options::{Background, Durability};
-use crate::db::state::State;
+use crate::db::state::{KeyspaceState, State};
 use crate::db::transaction::{Premise, Verdict};
 use crate::wal::{Lsn, RecordReader, Wal};
 
@@ -459,6 +459,9 @@ impl Core {
         {
             self.verify(premise)?;
         }
+        if self.key_limits_begun.load(Ordering::Acquire) > 0 {
+            self.check_archived_keys(&batch)?;
+        }
         let Log { wal, stamps, head, .. } = &mut *log;
         let seqno = stamps.next(self.time.wall_for_stamp()); // E1
         if premise.is_some_and(|checked| !checked.premise.holds_at(seqno)) {
@@ -485,6 +488,16 @@ impl Core {
         }
         lock(&self.log.queue).push_back(pending);
         Ok((seqno, caller))
+    }
+
+    /// Checks keys of a batch that was begun before its keyspace came to keep versions. Under the
+    /// log's lock: who has it limit its keys takes that behind it.
+    #[cold]
+    fn check_archived_keys(&self, batch: &WriteBatch) -> Result<()> {
+        let state = self.published.state();
+        let limits =
+            |found: &Arc<KeyspaceState>| found.runtime.limits_archived_keys.load(Ordering::Acquire);
+        batch.check_archived_keys(|id| state.find(id).is_some_and(limits))
     }
 
     /// Verifies a premise against the commits that are visible now, at least.

@@ -15,7 +15,7 @@ use crate::db::feed::Acknowledged;
 use crate::db::maintain::DroppedRegister;
 use crate::db::options::{Background, Builder, Durability, Sizes};
 use crate::db::snapshot::SnapshotRegister;
-use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime};
+use crate::db::state::{KeyspaceState, MemtableMeter, Published};
 use crate::db::stats::StallCounters;
 use crate::db::time::Time;
 use crate::db::transaction::TransactionRegister;
@@ -113,8 +113,11 @@ pub(super) struct Core {
     pub disk_full_count: AtomicU64,
     /// Bytes written to the manifest since opening.
     pub manifest_bytes: AtomicU64,
-    /// Bytes that keyspaces had written that were dropped since opening.
+    /// Bytes that keyspaces had written that were dropped since opening, and stores that were
+    /// replaced.
     pub gone_bytes: AtomicU64,
+    /// How often a keyspace has begun to limit its keys to what an archive takes.
+    pub key_limits_begun: AtomicU64,
     /// Signalled when a flush is complete, or none will be.
     flushed: (Mutex<u64>, Condvar),
 }
@@ -187,6 +190,7 @@ impl Core {
             disk_full_count: AtomicU64::new(0),
             manifest_bytes,
             gone_bytes: AtomicU64::new(0),
+            key_limits_begun: AtomicU64::new(0),
             flushed: (Mutex::new(0), Condvar::new()),
         }
     }
@@ -276,25 +280,24 @@ impl Core {
         Ok(manifest)
     }
 
-    pub(super) fn store_place(&self, id: u32, options: &KeyspaceOptions) -> StorePlace {
+    pub(super) fn store_place(&self, store_id: u32, options: &KeyspaceOptions) -> StorePlace {
         StorePlace {
             storage: Arc::clone(&self.storage),
-            dir: keyspace_dir(&self.dir, id),
+            dir: keyspace_dir(&self.dir, store_id),
             database: self.database,
-            keyspace: id,
+            keyspace: store_id,
             shared: self.shared.clone(),
             options: options.clone(),
-            merging: merging_of(options, &self.operators, &keyspace_dir(&self.dir, id)),
+            merging: merging_of(options, &self.operators, &keyspace_dir(&self.dir, store_id)),
         }
     }
 
-    pub(super) fn find_keyspace(&self, name: &str) -> Result<Arc<Runtime>> {
+    pub(super) fn find_keyspace(&self, name: &str) -> Result<Arc<KeyspaceState>> {
         self.check_open()?;
         let state = self.published.state();
         let mut keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_hidden());
         let found = keyspaces.find(|keyspace| **keyspace.runtime.name.load() == name);
-        let found = found.map(|keyspace| Arc::clone(&keyspace.runtime));
-        found.ok_or_else(|| Error::KeyspaceNotFound { name: name.to_owned() })
+        found.cloned().ok_or_else(|| Error::KeyspaceNotFound { name: name.to_owned() })
     }
 
     pub(super) fn keyspace_infos(&self) -> Vec<KeyspaceInfo> {
@@ -326,7 +329,7 @@ pub(super) fn keyspaces_dir(database: &std::path::Path) -> PathBuf {
     database.join("keyspaces")
 }
 
-/// The directory of a keyspace: by its id, because names are data.
+/// The directory of a keyspace: by the number of its store, because names are data.
 pub(super) fn keyspace_dir(database: &std::path::Path, id: u32) -> PathBuf {
     keyspaces_dir(database).join(format!("{id:08}"))
 }

@@ -52,6 +52,8 @@ pub(super) type IngestRange = (Slice, Option<Slice>);
 /// A bulk ingest: see [`Keyspace::begin_ingest`].
 pub struct Ingest {
     keyspace: Keyspace,
+    /// As it was when this began; entries are staged in its store.
+    runtime: Arc<Runtime>,
     /// `None` when it is over.
     staged: Option<Box<dyn Staged>>,
     /// Entries from the first on that expires, or whose value is large and not written yet.
@@ -144,9 +146,11 @@ impl Keyspace {
             let what = format!("keyspace {:?} keeps versions: it takes no ingest", self.name());
             return Err(Error::invalid(what));
         }
-        self.core().check_takes_ingest(self.runtime())?;
+        let runtime = self.runtime();
+        self.core().check_takes_ingest(&runtime)?;
         Ok(Ingest {
-            staged: Some(Arc::clone(&self.runtime().store).stage()),
+            staged: Some(Arc::clone(&runtime.store).stage()),
+            runtime,
             lifetime: self.default_lifetime(),
             keyspace: self.clone(),
             waiting: WriteBatch::new(),
@@ -243,11 +247,11 @@ impl Ingest {
     /// conflicts. Without entries nothing happens.
     ///
     /// # Errors
-    /// `DiskFull`, `Corruption` of what had to be read, `KeyspaceNotFound`, `Closed`;
-    /// `InvalidArgument` when [`Ingest::add`] has failed, or the keyspace has got an index
-    /// meanwhile: nothing has changed. `Io` and `ReadOnly`
-    /// when a write or sync failed: whether the ingest survives is unknown then, and nothing is
-    /// written any more until the database is reopened.
+    /// `DiskFull`, `Corruption` of what had to be read, `KeyspaceNotFound`, `Closed`; `Conflict`
+    /// when the keyspace was converted since the ingest began; `InvalidArgument` when
+    /// [`Ingest::add`] has failed, or the keyspace has got an index meanwhile: nothing has changed.
+    /// `Io` and `ReadOnly` when a write or sync failed: whether the ingest survives is unknown
+    /// then, and nothing is written any more until the database is reopened.
     pub fn finish(mut self) -> Result<IngestReport> {
         if self.has_failed {
             return Err(Error::invalid("an entry could not be added to the ingest"));
@@ -266,7 +270,7 @@ impl Ingest {
     /// Makes what is staged, in a range of keys, visible; its stamp.
     pub(super) fn commit(&mut self, range: IngestRange, data_bytes: u64) -> Result<SeqNo> {
         let core = Arc::clone(&self.keyspace.handle().core);
-        let runtime = Arc::clone(self.keyspace.runtime());
+        let runtime = Arc::clone(&self.runtime);
         let order = Order { runtime: &runtime, range, data_bytes };
         let staged = self.staged.as_mut().expect("it is there until it is over");
         let seqno = core.commit_ingest(&order, &mut **staged)?;
@@ -423,6 +427,7 @@ impl Core {
         }
         let _turn = lock(&runtime.flushing);
         self.check_writable()?; // Under the turn, which closing waits for (J4).
+        self.check_has_store(runtime)?;
         staged.fit()?;
         self.sync_values()?;
         let hold = self.hold_commits()?; // J2
@@ -460,15 +465,25 @@ impl Core {
     fn ingest_held(&self, order: &Order<'_>, staged: &mut dyn Staged, seqno: SeqNo) -> Result<()> {
         let runtime = order.runtime;
         self.check_takes_ingest(runtime)?;
-        if self.published.state().find(runtime.id).is_none() {
-            return Err(Error::KeyspaceNotFound { name: runtime.name.load().to_string() });
-        }
+        self.check_has_store(runtime)?;
         let _guard = PoisonOnPanic::new(self);
+        if let Some(conversion) = runtime.conversion() {
+            conversion.note_ingest(&order.range); // Also if it fails: it costs copying it again.
+        }
         let version = staged.commit(seqno);
         let version = version.inspect_err(|error| self.note_failure(error))?; // D4
-        let with_version = |state: &State| state.with_version(runtime.id, &version);
+        let with_version = |state: &State| state.with_version(runtime.store_id, &version);
         self.published.replace_and_publish(with_version, seqno); // J3
         Ok(())
+    }
+
+    /// Checks that the keyspace is there, and has the store that entries were staged in.
+    fn check_has_store(&self, runtime: &Runtime) -> Result<()> {
+        match self.published.state().find(runtime.id) {
+            Some(found) if found.runtime.store_id == runtime.store_id => Ok(()),
+            Some(_) => Err(Error::Conflict),
+            None => Err(Error::KeyspaceNotFound { name: runtime.name.load().to_string() }),
+        }
     }
 
     /// Flushes everything that a keyspace has in memtables; the caller has its turn.

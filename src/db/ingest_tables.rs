@@ -63,7 +63,8 @@ impl Keyspace {
     /// `Io`, also when there is a file of this name; `DiskFull`.
     pub fn table_writer(&self, path: impl AsRef<Path>) -> Result<TableWriter> {
         let core = &self.handle().core;
-        let own = &self.runtime().options;
+        let runtime = self.runtime();
+        let own = &runtime.options;
         let options = match own.structure {
             Structure::Lsm => own.clone(),
             Structure::Flex | Structure::History => KeyspaceOptions::lsm(),
@@ -106,11 +107,12 @@ impl Keyspace {
     /// [`TABLE_FILE_SIZE_MAX`](crate::TABLE_FILE_SIZE_MAX), one in the directory of a keyspace, one
     /// that was changed meanwhile, entries that expire where operands are merged, deletions in
     /// `Flex`, a codec that this program does not have, more than 65,536 files; `Corruption` and
-    /// `FormatVersion` with the file; `DiskFull`, `KeyspaceNotFound`, `Closed`: nothing has
-    /// changed, and the files are where they were. `Io` when a file cannot be read, linked or
-    /// synced: the same; one that could not be synced is to be written anew. `Io` and `ReadOnly`
-    /// when the commit itself failed: whether the ingest survives is unknown then, the files are
-    /// where they were, and nothing is written any more until the database is reopened.
+    /// `FormatVersion` with the file; `DiskFull`, `KeyspaceNotFound`, `Closed`, `Conflict` when the
+    /// keyspace is converted meanwhile: nothing has changed, and the files are where they were.
+    /// `Io` when a file cannot be read, linked or synced: the same; one that could not be synced is
+    /// to be written anew. `Io` and `ReadOnly` when the commit itself failed: whether the ingest
+    /// survives is unknown then, the files are where they were, and nothing is written any more
+    /// until the database is reopened.
     pub fn ingest_tables<P: AsRef<Path>>(
         &self,
         paths: impl IntoIterator<Item = P>,

@@ -3,16 +3,18 @@
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::base::{Error, Expiry, KeyRange, Lifetime, Result, SeqNo, Slice};
 use crate::db::Handle;
 use crate::db::batch::WriteBatch;
 use crate::db::core::Core;
+use crate::db::indexes::IndexOf;
 use crate::db::iter::{Cursor, Entry, Iter, Keys};
 use crate::db::options::Durability;
 use crate::db::order::{OtherMoment, Selected};
-use crate::db::state::{KeyspaceState, Runtime};
+use crate::db::state::{KeyspaceState, Runtime, Seat};
 use crate::db::time::{AsOf, Time};
 use crate::manifest::KeyspaceOptions;
 use crate::operator::Merging;
@@ -55,7 +57,8 @@ pub struct KeyspaceInfo {
 #[derive(Clone)]
 pub struct Keyspace {
     handle: Arc<Handle>,
-    runtime: Arc<Runtime>,
+    id: u32,
+    seat: Arc<Seat>,
 }
 
 impl fmt::Debug for Keyspace {
@@ -65,12 +68,18 @@ impl fmt::Debug for Keyspace {
 }
 
 impl Keyspace {
-    pub(super) fn new(handle: Arc<Handle>, runtime: Arc<Runtime>) -> Keyspace {
-        Keyspace { handle, runtime }
+    pub(super) fn new(handle: Arc<Handle>, keyspace: &KeyspaceState) -> Keyspace {
+        Keyspace { handle, id: keyspace.runtime.id, seat: Arc::clone(&keyspace.seat) }
     }
 
-    pub(super) fn runtime(&self) -> &Arc<Runtime> {
-        &self.runtime
+    /// One in which an index is kept.
+    pub(super) fn of_index(handle: Arc<Handle>, index: &IndexOf) -> Keyspace {
+        Keyspace { handle, id: index.runtime.id, seat: Arc::clone(&index.seat) }
+    }
+
+    /// What it has now: another, once it is converted.
+    pub(super) fn runtime(&self) -> Arc<Runtime> {
+        self.seat.load_full()
     }
 
     pub(super) fn handle(&self) -> &Arc<Handle> {
@@ -80,7 +89,7 @@ impl Keyspace {
     /// Whether a value of so many bytes goes to the value log.
     #[inline]
     pub(super) fn separates(&self, value_len: usize) -> bool {
-        let from = self.runtime.options.value_separation;
+        let from = self.seat.load().options.value_separation;
         from.is_some_and(|from| value_len >= from as usize)
     }
 
@@ -88,7 +97,7 @@ impl Keyspace {
     /// it expire unless that is said.
     #[inline]
     pub(super) fn puts_as_it_is(&self, value_len: usize) -> bool {
-        value_len < self.runtime.plain_below
+        value_len < self.seat.load().plain_below
     }
 
     /// The tables of a keyspace of [`Structure::Lsm`](crate::Structure::Lsm), as of now: level by
@@ -96,22 +105,22 @@ impl Keyspace {
     /// structure. Reads nothing from disk.
     #[must_use]
     pub fn tables(&self) -> Vec<TableInfo> {
-        self.runtime.store.tables()
+        self.seat.load().store.tables()
     }
 
     /// What has expired is judged by this.
     pub(super) fn time(&self) -> &Time {
-        &self.runtime.time
+        &self.handle.core.time
     }
 
     /// How long what is put is there, unless that is said.
     pub(super) fn default_lifetime(&self) -> Lifetime {
-        self.runtime.options.ttl.map_or(Lifetime::Forever, Lifetime::from)
+        self.seat.load().options.ttl.map_or(Lifetime::Forever, Lifetime::from)
     }
 
     /// Checks that entries may expire in it, of which one is about to be put.
     pub(super) fn check_takes_expiry(&self) -> Result<()> {
-        if let Some(operator) = &self.runtime.options.merge_operator {
+        if let Some(operator) = &self.seat.load().options.merge_operator {
             let what = format!(
                 "keyspace {:?} has the merge operator {operator:?}: nothing in it can expire",
                 self.name()
@@ -122,9 +131,15 @@ impl Keyspace {
         Ok(())
     }
 
+    /// Whether its keys have to be such as an archive of versions takes.
+    #[inline]
+    pub(super) fn limits_archived_keys(&self) -> bool {
+        self.seat.load().limits_archived_keys.load(Ordering::Acquire)
+    }
+
     /// How operands are merged in it.
-    pub(super) fn merging(&self) -> &Merging {
-        self.runtime.store.merging()
+    pub(super) fn merging(&self) -> Arc<Merging> {
+        Arc::clone(self.seat.load().store.merging())
     }
 
     /// Whether `operand` may be merged into `key`. Reads only what could not be merged before.
@@ -158,18 +173,18 @@ impl Keyspace {
     /// Its name now; it may be renamed.
     #[must_use]
     pub fn name(&self) -> String {
-        self.runtime.name.load().to_string()
+        self.seat.load().name.load().to_string()
     }
 
     /// [`Keyspace::name`] without a copy.
     pub(super) fn shared_name(&self) -> Arc<String> {
-        self.runtime.name.load_full()
+        self.seat.load().name.load_full()
     }
 
-    /// Its number, which stays when it is renamed.
+    /// Its number, which stays when it is renamed or converted.
     #[must_use]
     pub fn id(&self) -> u32 {
-        self.runtime.id
+        self.id
     }
 
     /// Which opening of which database it belongs to.

@@ -9,7 +9,7 @@ use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
 use crate::db::history::TellKept;
-use crate::db::state::{KeyspaceState, Runtime, Table};
+use crate::db::state::{KeyspaceState, Runtime, Table, archive_name, is_hidden_name};
 use crate::db::stats::Stats;
 use crate::db::time::Time;
 use crate::jobs::{FlushRate, can_wait};
@@ -91,6 +91,7 @@ impl Core {
         // D5: else a power cut could leave the commits in this structure and not in the log, from
         // which the other keyspaces have to learn of them.
         self.sync_to(Lsn::from_u64(table.log_end()))?;
+        self.bring_to_conversion(&keyspace, table, order);
         self.archive(&keyspace, table, order)?; // H2: in front of the structure.
         let cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
         let mut cursor = StackedCursor::new(cursor);
@@ -233,7 +234,7 @@ impl Core {
     /// before needed.
     pub(super) fn publish_version(&self, runtime: &Arc<Runtime>, version: &Arc<dyn Version>) {
         runtime.note_version();
-        self.published.replace(|state| state.with_version(runtime.id, version));
+        self.published.replace(|state| state.with_version(runtime.store_id, version));
         self.give_back_unreferenced(runtime);
     }
 
@@ -348,7 +349,7 @@ impl Core {
         &self,
         name: &str,
         options: KeyspaceOptions,
-    ) -> Result<Arc<Runtime>> {
+    ) -> Result<Arc<KeyspaceState>> {
         self.check_writable()?;
         check_name(name)?;
         options.validate()?;
@@ -358,6 +359,7 @@ impl Core {
         let created = self.log.next_stamp(self.time.wall_for_stamp());
         let record = |id, name: &str, options| KeyspaceRecord {
             id,
+            store: id,
             name: name.to_owned(),
             options,
             created,
@@ -392,19 +394,24 @@ impl Core {
         let runtime = runtime_of(&keyspace, store, archive.clone());
         self.published.replace(|state| {
             let both = archive.iter().chain([&runtime]);
-            both.fold(state.clone(), |state, runtime| {
-                let active = Table::new(&self.meter, runtime);
-                let version = runtime.store.version();
-                state.with(KeyspaceState::new(Arc::clone(runtime), active, version))
-            })
+            both.fold(state.clone(), |state, runtime| state.with(self.state_of(runtime)))
         });
-        Ok(runtime)
+        // Under the manifest's lock, so that it is there.
+        let state = self.published.state();
+        state.find(runtime.id).cloned().ok_or_else(|| Error::invalid("it was just created"))
+    }
+
+    /// A keyspace without entries in memtables.
+    pub(super) fn state_of(&self, runtime: &Arc<Runtime>) -> KeyspaceState {
+        let active = Table::new(&self.meter, runtime);
+        let version = runtime.store.version();
+        KeyspaceState::new(Arc::clone(runtime), active, version)
     }
 
     /// Makes the files of a keyspace that does not exist yet.
     pub(super) fn create_store_of(&self, record: &KeyspaceRecord) -> Result<Arc<dyn Store>> {
-        let place = self.store_place(record.id, &record.options);
-        self.clear_directory(record.id)?; // of a creation that a crash interrupted
+        let place = self.store_place(record.store, &record.options);
+        self.clear_directory(record.store)?; // of a creation that a crash interrupted
         let io = |action, error| Error::io(action, &place.dir, error);
         self.storage.create_dir_all(&place.dir).map_err(|error| io("create", error))?;
         create_store(&place)?;
@@ -416,13 +423,16 @@ impl Core {
     /// Drops a keyspace, with its archive and its indexes: the edit first; their files when nobody
     /// reads them any more.
     pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
-        let runtime = self.find_keyspace(name)?;
+        let found = self.find_keyspace(name)?;
         self.check_writable()?;
         let _no_index_comes = lock(&self.indexing);
         let mut manifest = self.lock_manifest_for_edit()?;
-        self.apply_edit(&mut manifest, &Edit::DropKeyspace { id: runtime.id })?;
+        self.apply_edit(&mut manifest, &Edit::DropKeyspace { id: found.runtime.id })?;
+        let runtime = found.seat.load_full(); // It may have been converted since.
+        drop(found);
         let state = self.published.state();
         let indexes = state.find(runtime.id).and_then(|keyspace| keyspace.indexes.clone());
+        drop(state);
         let indexes = indexes.iter().flat_map(|set| &set.indexes);
         let indexes = indexes.map(|index| Arc::clone(&index.runtime));
         let mut all: Vec<_> = runtime.archive.iter().cloned().chain(indexes).collect();
@@ -433,7 +443,7 @@ impl Core {
 
     /// Takes keyspaces out of the state that the manifest has not any more.
     pub(super) fn forget_keyspaces(&self, gone: &[Arc<Runtime>]) {
-        gone.iter().for_each(|runtime| self.note_gone(runtime.id));
+        gone.iter().for_each(|runtime| self.note_gone(runtime.store_id));
         // Between commits: one that comes later finds the keyspace gone.
         let applier = self.log.lock_applier();
         let before = self.published.state();
@@ -452,7 +462,7 @@ impl Core {
 
     /// Renames a keyspace.
     pub(super) fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
-        let runtime = self.find_keyspace(from)?;
+        let runtime = Arc::clone(&self.find_keyspace(from)?.runtime);
         self.check_writable()?;
         check_name(to)?;
         let mut manifest = self.lock_manifest_for_edit()?;
@@ -474,12 +484,19 @@ impl Core {
         applied
     }
 
-    /// Removes the files of one dropped keyspace that nobody reads any more. Whether there was one.
+    /// Removes the files of one keyspace that was dropped, or of a store that was replaced or given
+    /// up, that nobody reads any more. Whether there was one.
     pub(super) fn remove_dropped(&self) -> Result<bool> {
-        let Some(id) = self.dropped.take_unreferenced() else { return Ok(false) };
-        self.clear_directory(id)?;
-        self.apply_edit(&mut *self.lock_manifest_for_edit()?, &Edit::ForgetDropped { id })?;
+        let Some(store_id) = self.dropped.take_unreferenced() else { return Ok(false) };
+        self.remove_loose(store_id)?;
         Ok(true)
+    }
+
+    /// Removes the files of a store that is nobody's.
+    pub(super) fn remove_loose(&self, store_id: u32) -> Result<()> {
+        self.clear_directory(store_id)?;
+        let forget = Edit::ForgetDropped { id: store_id };
+        self.apply_edit(&mut *self.lock_manifest_for_edit()?, &forget)
     }
 
     /// Removes a keyspace's directory with the files in it, if it is there.
@@ -544,17 +561,9 @@ impl Core {
     }
 }
 
-/// What the names of hidden keyspaces begin with, and no other's.
-const ARCHIVE_NAME_START: char = '\0';
-
-/// The name of the archive of the keyspace of this number.
-fn archive_name(parent: u32) -> String {
-    format!("{ARCHIVE_NAME_START}versions of #{parent}")
-}
-
-/// Checks that it is no name of an archive.
+/// Checks that it is no name of what nobody is to see.
 fn check_name(name: &str) -> Result<()> {
-    match name.starts_with(ARCHIVE_NAME_START) {
+    match is_hidden_name(name) {
         true => Err(Error::invalid("the name of a keyspace does not begin with a zero byte")),
         false => Ok(()),
     }
@@ -626,15 +635,30 @@ pub(super) fn runtime_of(
     (default_memtable_size, time): (u64, &Arc<Time>),
     archive: Option<Arc<Runtime>>,
 ) -> Arc<Runtime> {
+    let sizes = (default_memtable_size, time);
+    Arc::new(new_runtime(record, store, values, budget, sizes, archive))
+}
+
+/// As [`runtime_of`], on its own.
+pub(super) fn new_runtime(
+    record: &KeyspaceRecord,
+    store: Arc<dyn Store>,
+    values: &Arc<ValueLog>,
+    budget: &Arc<MemoryBudget>,
+    (default_memtable_size, time): (u64, &Arc<Time>),
+    archive: Option<Arc<Runtime>>,
+) -> Runtime {
     let plain_below = match (record.options.ttl, record.options.value_separation) {
         (Some(_), _) => 0,
         (None, separated_from) => separated_from.map_or(usize::MAX, |from| from as usize),
     };
     let fresh_runs = store.debt().fresh_runs;
-    Arc::new(Runtime {
+    Runtime {
         id: record.id,
+        store_id: record.store,
+        limits_archived_keys: AtomicBool::new(archive.is_some()),
         archive,
-        name: ArcSwap::from_pointee(record.name.clone()),
+        name: Arc::new(ArcSwap::from_pointee(record.name.clone())),
         options: record.options.clone(),
         memtable_size: record.options.memtable_size.unwrap_or(default_memtable_size),
         store,
@@ -643,23 +667,26 @@ pub(super) fn runtime_of(
         budget: Arc::clone(budget),
         plain_below,
         dropped: AtomicBool::new(false),
-        flushing: Mutex::new(()),
+        flushing: Arc::default(),
+        conversion: Mutex::default(),
+        gets_before: 0,
         gets: StripedCounters::default(),
         flush_rate: FlushRate::default(),
         fresh_runs: AtomicUsize::new(fresh_runs),
         stamps_gone_to: AtomicU64::new(0),
-    })
+    }
 }
 
-/// Keyspaces that were dropped and whose files are still there.
+/// Keyspaces that were dropped, or have another store by now, and whose files are still there.
 #[derive(Debug, Default)]
 pub(super) struct DroppedRegister {
+    /// With the numbers of their stores.
     waiting: Mutex<Vec<(u32, std::sync::Weak<Runtime>)>>,
 }
 
 impl DroppedRegister {
-    fn note(&self, runtime: &Arc<Runtime>) {
-        crate::db::core::lock(&self.waiting).push((runtime.id, Arc::downgrade(runtime)));
+    pub(super) fn note(&self, runtime: &Arc<Runtime>) {
+        crate::db::core::lock(&self.waiting).push((runtime.store_id, Arc::downgrade(runtime)));
     }
 
     /// One that no snapshot, iterator or handle holds any more.

@@ -26,6 +26,7 @@ mod commit;
 mod commits;
 mod compact;
 mod control;
+mod convert;
 mod core;
 mod describe;
 mod feed;
@@ -68,6 +69,7 @@ pub use check::CheckReport;
 pub use commits::{Commit, Commits};
 pub use compact::CompactionReport;
 pub use control::BackgroundPause;
+pub use convert::{Conversion, ConversionReport};
 pub(crate) use describe::explain_commit;
 pub use feed::{
     Change, ChangeFeed, ChangeKind, CommitChanges, Consumer, ConsumerInfo, FeedOptions, Previous,
@@ -191,8 +193,8 @@ impl Db {
     /// # Errors
     /// `KeyspaceNotFound`, `Closed`.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        let runtime = self.core().find_keyspace(name)?;
-        Ok(Keyspace::new(Arc::clone(&self.handle), runtime))
+        let found = self.core().find_keyspace(name)?;
+        Ok(Keyspace::new(Arc::clone(&self.handle), &found))
     }
 
     /// Creates a keyspace. Durable on return.
@@ -201,8 +203,8 @@ impl Db {
     /// `KeyspaceExists`, `InvalidArgument` for the name or the options, `ReadOnly`, `DiskFull`,
     /// `Io`, `Closed`.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
-        let runtime = self.core().create_keyspace(name, options)?;
-        Ok(Keyspace::new(Arc::clone(&self.handle), runtime))
+        let created = self.core().create_keyspace(name, options)?;
+        Ok(Keyspace::new(Arc::clone(&self.handle), &created))
     }
 
     /// The keyspace of this name, created with default options if there is none.

@@ -199,7 +199,8 @@ impl<'a> Opening<'a> {
         })
     }
 
-    /// Removes what is left of keyspaces that were dropped.
+    /// Removes what is left of keyspaces that were dropped, of stores that were replaced, and of
+    /// such as were being made.
     fn remove_dropped(&mut self) -> Result<()> {
         let dropped: Vec<u32> = self.manifest.state().dropped().collect();
         for id in dropped {
@@ -328,18 +329,22 @@ impl<'a> Opening<'a> {
 
     fn open_keyspaces(&self) -> Result<State> {
         let mut state = State::default();
-        for record in self.manifest.state().keyspaces() {
+        let catalog = self.manifest.state();
+        let is_archive = |record: &&KeyspaceRecord| record.options.archive_of.is_some();
+        let archives = catalog.keyspaces().filter(is_archive);
+        let others = catalog.keyspaces().filter(|record| !is_archive(record));
+        for record in archives.chain(others) {
             let place = StorePlace {
                 storage: Arc::clone(&self.builder.storage),
-                dir: keyspace_dir(self.dir, record.id),
+                dir: keyspace_dir(self.dir, record.store),
                 database: self.manifest.state().database(),
-                keyspace: record.id,
+                keyspace: record.store,
                 shared: self.shared.clone(),
                 options: record.options.clone(),
                 merging: merging_of(
                     &record.options,
                     &self.builder.operators,
-                    &keyspace_dir(self.dir, record.id),
+                    &keyspace_dir(self.dir, record.store),
                 ),
             };
             let store = open_store(&place, record.journal)?;
@@ -354,7 +359,7 @@ impl<'a> Opening<'a> {
         Ok(state.with_indexes_of_runtimes(&self.builder.extractors))
     }
 
-    /// The archive of a keyspace that keeps versions; it was opened before, as its number is lower.
+    /// The archive of a keyspace that keeps versions; it was opened before.
     fn archive_of(&self, record: &KeyspaceRecord, state: &State) -> Result<Option<Arc<Runtime>>> {
         if record.options.structure != Structure::History {
             return Ok(None);
@@ -364,7 +369,7 @@ impl<'a> Opening<'a> {
             Some(archive) => Ok(Some(Arc::clone(&archive.runtime))),
             None => {
                 let what = format!("the catalogue has no archive of keyspace {}", record.id);
-                Err(Error::corruption(&keyspace_dir(self.dir, record.id), 0, what))
+                Err(Error::corruption(&keyspace_dir(self.dir, record.store), 0, what))
             }
         }
     }

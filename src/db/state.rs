@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 
 use crate::base::{SeqNo, Slice, StripedCounters, ValuePointer};
 use crate::cache::{Charge, MemoryBudget, Part};
+use crate::db::convert::ConversionJob;
 use crate::db::indexes::IndexSet;
 use crate::db::presence::Presence;
 use crate::db::time::Time;
@@ -229,14 +230,16 @@ impl Table {
     }
 }
 
-/// What does not change about a keyspace while it is open, and its counters.
+/// What does not change about a keyspace while it is open and has the same store, and its counters.
 #[derive(Debug)]
 pub(super) struct Runtime {
     pub id: u32,
+    /// The number of its store, by which its folder is named.
+    pub store_id: u32,
     /// Where all versions go, of a keyspace that keeps them (`db/history/`).
     pub archive: Option<Arc<Runtime>>,
-    /// Changes when the keyspace is renamed.
-    pub name: ArcSwap<String>,
+    /// Changes when the keyspace is renamed. Stays when it is converted.
+    pub name: Arc<ArcSwap<String>>,
     pub options: KeyspaceOptions,
     pub store: Arc<dyn Store>,
     /// Where its large values are.
@@ -249,9 +252,17 @@ pub(super) struct Runtime {
     pub memtable_size: u64,
     /// Values of fewer bytes are put as they are: they neither go to the value log nor expire.
     pub plain_below: usize,
+    /// Whether the keyspace was dropped, or has another store by now.
     pub dropped: AtomicBool,
-    /// Held while a memtable of the keyspace is flushed.
-    pub flushing: Mutex<()>,
+    /// Whether commits are refused keys that an archive cannot take.
+    pub limits_archived_keys: AtomicBool,
+    /// Held while a memtable of the keyspace is flushed. Stays when it is converted, and is that of
+    /// the store that is being made meanwhile as well.
+    pub flushing: Arc<Mutex<()>>,
+    /// Making another store for it, while that is under way.
+    pub conversion: Mutex<Option<Arc<ConversionJob>>>,
+    /// Counted before it was converted.
+    pub gets_before: u64,
     pub gets: StripedCounters<1>,
     pub flush_rate: FlushRate,
     /// Of [`Store::debt`], as of the newest version.
@@ -261,15 +272,21 @@ pub(super) struct Runtime {
 }
 
 impl Runtime {
-    /// Whether it is the archive of another keyspace, or one of its indexes is kept in it, which
-    /// nobody else is to see.
+    /// Whether nobody is to see it: it is the archive of another keyspace, an index of one is kept
+    /// in it, or it is a store that is being made for one.
     pub(super) fn is_hidden(&self) -> bool {
-        self.options.archive_of.is_some() || self.is_index()
+        let is_named_so = || is_hidden_name(&self.name.load());
+        self.options.archive_of.is_some() || self.is_index() || is_named_so()
     }
 
     /// Whether an index of another keyspace is kept in it.
     pub(super) fn is_index(&self) -> bool {
         self.options.index.is_some()
+    }
+
+    /// The conversion that is under way.
+    pub(super) fn conversion(&self) -> Option<Arc<ConversionJob>> {
+        self.conversion.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// New runs that wait to be merged, in its structure or its archive: the more of the two.
@@ -296,10 +313,32 @@ impl Runtime {
     }
 }
 
+/// What the names of keyspaces that nobody is to see begin with, and no other's.
+const HIDDEN_NAME_START: char = '\0';
+
+/// Whether a keyspace of this name is one that nobody is to see.
+pub(super) fn is_hidden_name(name: &str) -> bool {
+    name.starts_with(HIDDEN_NAME_START)
+}
+
+/// The name of the archive of the keyspace of this number.
+pub(super) fn archive_name(parent: u32) -> String {
+    format!("{HIDDEN_NAME_START}versions of #{parent}")
+}
+
+/// The name, in no catalogue, of the store that is made for the keyspace of this number.
+pub(super) fn conversion_name(parent: u32) -> String {
+    format!("{HIDDEN_NAME_START}conversion of #{parent}")
+}
+
+/// What handles to a keyspace hold: they find its newest runtime there.
+pub(super) type Seat = ArcSwap<Runtime>;
+
 /// One keyspace at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct KeyspaceState {
     pub runtime: Arc<Runtime>,
+    pub seat: Arc<Seat>,
     pub active: Arc<Table>,
     /// Newest first.
     pub sealed: Vec<Arc<Table>>,
@@ -322,7 +361,17 @@ impl KeyspaceState {
         version: Arc<dyn Version>,
     ) -> KeyspaceState {
         let (sealed, flushed_to, indexes) = (Vec::new(), Slice::default(), None);
-        KeyspaceState { runtime, active, sealed, version, flushed_to, indexes, is_past: false }
+        let seat = Arc::new(ArcSwap::new(Arc::clone(&runtime)));
+        KeyspaceState {
+            runtime,
+            seat,
+            active,
+            sealed,
+            version,
+            flushed_to,
+            indexes,
+            is_past: false,
+        }
     }
 
     /// Its secondary indexes, if it has any.
@@ -367,9 +416,15 @@ impl State {
         State { keyspaces, ..State::default() }
     }
 
-    /// This state with another version of one keyspace, if that is there.
-    pub(super) fn with_version(&self, id: u32, version: &Arc<dyn Version>) -> State {
-        let Some(keyspace) = self.find(id) else { return self.clone() };
+    /// The keyspace that has this store.
+    pub(super) fn with_store(&self, store_id: u32) -> Option<&Arc<KeyspaceState>> {
+        self.keyspaces.iter().find(|keyspace| keyspace.runtime.store_id == store_id)
+    }
+
+    /// This state with another version of the store of this number, if a keyspace has that: one
+    /// that was replaced concerns nobody.
+    pub(super) fn with_version(&self, store_id: u32, version: &Arc<dyn Version>) -> State {
+        let Some(keyspace) = self.with_store(store_id) else { return self.clone() };
         self.with(KeyspaceState { version: Arc::clone(version), ..KeyspaceState::clone(keyspace) })
     }
 

@@ -83,8 +83,14 @@ mod tests {
         let mut memory = CatalogState::new(7, 0);
         for (id, name) in [(1, "one"), (2, "two")] {
             let (name, options) = (name.to_owned(), KeyspaceOptions::default());
-            let record =
-                KeyspaceRecord { id, name, options, created: SeqNo::from_u64(1), journal: None };
+            let record = KeyspaceRecord {
+                id,
+                store: id,
+                name,
+                options,
+                created: SeqNo::from_u64(1),
+                journal: None,
+            };
             memory.apply(Edit::CreateKeyspace(record), Totals::default());
         }
         assert_eq!(memory.differences(&memory), []);

@@ -21,6 +21,8 @@ const PART_HEAD: u8 = 1;
 const PART_KEYSPACE: u8 = 2;
 const PART_CONSUMER: u8 = 3;
 const PART_GONE_INDEXES: u8 = 4;
+/// A keyspace whose store has another number than itself.
+const PART_CONVERTED_KEYSPACE: u8 = 5;
 
 // First byte of an edit.
 const EDIT_CREATE: u8 = 1;
@@ -35,6 +37,8 @@ const EDIT_CREATE_WITH_ARCHIVE: u8 = 9;
 const EDIT_SET_CONSUMER: u8 = 10;
 const EDIT_REMOVE_CONSUMER: u8 = 11;
 const EDIT_FINISH_INDEX: u8 = 12;
+const EDIT_RESERVE_STORES: u8 = 13;
+const EDIT_CONVERT: u8 = 14;
 
 /// The parts of a snapshot of `state`.
 pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
@@ -55,7 +59,12 @@ pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
     state.totals.encode(&mut head);
     let keyspaces = state.keyspaces.values().map(|record| {
         let mut part = vec![PART_KEYSPACE];
-        put_keyspace(&mut part, record);
+        if record.store == record.id {
+            put_keyspace(&mut part, record);
+        } else {
+            part = vec![PART_CONVERTED_KEYSPACE];
+            put_converted(&mut part, record);
+        }
         part
     });
     let consumers = state.consumers.iter().map(|(name, consumer)| {
@@ -98,6 +107,19 @@ pub(super) fn encode_edit(edit: &Edit, totals: &Totals) -> Vec<u8> {
         Edit::FinishIndex { id } => {
             out.push(EDIT_FINISH_INDEX);
             varint::put(&mut out, u64::from(*id));
+        }
+        Edit::ReserveStores { first, count } => {
+            out.push(EDIT_RESERVE_STORES);
+            varint::put(&mut out, u64::from(*first));
+            varint::put(&mut out, u64::from(*count));
+        }
+        Edit::ConvertKeyspace { id, store, journal, options, archive } => {
+            out.push(EDIT_CONVERT);
+            varint::put(&mut out, u64::from(*id));
+            varint::put(&mut out, u64::from(*store));
+            put_position(&mut out, *journal);
+            options.encode(&mut out);
+            put_optional(&mut out, archive.as_deref(), put_converted);
         }
         Edit::RenameKeyspace { id, name } => {
             out.push(EDIT_RENAME);
@@ -154,6 +176,17 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
         EDIT_DROP => Edit::DropKeyspace { id: fields.u32("id")? },
         EDIT_FORGET => Edit::ForgetDropped { id: fields.u32("id")? },
         EDIT_FINISH_INDEX => Edit::FinishIndex { id: fields.u32("id")? },
+        EDIT_RESERVE_STORES => {
+            let first = fields.u32("first number")?;
+            Edit::ReserveStores { first, count: fields.u32("number of stores")? }
+        }
+        EDIT_CONVERT => {
+            let (id, store) = (fields.u32("id")?, fields.u32("number of the store")?);
+            let journal = fields.position()?;
+            let options = KeyspaceOptions::decode(&mut fields)?;
+            let archive = fields.optional("archive", take_converted)?.map(Box::new);
+            Edit::ConvertKeyspace { id, store, journal, options, archive }
+        }
         EDIT_RENAME => {
             let id = fields.u32("id")?;
             Edit::RenameKeyspace { id, name: fields.text("name")?.to_owned() }
@@ -202,6 +235,10 @@ pub(crate) fn explain_manifest(record: Record<'_>) -> Explained {
                     Ok(record) => explained.field("keyspace", format!("{record:?}")),
                     Err(malformed) => explained.unknown = Some(malformed.what),
                 },
+                Ok(PART_CONVERTED_KEYSPACE) => match take_converted(&mut fields) {
+                    Ok(record) => explained.field("keyspace", format!("{record:?}")),
+                    Err(malformed) => explained.unknown = Some(malformed.what),
+                },
                 Ok(PART_CONSUMER) => match take_consumer(&mut fields) {
                     Ok((name, record)) => {
                         explained.field("consumer", format!("{name:?} {record:?}"));
@@ -238,6 +275,12 @@ fn put_keyspace(out: &mut Vec<u8>, record: &KeyspaceRecord) {
     record.options.encode(out);
 }
 
+/// A keyspace behind the number of its store.
+fn put_converted(out: &mut Vec<u8>, record: &KeyspaceRecord) {
+    varint::put(out, u64::from(record.store));
+    put_keyspace(out, record);
+}
+
 fn put_consumer(out: &mut Vec<u8>, name: &str, consumer: &ConsumerRecord) {
     put_text(out, name);
     varint::put(out, consumer.done.as_u64());
@@ -255,9 +298,17 @@ fn take_consumer(fields: &mut Fields<'_>) -> Decoded<(String, ConsumerRecord)> {
     Ok((name, consumer))
 }
 
+/// What [`put_converted`] has put.
+fn take_converted(fields: &mut Fields<'_>) -> Decoded<KeyspaceRecord> {
+    let store = fields.u32("number of the store")?;
+    Ok(KeyspaceRecord { store, ..take_keyspace(fields)? })
+}
+
 fn take_keyspace(fields: &mut Fields<'_>) -> Decoded<KeyspaceRecord> {
+    let id = fields.u32("id")?;
     Ok(KeyspaceRecord {
-        id: fields.u32("id")?,
+        id,
+        store: id,
         name: fields.text("name")?.to_owned(),
         created: SeqNo::from_u64(fields.u64("creation stamp")?),
         journal: fields.optional("journal", Fields::position)?,
@@ -356,7 +407,14 @@ impl Loader {
 fn load_part(state: &mut CatalogState, payload: &[u8]) -> Decoded<()> {
     let mut fields = Fields::new(payload);
     match fields.byte("kind")? {
-        PART_KEYSPACE => load_keyspace(state, fields),
+        PART_KEYSPACE => {
+            let record = take_keyspace(&mut fields)?;
+            load_keyspace(state, record, fields)
+        }
+        PART_CONVERTED_KEYSPACE => {
+            let record = take_converted(&mut fields)?;
+            load_keyspace(state, record, fields)
+        }
         PART_CONSUMER => load_consumer(state, fields),
         PART_GONE_INDEXES => load_gone(state, fields),
         other => fields.malformed(format!("unknown kind of part {other}")),
@@ -389,11 +447,18 @@ fn load_gone(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()> {
     Ok(())
 }
 
-fn load_keyspace(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()> {
-    let record = take_keyspace(&mut fields)?;
+fn load_keyspace(
+    state: &mut CatalogState,
+    record: KeyspaceRecord,
+    fields: Fields<'_>,
+) -> Decoded<()> {
     // C1 and C4: by rising id, so that none can come twice.
     let lowest = state.keyspaces.last_key_value().map_or(FIRST_KEYSPACE_ID, |(&id, _)| id + 1);
-    if !(lowest..state.next_keyspace_id).contains(&record.id) || state.dropped.contains(&record.id)
+    let is_taken = state.keyspaces.values().any(|other| other.store == record.store);
+    if !(lowest..state.next_keyspace_id).contains(&record.id)
+        || !(FIRST_KEYSPACE_ID..state.next_keyspace_id).contains(&record.store)
+        || state.dropped.contains(&record.store)
+        || is_taken
     {
         return fields.malformed(format!("keyspace #{} is impossible here", record.id));
     }

@@ -1,13 +1,16 @@
 //! The state of the catalogue, and what each edit does to it. Pure: no files, no bytes.
 //!
 //! Invariants
-//! - C1  Ids of keyspaces start at 1, rise, and are never used twice.
+//! - C1  Ids of keyspaces and numbers of stores are drawn from one sequence that starts at 1 and
+//!   rises. None is drawn twice. A keyspace is created with a store of its own id.
 //! - C2  No two keyspaces have one name. A name is data: it is never part of a file name.
 //! - C3  `log_start`, `last_seqno`, `newest_commit` and the position of each journal never go back.
 //!   `newest_commit` is not above `last_seqno`.
-//! - C4  An id is that of a keyspace, or dropped and not cleaned up yet, or neither; never both.
-//! - C5  A keyspace of structure History has an archive, with the id in front of its own, and no
-//!   archive is without its keyspace: they come and go by one edit.
+//! - C4  A number is that of a keyspace's store, or loose, or neither; never both. Loose is what
+//!   may have files that nobody needs: of a store that was dropped, or replaced and not cleaned up
+//!   yet, or that is being made.
+//! - C5  A keyspace of structure History has an archive, and no archive is without its keyspace:
+//!   they come and go by one edit.
 //! - C6  What a consumer of changes is done with never goes back.
 //! - C7  From where on an archive is whole never goes back.
 //! - C8  A keyspace in which an index is kept is of a keyspace that is there and keeps none itself;
@@ -30,8 +33,10 @@ pub(super) const GONE_INDEXES_MAX: usize = 4096;
 /// A keyspace in the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyspaceRecord {
-    /// Its number, which also names its folder.
+    /// Its number, which the write-ahead log knows it by.
     pub id: u32,
+    /// The number of its store, which names its folder: that of the keyspace until it is converted.
+    pub store: u32,
     /// Its name: any UTF-8 of 1 to 255 bytes.
     pub name: String,
     /// Its structure and options.
@@ -77,10 +82,33 @@ pub enum Edit {
         /// The keyspace that it is kept in.
         id: u32,
     },
-    /// The files of a dropped keyspace are gone.
+    /// The files of a store that is loose are gone.
     ForgetDropped {
-        /// The dropped keyspace.
+        /// The number of the store.
         id: u32,
+    },
+    /// Draws numbers for stores that are about to be made. They are loose: should nothing come of
+    /// it, their files are removed as those of dropped keyspaces are.
+    ReserveStores {
+        /// The first of them, which must be [`CatalogState::next_keyspace_id`].
+        first: u32,
+        /// How many.
+        count: u32,
+    },
+    /// Gives a keyspace another store and other options. The one that it had is loose from then on,
+    /// as is an archive that it has no more.
+    ConvertKeyspace {
+        /// The keyspace.
+        id: u32,
+        /// The number of its store from now on, which is loose until then.
+        store: u32,
+        /// Up to where the journal of that store is durable.
+        journal: LogPosition,
+        /// Its options from now on.
+        options: KeyspaceOptions,
+        /// The archive that it has from now on: the one that it has, with other options perhaps,
+        /// or a new one, whose number is loose until then.
+        archive: Option<Box<KeyspaceRecord>>,
     },
     /// Gives a keyspace another name.
     RenameKeyspace {
@@ -219,7 +247,7 @@ impl CatalogState {
         self.ids_by_name.get(name).and_then(|id| self.keyspaces.get(id))
     }
 
-    /// Ids of dropped keyspaces whose files may still be there.
+    /// Numbers of stores that are loose: their files may still be there.
     pub fn dropped(&self) -> impl ExactSizeIterator<Item = u32> {
         self.dropped.iter().copied()
     }
@@ -285,29 +313,24 @@ impl CatalogState {
     /// `InvalidArgument`, `KeyspaceExists`, `KeyspaceNotFound`.
     pub fn check(&self, edit: &Edit) -> Result<()> {
         match edit {
-            Edit::CreateKeyspace(record) => {
-                if record.id != self.next_keyspace_id || record.id == u32::MAX {
-                    let (id, next) = (record.id, self.next_keyspace_id);
-                    return Err(Error::invalid(format!(
-                        "a new keyspace has the id {id}; the next id is {next} of at most {}",
-                        u32::MAX - 1
-                    )));
-                }
-                let options = &record.options;
-                if options.structure == Structure::History || options.archive_of.is_some() {
-                    return Err(Error::invalid("a keyspace with its archive is made by one edit"));
-                }
-                self.check_name_free(&record.name)?;
-                record.options.check_limits()?;
-                options.index.as_ref().map_or(Ok(()), |index| self.check_index(record.id, index))
-            }
             Edit::FinishIndex { id } => self.check_unfinished(*id),
+            Edit::CreateKeyspace(record) => self.check_creation(record),
             Edit::CreateWithArchive { archive, keyspace } => self.check_archive(archive, keyspace),
             Edit::DropKeyspace { id } => self.existing(*id).map(drop),
-            Edit::ForgetDropped { id } => match self.dropped.contains(id) {
-                true => Ok(()),
-                false => Err(Error::invalid(format!("the keyspace #{id} is not a dropped one"))),
-            },
+            Edit::ForgetDropped { id } => self.check_loose(*id),
+            Edit::ReserveStores { first, count } => {
+                let next = self.next_keyspace_id;
+                let end = first.checked_add(*count).filter(|end| *end < u32::MAX);
+                match *first == next && *count > 0 && end.is_some() {
+                    true => Ok(()),
+                    false => Err(Error::invalid(format!(
+                        "{count} numbers from {first} on cannot be drawn: the next is {next}"
+                    ))),
+                }
+            }
+            Edit::ConvertKeyspace { id, store, options, archive, .. } => {
+                self.check_conversion(*id, *store, options, archive.as_deref())
+            }
             Edit::RenameKeyspace { id, name } => {
                 let record = self.existing(*id)?;
                 if record.name == *name { Ok(()) } else { self.check_name_free(name) }
@@ -322,6 +345,8 @@ impl CatalogState {
                 if record.options.index != options.index {
                     return Err(Error::invalid("what a keyspace is an index of is not an option"));
                 }
+                let (now, next) = (record.options.begins_at, options.begins_at);
+                check_forward("begins_at", &now, &next)?;
                 options.check_limits()
             }
             Edit::AdvanceLog { log_start, journals, last_seqno } => {
@@ -383,6 +408,13 @@ impl CatalogState {
             Edit::ForgetDropped { id } => {
                 self.dropped.remove(&id);
             }
+            Edit::ReserveStores { first, count } => {
+                self.next_keyspace_id = first + count;
+                self.dropped.extend(first..first + count);
+            }
+            Edit::ConvertKeyspace { id, store, journal, options, archive } => {
+                self.convert((id, store, journal), options, archive.map(|archive| *archive));
+            }
             Edit::RenameKeyspace { id, name } => {
                 if let Some(record) = self.keyspaces.get_mut(&id) {
                     self.ids_by_name.remove(&record.name);
@@ -417,14 +449,40 @@ impl CatalogState {
                 self.clean_log_end = Some(log_end);
             }
         }
-        let keyspaces = &self.keyspaces;
-        self.totals.fold_gone(|id| keyspaces.contains_key(&id));
+        let stores: BTreeSet<u32> = self.keyspaces.values().map(|record| record.store).collect();
+        self.totals.fold_gone(|store| stores.contains(&store));
+    }
+
+    fn convert(
+        &mut self,
+        (id, store, journal): (u32, u32, LogPosition),
+        options: KeyspaceOptions,
+        archive: Option<KeyspaceRecord>,
+    ) {
+        let before = self.archive_of(id).map(|archive| archive.id);
+        match archive {
+            Some(archive) if before == Some(archive.id) => {
+                self.keyspaces.insert(archive.id, archive);
+            }
+            archive => {
+                before.into_iter().for_each(|id| self.remove(id));
+                if let Some(archive) = archive {
+                    self.dropped.remove(&archive.store);
+                    self.insert(archive);
+                }
+            }
+        }
+        if let Some(record) = self.keyspaces.get_mut(&id) {
+            self.dropped.remove(&store);
+            self.dropped.insert(record.store);
+            (record.store, record.journal, record.options) = (store, Some(journal), options);
+        }
     }
 
     fn remove(&mut self, id: u32) {
         let Some(record) = self.keyspaces.remove(&id) else { return };
         self.ids_by_name.remove(&record.name);
-        self.dropped.insert(id);
+        self.dropped.insert(record.store);
         if record.options.index.is_some() {
             self.gone_indexes.insert(id);
             if self.gone_indexes.len() > GONE_INDEXES_MAX {
@@ -436,8 +494,74 @@ impl CatalogState {
     /// The archive of a keyspace, if it has one.
     #[must_use]
     pub fn archive_of(&self, id: u32) -> Option<&KeyspaceRecord> {
-        let archive = self.keyspaces.get(&id.checked_sub(1)?)?;
-        (archive.options.archive_of == Some(id)).then_some(archive)
+        self.keyspaces.values().find(|record| record.options.archive_of == Some(id))
+    }
+
+    fn check_loose(&self, number: u32) -> Result<()> {
+        match self.dropped.contains(&number) {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("#{number} is no store that is loose"))),
+        }
+    }
+
+    /// C4, C5
+    fn check_conversion(
+        &self,
+        id: u32,
+        store: u32,
+        options: &KeyspaceOptions,
+        archive: Option<&KeyspaceRecord>,
+    ) -> Result<()> {
+        let refuse = |what: &str| Err(Error::invalid(format!("keyspace #{id}: {what}")));
+        let record = self.existing(id)?;
+        self.check_loose(store)?;
+        if record.options.archive_of.is_some() || options.archive_of.is_some() {
+            return refuse("an archive is not converted");
+        }
+        if archive.is_some() != (options.structure == Structure::History) {
+            return refuse("keyspaces of structure history have an archive, and no others");
+        }
+        options.check_limits()?;
+        let Some(archive) = archive else { return Ok(()) };
+        if archive.options.archive_of != Some(id) {
+            return refuse("the archive is another's");
+        }
+        archive.options.check_limits()?;
+        match self.archive_of(id) {
+            Some(before) => {
+                let of_record = |of: &KeyspaceRecord| (of.id, of.store, of.created, of.journal);
+                if of_record(before) != of_record(archive) || before.name != archive.name {
+                    return refuse("its archive is not replaced");
+                }
+                let (now, next) = (before.options.kept_from, archive.options.kept_from);
+                check_forward("kept_from", &now, &next)?; // C7
+                check_forward("begins_at", &before.options.begins_at, &archive.options.begins_at)
+            }
+            None if archive.store == store => refuse("its archive has its store"),
+            None => {
+                check_own_store(archive)?;
+                self.check_loose(archive.id)?;
+                self.check_name_free(&archive.name)
+            }
+        }
+    }
+
+    fn check_creation(&self, record: &KeyspaceRecord) -> Result<()> {
+        check_own_store(record)?;
+        if record.id != self.next_keyspace_id || record.id == u32::MAX {
+            let (id, next) = (record.id, self.next_keyspace_id);
+            return Err(Error::invalid(format!(
+                "a new keyspace has the id {id}; the next id is {next} of at most {}",
+                u32::MAX - 1
+            )));
+        }
+        let options = &record.options;
+        if options.structure == Structure::History || options.archive_of.is_some() {
+            return Err(Error::invalid("a keyspace with its archive is made by one edit"));
+        }
+        self.check_name_free(&record.name)?;
+        record.options.check_limits()?;
+        options.index.as_ref().map_or(Ok(()), |index| self.check_index(record.id, index))
     }
 
     /// C5
@@ -455,6 +579,7 @@ impl CatalogState {
             return Err(Error::invalid(what));
         }
         for record in [archive, keyspace] {
+            check_own_store(record)?;
             self.check_name_free(&record.name)?;
             record.options.check_limits()?;
         }
@@ -499,6 +624,15 @@ impl CatalogState {
     fn existing(&self, id: u32) -> Result<&KeyspaceRecord> {
         let missing = || Error::KeyspaceNotFound { name: format!("#{id}") };
         self.keyspaces.get(&id).ok_or_else(missing)
+    }
+}
+
+/// C1
+fn check_own_store(record: &KeyspaceRecord) -> Result<()> {
+    let KeyspaceRecord { id, store, .. } = *record;
+    match id == store {
+        true => Ok(()),
+        false => Err(Error::invalid(format!("the new keyspace #{id} has the store #{store}"))),
     }
 }
 

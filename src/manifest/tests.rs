@@ -34,6 +34,7 @@ fn reopen(storage: &Arc<dyn Storage>) -> Result<Manifest> {
 fn keyspace(id: u32, name: &str) -> KeyspaceRecord {
     KeyspaceRecord {
         id,
+        store: id,
         name: name.to_owned(),
         options: KeyspaceOptions::flex(),
         created: SeqNo::from_parts(NOW_MILLIS, id as u16),
@@ -103,8 +104,26 @@ fn edits_of_every_kind() -> Vec<Edit> {
         consumer("another", 7, 700),
         consumer("a follower", 8, 60),
         Edit::RemoveConsumer { name: "another".to_owned() },
+        Edit::ReserveStores { first: 9, count: 3 },
+        convert(2, 9, KeyspaceOptions::lsm(), None),
+        convert(5, 10, KeyspaceOptions::history().codec(Codec::Lz4), Some((4, "archive of past"))),
+        Edit::ForgetDropped { id: 2 },
+        Edit::ReserveStores { first: 12, count: 2 },
+        convert(2, 12, KeyspaceOptions::history(), Some((13, "archive of two"))),
+        Edit::ReserveStores { first: 14, count: 1 },
+        convert(5, 14, KeyspaceOptions::flex(), None),
         Edit::CleanClose(closing(900)),
     ]
+}
+
+/// A keyspace gets another store and, perhaps, an archive of this id and name.
+fn convert(id: u32, store: u32, options: KeyspaceOptions, archive: Option<(u32, &str)>) -> Edit {
+    let archive = archive.map(|(archive, name)| {
+        let options = options.of_archive(id);
+        Box::new(KeyspaceRecord { options, ..keyspace(archive, name) })
+    });
+    let journal = LogPosition { number: 1, offset: u64::from(store) };
+    Edit::ConvertKeyspace { id, store, journal, options, archive }
 }
 
 #[test]
@@ -123,9 +142,12 @@ fn every_edit_is_found_again() {
     let state = reopen(&storage).unwrap().state().clone();
     assert_eq!(&state, manifest.state());
     assert_eq!(state.created_millis(), NOW_MILLIS);
-    assert_eq!(state.next_keyspace_id(), 9);
-    assert_eq!(state.dropped().collect::<Vec<_>>(), [3, 6, 8]);
-    assert_eq!(state.keyspaces().map(|record| record.id).collect::<Vec<_>>(), [2, 4, 5, 7]);
+    assert_eq!(state.next_keyspace_id(), 15);
+    assert_eq!(state.dropped().collect::<Vec<_>>(), [3, 4, 5, 6, 8, 9, 10, 11]);
+    let stores = state.keyspaces().map(|record| (record.id, record.store));
+    assert_eq!(stores.collect::<Vec<_>>(), [(2, 12), (5, 14), (7, 7), (13, 13)]);
+    assert_eq!(state.archive_of(2).map(|archive| archive.id), Some(13));
+    assert_eq!(state.archive_of(5), None);
     assert_eq!(state.log_start(), 700);
     assert_eq!(state.clean_log_end(), Some(900));
     assert_eq!(state.last_seqno().millis(), NOW_MILLIS + 900);
@@ -134,8 +156,8 @@ fn every_edit_is_found_again() {
         state.consumers().iter().map(|(name, its)| (&**name, its.done)).collect();
     assert_eq!(followers, [("a follower", SeqNo::from_u64(8))]);
     let two = state.find("zwölf / \u{0} ..\\").unwrap();
-    assert_eq!((two.options.codec, two.options.memtable_size), (Codec::Lz4, Some(1 << 20)));
-    assert_eq!(two.journal, Some(LogPosition { number: 2, offset: 64 }));
+    assert_eq!(two.options, KeyspaceOptions::history());
+    assert_eq!(two.journal, Some(LogPosition { number: 1, offset: 9 }));
 }
 
 #[test]
@@ -177,6 +199,11 @@ fn edits_that_break_a_rule_change_nothing() {
         add_with_archive(4, "gap"),
         add_with_archive(2, "again"),
         Edit::ForgetDropped { id: 1 },
+        Edit::ReserveStores { first: 4, count: 1 },
+        Edit::ReserveStores { first: 3, count: 0 },
+        Edit::ReserveStores { first: 3, count: u32::MAX - 3 },
+        convert(1, 3, KeyspaceOptions::lsm(), None),
+        convert(1, 2, KeyspaceOptions::lsm(), None),
         consumer("c", 8, 90),
         consumer("c", 9, 89),
         consumer("", 9, 90),

@@ -130,7 +130,7 @@ impl Core {
             let (newest, state) = (manifest.path().to_owned(), manifest.state());
             let older = |name: &str| name.starts_with("MANIFEST-") && !newest.ends_with(name);
             self.list(&self.dir, findings, |path, name| older(name).then_some(path));
-            let ids = state.keyspaces().map(|record| record.id).chain(state.dropped());
+            let ids = state.keyspaces().map(|record| record.store).chain(state.dropped());
             let ids: BTreeSet<u32> = ids.collect();
             self.list(&keyspaces_dir(&self.dir), findings, |path, name| {
                 let id = name.parse::<u32>().ok().filter(|id| name == format!("{id:08}"))?;

@@ -130,7 +130,8 @@ impl Keyspace {
         mut go_on: impl FnMut(&CompactionReport) -> ControlFlow<()>,
     ) -> Result<CompactionReport> {
         let (core, runtime) = (self.core(), self.runtime());
-        let gone = || runtime.dropped.load(Ordering::Acquire);
+        // The newest runtime's: what was compacted of one before is over when it is replaced.
+        let gone = || self.runtime().dropped.load(Ordering::Acquire);
         core.check_writable()?;
         if gone() {
             return Err(self.not_found());
@@ -139,13 +140,13 @@ impl Keyspace {
         if end.as_ref().is_some_and(|end| *end <= start) {
             return Ok(CompactionReport::default());
         }
-        core.flush_keyspace(runtime)?;
-        core.let_old_go(runtime)?;
+        core.flush_keyspace(&runtime)?;
+        core.let_old_go(&runtime)?;
         let archive = runtime.archive.as_ref().map(|archive| {
             let span = archived_span(&start, end.as_deref());
             core.begin_round(archive, span)
         });
-        let round = core.begin_round(runtime, (Slice::from(start), end.map(Slice::from)));
+        let round = core.begin_round(&runtime, (Slice::from(start), end.map(Slice::from)));
         let rounds = archive.into_iter().chain([round]).collect();
         let report = core.compact_rounds(rounds, &mut go_on)?;
         if gone() { Err(self.not_found()) } else { Ok(report) }

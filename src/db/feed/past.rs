@@ -37,7 +37,7 @@ impl PastCommits {
             let Some(found) = state.find(*id).filter(|found| found.keeps_history()) else {
                 return Ok(None);
             };
-            let keyspace = Keyspace::new(Arc::clone(handle), Arc::clone(&found.runtime));
+            let keyspace = Keyspace::new(Arc::clone(handle), found);
             let stamps = (Bound::Excluded(since), Bound::Included(end));
             if !found.runtime.options.keeps_stamps() {
                 return Ok(None);

@@ -33,7 +33,21 @@ impl Core {
         else {
             return Ok(());
         };
-        let turn = lock(&archive.flushing);
+        self.archive_to(archive, table, order)?;
+        table.note_archived();
+        self.workers.note_leftovers();
+        self.workers.wake(); // There may be tables to merge.
+        Ok(())
+    }
+
+    /// Brings all versions that a sealed memtable has to an archive.
+    pub(in crate::db) fn archive_to(
+        &self,
+        archive: &Arc<Runtime>,
+        table: &Table,
+        order: FlushOrder,
+    ) -> Result<()> {
+        let _turn = lock(&archive.flushing);
         let (memtable, heap) = (&table.memtable, self.budget.heap());
         let buffers = memtable.entry_count() * BUFFERED_PER_ENTRY;
         let _buffers = self.budget.charge(Part::Buffer, buffers);
@@ -45,24 +59,20 @@ impl Core {
         let deleted = stamps_to_delete(archive, kept_from)?;
         self.bring_to(archive, &mut entries, &deleted, order)?;
         archive.stamps_gone_to.store(kept_from.as_u64(), Ordering::Relaxed);
-        drop(turn);
-        table.note_archived();
-        self.workers.note_leftovers();
-        self.workers.wake(); // There may be tables to merge.
         Ok(())
     }
 
-    /// Brings entries and deleted ranges to an archive; the caller has its turn to flush.
-    fn bring_to(
+    /// Brings entries and deleted ranges to a store whole; the caller has its turn to flush.
+    pub(in crate::db) fn bring_to(
         &self,
-        archive: &Arc<Runtime>,
+        runtime: &Arc<Runtime>,
         entries: &mut dyn Cursor,
         deleted: &RangeTombstones,
         order: FlushOrder,
     ) -> Result<()> {
         loop {
-            let outcome = archive.store.flush(entries, deleted, order)?;
-            self.publish_version(archive, &outcome.version);
+            let outcome = runtime.store.flush(entries, deleted, order)?;
+            self.publish_version(runtime, &outcome.version);
             if outcome.progress == FlushProgress::Complete {
                 return Ok(());
             }
@@ -109,7 +119,7 @@ impl Core {
 }
 
 /// Entries by stamp in front of that one, to be deleted with the range, if an archive has any.
-fn stamps_to_delete(archive: &Runtime, stamp: SeqNo) -> Result<RangeTombstones> {
+pub(in crate::db) fn stamps_to_delete(archive: &Runtime, stamp: SeqNo) -> Result<RangeTombstones> {
     let mut deleted = RangeTombstones::default();
     if stamp.as_u64() <= archive.stamps_gone_to.load(Ordering::Relaxed) {
         return Ok(deleted);

@@ -7,8 +7,8 @@
 //! archive as of that stamp in place of the structure.
 //!
 //! Invariants
-//! - H1  A keyspace and its archive, which has the number before, are created and dropped by one
-//!   edit of the manifest.
+//! - H1  A keyspace and its archive come and go by one edit of the manifest: the keyspace is
+//!   created and dropped with it, or converted to what has one, or has none.
 //! - H2  A memtable is in the archive whole, durably, before any of it is in the structure. So what
 //!   is replayed is in the archive wholly, or not known to be: then it goes there again, and is the
 //!   same.
@@ -25,6 +25,7 @@ mod retention;
 mod versions;
 
 pub use difference::{Difference, Differences};
+pub(in crate::db) use flush::stamps_to_delete;
 pub use restore::RestoreReport;
 pub(in crate::db) use retention::TellKept;
 pub use versions::{KeyVersion, Versions, VersionsByStamp};

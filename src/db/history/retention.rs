@@ -54,7 +54,15 @@ impl Core {
         archive: &Runtime,
         (at, visible): (SeqNo, SeqNo),
     ) -> Option<ChangeLimit> {
-        let Retention { from, versions } = self.retention_of(archive, visible)?;
+        let begins = archive.options.begins_at;
+        let retention = self.retention_of(archive, visible);
+        if at < begins {
+            let from = retention.and_then(|retention| retention.from).unwrap_or(begins);
+            let kept_from = Some(from.max(begins));
+            let keyspace = keyspace.name.load().to_string();
+            return Some(ChangeLimit { keyspace, kept_from, versions: None });
+        }
+        let Retention { from, versions } = retention?;
         if from.is_some_and(|from| at >= from) {
             return None;
         }
@@ -94,11 +102,16 @@ impl Core {
 impl Keyspace {
     /// The first moment as of which everything can be read that this keyspace was, the newest
     /// commit at the latest, if it keeps its versions and
-    /// [`KeyspaceOptions::keep_for`](crate::KeyspaceOptions::keep_for) was set. Moves on with the
-    /// clock.
+    /// [`KeyspaceOptions::keep_for`](crate::KeyspaceOptions::keep_for) was set, with which it moves
+    /// on with the clock; or if it keeps all of them, and was converted to that.
     #[must_use]
     pub fn kept_from(&self) -> Option<SeqNo> {
-        let archive = self.runtime().archive.as_ref()?;
-        self.core().retention_of(archive, self.core().visible())?.from
+        let archive = self.runtime().archive.clone()?;
+        let retention = self.core().retention_of(&archive, self.core().visible());
+        let begins = Some(archive.options.begins_at).filter(|begins| *begins > SeqNo::ZERO);
+        match retention {
+            None => begins,
+            Some(retention) => retention.from.map(|from| from.max(archive.options.begins_at)),
+        }
     }
 }

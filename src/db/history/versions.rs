@@ -193,7 +193,7 @@ impl Keyspace {
         core.check_open()?;
         let newest = (SeqNo::MAX, SeqNo::MAX);
         core.past_version(&core.published.state(), self.present()?.as_ref(), newest)?;
-        core.flush_keyspace(self.runtime())?;
+        core.flush_keyspace(&self.runtime())?;
         let state = core.published.state();
         let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
         let version = core.past_version(&state, keyspace, newest)?;
@@ -235,10 +235,12 @@ impl Keyspace {
 
     /// From which stamp on there are all versions by stamp.
     fn stamps_kept_from(&self, visible: SeqNo) -> Result<SeqNo> {
-        let archive = self.runtime().archive.as_ref();
-        match archive.and_then(|archive| self.core().retention_of(archive, visible)) {
-            None => Ok(SeqNo::ZERO),
-            Some(Retention { from: Some(from), .. }) => Ok(from),
+        let archive = self.runtime().archive.clone();
+        let Some(archive) = archive else { return Ok(SeqNo::ZERO) };
+        let begins = archive.options.begins_at;
+        match self.core().retention_of(&archive, visible) {
+            None => Ok(begins),
+            Some(Retention { from: Some(from), .. }) => Ok(from.max(begins)),
             Some(Retention { from: None, .. }) => {
                 let name = self.name();
                 let what = format!("keyspace {name:?} keeps versions by number, not by stamp");

@@ -197,7 +197,7 @@ impl Keyspace {
         if info.is_ready {
             // What was begun before may have been with another extractor.
             let core = self.core();
-            core.drop_indexes(self.runtime(), |index| {
+            core.drop_indexes(&self.runtime(), |index| {
                 *index.name == *name && index.stage == Stage::Building
             })?;
             let options = IndexOptions { is_unique: info.is_unique };
@@ -241,7 +241,7 @@ impl Keyspace {
         let built = self.build_to_end(index, go_on);
         let is_done = built.as_ref().is_ok_and(|report| !report.is_cancelled);
         if !is_done && beginning == Beginning::New {
-            let dropped = self.core().drop_indexes(self.runtime(), |other| other.runtime.id == id);
+            let dropped = self.core().drop_indexes(&self.runtime(), |other| other.runtime.id == id);
             if built.is_ok() {
                 dropped?; // Else what came first is told.
             }
@@ -250,7 +250,7 @@ impl Keyspace {
     }
 
     fn build_to_end(&self, index: &Arc<IndexOf>, go_on: GoOn<'_>) -> Result<IndexBuildReport> {
-        let kept_in = Keyspace::new(Arc::clone(self.handle()), Arc::clone(&index.runtime));
+        let kept_in = Keyspace::of_index(Arc::clone(self.handle()), &index);
         index.extraction.check()?;
         let from = kept_in.get(index_key::PROGRESS)?.unwrap_or_default();
         // When this is visible, so is each commit that has not seen the index.
@@ -275,13 +275,13 @@ impl Keyspace {
             }
         }
         self.core().sync()?; // N3
-        self.core().finish_index(self.runtime(), index)?;
+        self.core().finish_index(&self.runtime(), index)?;
         Ok(IndexBuildReport { entries_left: 0, ..build.report })
     }
 
     /// Empties an index that is not ready, and has its build begin at the front.
     fn begin_again(&self, index: &Arc<IndexOf>) -> Result<()> {
-        let kept_in = Keyspace::new(Arc::clone(self.handle()), Arc::clone(&index.runtime));
+        let kept_in = Keyspace::of_index(Arc::clone(self.handle()), index);
         match kept_in.clear() {
             Err(Error::KeyspaceNotFound { .. }) => {
                 Err(Error::IndexNotFound { name: index.name.to_string() })

@@ -56,7 +56,7 @@ impl Keyspace {
     /// `IndexNotFound`, `KeyspaceNotFound`, `ReadOnly`, `Io`, `Closed`.
     pub fn drop_index(&self, name: &str) -> Result<()> {
         self.index(name)?;
-        self.core().drop_indexes(self.runtime(), |index| *index.name == *name)
+        self.core().drop_indexes(&self.runtime(), |index| *index.name == *name)
     }
 
     /// Makes an index that has nothing yet.
@@ -76,7 +76,7 @@ impl Keyspace {
             is_unique: options.is_unique,
             is_ready: false,
         };
-        self.core().create_index(self.runtime(), record, beside)
+        self.core().create_index(&self.runtime(), record, beside)
     }
 }
 
@@ -153,6 +153,7 @@ impl Core {
         options.validate()?;
         let keyspace = KeyspaceRecord {
             id,
+            store: id,
             name: index_keyspace_name(id),
             options: options.rounded(),
             created: self.log.next_stamp(self.time.wall_for_stamp()),

@@ -236,7 +236,7 @@ impl Index {
         core.check_open()?;
         let state = core.published.state();
         let index = self.ready_in(&state)?;
-        Ok(Keyspace::new(Arc::clone(self.keyspace.handle()), Arc::clone(&index.runtime)))
+        Ok(Keyspace::of_index(Arc::clone(self.keyspace.handle()), &index))
     }
 
     /// The index as a state has it, if it is ready there (N4).

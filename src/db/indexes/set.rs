@@ -6,7 +6,7 @@ use std::thread::ThreadId;
 
 use crate::base::{Error, Result};
 use crate::db::core::lock;
-use crate::db::state::{KeyspaceState, Runtime, State};
+use crate::db::state::{KeyspaceState, Runtime, Seat, State};
 use crate::extractor::{Extraction, Extractors};
 use crate::manifest::IndexRecord;
 
@@ -37,6 +37,8 @@ pub(in crate::db) struct IndexOf {
     pub name: Arc<str>,
     /// The keyspace that it is kept in.
     pub runtime: Arc<Runtime>,
+    /// The same, for handles.
+    pub seat: Arc<Seat>,
     pub extraction: Extraction,
     pub is_unique: bool,
     pub stage: Stage,
@@ -110,6 +112,7 @@ impl IndexOf {
     ) -> IndexOf {
         IndexOf {
             name: Arc::from(record.name.as_str()),
+            seat: Arc::new(Seat::new(Arc::clone(&runtime))),
             runtime,
             extraction: Extraction::new(&record.extractor, extractors),
             is_unique: record.is_unique,
@@ -123,6 +126,7 @@ impl IndexOf {
         IndexOf {
             name: Arc::clone(&self.name),
             runtime: Arc::clone(&self.runtime),
+            seat: Arc::clone(&self.seat),
             extraction: self.extraction.clone(),
             is_unique: self.is_unique,
             stage: Stage::Ready,

@@ -50,7 +50,7 @@ impl Transaction {
     pub fn index<'t>(&'t self, index: &Index) -> Result<TransactionIndex<'t>> {
         let keyspace = index.keyspace().clone();
         let found = index.ready_in(self.state_for(&keyspace)?)?;
-        let kept_in = Keyspace::new(Arc::clone(keyspace.handle()), Arc::clone(&found.runtime));
+        let kept_in = Keyspace::of_index(Arc::clone(keyspace.handle()), &found);
         Ok(TransactionIndex { transaction: self, keyspace, kept_in })
     }
 }

@@ -107,7 +107,11 @@ impl Core {
             gone: 0,
             cleanings: self.cleaning.round_count(),
             value_files: self.values.newest_number(),
-            keyspaces: state.keyspaces.iter().map(|state| (state.runtime.id, of(state))).collect(),
+            keyspaces: state
+                .keyspaces
+                .iter()
+                .map(|state| (state.runtime.store_id, of(state)))
+                .collect(),
         }
     }
 
@@ -128,7 +132,7 @@ impl Core {
             *of = of.plus(&before.keyspaces.get(id).copied().unwrap_or_default());
             // The index knows the sum, and loses nothing of it: what has no other name is
             // consolidation.
-            if let Some(keyspace) = state.find(*id) {
+            if let Some(keyspace) = state.with_store(*id) {
                 let written = keyspace.runtime.store.stats(0).segment_bytes_written;
                 let named = of.flush + of.cleaning + of.ingest;
                 of.consolidation = written.saturating_sub(named);
@@ -137,9 +141,10 @@ impl Core {
         totals
     }
 
-    /// Has what a keyspace wrote counted on when it is dropped.
-    pub(in crate::db) fn note_gone(&self, id: u32) {
-        let written = self.lifetime_totals().keyspaces.get(&id).map_or(0, KeyspaceTotals::sum);
+    /// Has what a keyspace wrote counted on when it is dropped, or its store replaced.
+    pub(in crate::db) fn note_gone(&self, store_id: u32) {
+        let written =
+            self.lifetime_totals().keyspaces.get(&store_id).map_or(0, KeyspaceTotals::sum);
         self.gone_bytes.fetch_add(written, Ordering::Relaxed);
     }
 
@@ -153,7 +158,7 @@ impl Core {
         let structure = runtime.store.stats(self.time.now_if_used());
         let debt = runtime.store.debt();
         let since_open = structure.logical_bytes.saturating_sub(structure.logical_bytes_before);
-        let lifetime = lifetime.keyspaces.get(&runtime.id).copied().unwrap_or_default();
+        let lifetime = lifetime.keyspaces.get(&runtime.store_id).copied().unwrap_or_default();
         let cache = self.cache.counts();
         let memtable_bytes = keyspace.tables().map(|table| table.memtable.memory_used() as u64);
         let memtable_entries = keyspace.tables().map(|table| table.memtable.entry_count() as u64);
@@ -185,7 +190,7 @@ impl Core {
             consolidations: structure.consolidations,
             compaction_debt: debt.bytes,
             fresh_runs: debt.fresh_runs as u64,
-            gets: runtime.gets.total(0),
+            gets: runtime.gets_before + runtime.gets.total(0),
             blocks_read: structure.blocks_read,
             block_bytes_read: structure.block_bytes_read,
             cache_hits: cache.hits,
@@ -203,7 +208,10 @@ fn shown_name(state: &State, runtime: &Runtime) -> String {
     let parent = runtime.options.archive_of.and_then(|parent| state.find(parent));
     match parent {
         Some(parent) => format!("{} (versions)", parent.runtime.name.load()),
-        None => runtime.name.load().to_string(),
+        None => match state.keyspaces.iter().find(|parent| parent.is_converted_to(runtime)) {
+            Some(parent) => format!("{} (conversion)", parent.runtime.name.load()),
+            None => runtime.name.load().to_string(),
+        },
     }
 }
 

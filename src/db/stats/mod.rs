@@ -43,7 +43,8 @@ impl StallCounters {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct KeyspaceStats {
-    /// Its name.
+    /// Its name; of the versions that a keyspace keeps, and of a store that is being made for one,
+    /// that of the keyspace with a word in brackets.
     pub name: String,
     /// Its number.
     pub id: u32,

@@ -152,7 +152,7 @@ impl Transaction {
         if is_everything {
             let spares = Arc::clone(&self.handle.core.meter.spares);
             for index in &set.indexes {
-                let kept_in = Keyspace::new(Arc::clone(&self.handle), Arc::clone(&index.runtime));
+                let kept_in = Keyspace::of_index(Arc::clone(&self.handle), &index);
                 let all = index_key::range(&KeyRange::all());
                 self.open_mut()?.writes.delete_range(&kept_in, &all, &spares)?;
             }
@@ -185,7 +185,7 @@ impl Transaction {
         key: &[u8],
         lifetime: Option<Lifetime>,
     ) -> Result<()> {
-        let kept_in = Keyspace::new(Arc::clone(&self.handle), Arc::clone(&index.runtime));
+        let kept_in = Keyspace::of_index(Arc::clone(&self.handle), &index);
         let write = match lifetime {
             None => Write::Delete { key },
             Some(Lifetime::Forever) => Write::Put { key, value: &[] },
@@ -214,7 +214,7 @@ impl Transaction {
     pub(super) fn check_unique(&mut self) -> Result<()> {
         let WrittenHeads(heads) = std::mem::take(&mut self.open_mut()?.heads);
         for (index, heads) in heads.into_values() {
-            let kept_in = Keyspace::new(Arc::clone(&self.handle), Arc::clone(&index.runtime));
+            let kept_in = Keyspace::of_index(Arc::clone(&self.handle), &index);
             for head in heads {
                 let mut cursor =
                     self.walk(&kept_in, KeyRange::prefix(&head), TransactionCursor::new)?;
@@ -271,7 +271,7 @@ impl Transaction {
         let found = self.open()?.snapshot.state().find(id);
         let found = found.and_then(|state| Some((state, state.index_set()?)));
         Ok(found.map(|(state, set)| {
-            let keyspace = Keyspace::new(Arc::clone(&self.handle), Arc::clone(&state.runtime));
+            let keyspace = Keyspace::new(Arc::clone(&self.handle), state);
             (keyspace, Arc::clone(set))
         }))
     }

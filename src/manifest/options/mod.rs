@@ -124,6 +124,9 @@ pub struct KeyspaceOptions {
     pub(crate) kept_from: SeqNo,
     /// Of a keyspace in which an index is kept, what that is. As hidden as an archive.
     pub(crate) index: Option<Box<IndexRecord>>,
+    /// Of an archive: nothing is known of moments in front of this one, as the keyspace was
+    /// converted then, and kept no versions before. Never goes back.
+    pub(crate) begins_at: SeqNo,
 }
 
 impl Default for KeyspaceOptions {
@@ -153,6 +156,7 @@ impl KeyspaceOptions {
             archive_of: None,
             kept_from: SeqNo::ZERO,
             index: None,
+            begins_at: SeqNo::ZERO,
         }
     }
 
@@ -481,6 +485,9 @@ impl KeyspaceOptions {
         if self.kept_from > SeqNo::ZERO && (self.archive_of.is_none() || self.keep_for.is_none()) {
             return Err(Error::invalid("only archives of what is kept for a time have kept_from"));
         }
+        if self.begins_at > SeqNo::ZERO && self.archive_of.is_none() {
+            return Err(Error::invalid("only archives have begins_at"));
+        }
         match self.keep_versions {
             Some(count) => check_range("keep_versions", count, &KEEP_VERSIONS_RANGE),
             None => Ok(()),
@@ -561,6 +568,9 @@ impl KeyspaceOptions {
         let operator = self.merge_operator.as_deref().map(|name| ("merge_operator", name));
         let texts: Vec<_> =
             operator.into_iter().chain(index.flat_map(IndexRecord::texts)).collect();
+        if self.begins_at > SeqNo::ZERO {
+            put("begins_at", self.begins_at.as_u64());
+        }
         out.push(self.structure.to_u8());
         varint::put(out, (options.len() + texts.len()) as u64);
         for (name, value) in options {
@@ -622,6 +632,10 @@ impl KeyspaceOptions {
             "keep_versions" => narrow().map(|count| self.keep_versions = Some(count)),
             "kept_from" => {
                 self.kept_from = SeqNo::from_u64(value);
+                Some(())
+            }
+            "begins_at" => {
+                self.begins_at = SeqNo::from_u64(value);
                 Some(())
             }
             "archive_of" => narrow().map(|parent| self.archive_of = Some(parent)),

@@ -1,0 +1,230 @@
+//! A conversion under way: how far it is, and what flushes bring to the store that is being made.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::base::{Cursor, EntryRef, Error, Result, SeqNo, Slice, lost_its_place};
+use crate::db::core::{Core, lock};
+use crate::db::ingest::IngestRange;
+use crate::db::state::{KeyspaceState, Runtime, Table};
+use crate::memtable::{MemtableCursor, StackedCursor};
+use crate::structure::FlushOrder;
+
+/// A store that is being made for a keyspace.
+#[derive(Debug)]
+pub(in crate::db) struct ConversionJob {
+    /// The store, as a keyspace that nobody is to see and that is in no catalogue.
+    pub store: Arc<Runtime>,
+    /// The archive that is made with it, if the keyspace comes to keep its versions.
+    pub archive: Option<Arc<Runtime>>,
+    progress: Mutex<Progress>,
+}
+
+/// Changed under the keyspace's turn to flush.
+#[derive(Debug)]
+struct Progress {
+    copied: Copied,
+    /// Ranges of what is copied in which the old store has changed since, other than by a flush.
+    stale: Vec<IngestRange>,
+    /// The last memtable that was brought to the new store: a flush that is tried again does not
+    /// bring it twice (O2).
+    brought: Weak<Table>,
+    /// What bringing a memtable failed with: no reason for its flush to fail.
+    failure: Option<Error>,
+    has_failed: bool,
+}
+
+/// Up to where the keys of the old store are in the new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Copied {
+    Nothing,
+    /// Those in front of this one.
+    To(Slice),
+    Everything,
+}
+
+/// Keys that are to be copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub start: Slice,
+    pub end: Option<Slice>,
+    pub kind: PartKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartKind {
+    /// The new store has nothing of them.
+    Fresh,
+    /// What the new store has of them is not what the old one has by now.
+    Stale,
+}
+
+impl ConversionJob {
+    pub(super) fn new(store: Arc<Runtime>, archive: Option<Arc<Runtime>>) -> ConversionJob {
+        let progress = Progress {
+            copied: Copied::Nothing,
+            stale: Vec::new(),
+            brought: Weak::new(),
+            failure: None,
+            has_failed: false,
+        };
+        ConversionJob { store, archive, progress: Mutex::new(progress) }
+    }
+
+    /// The next keys to copy; `None` when the new store has everything.
+    pub(super) fn next_part(&self) -> Option<Part> {
+        let progress = lock(&self.progress);
+        if let Some((start, end)) = progress.stale.last().cloned() {
+            return Some(Part { start, end, kind: PartKind::Stale });
+        }
+        let start = match &progress.copied {
+            Copied::Nothing => Slice::default(),
+            Copied::To(to) => to.clone(),
+            Copied::Everything => return None,
+        };
+        Some(Part { start, end: None, kind: PartKind::Fresh })
+    }
+
+    /// Says that a part was copied, up to in front of `next`, or whole.
+    pub(super) fn note_copied(&self, part: &Part, next: Option<Slice>) {
+        let mut progress = lock(&self.progress);
+        match (part.kind, next) {
+            (PartKind::Fresh, Some(next)) => progress.copied = Copied::To(next),
+            (PartKind::Fresh, None) => progress.copied = Copied::Everything,
+            (PartKind::Stale, next) => {
+                progress.stale.pop();
+                progress.stale.extend(next.map(|next| (next, part.end.clone())));
+            }
+        }
+    }
+
+    /// Says that the old store has other entries in a range, which came past the memtables.
+    pub(in crate::db) fn note_ingest(&self, (start, end): &IngestRange) {
+        let mut progress = lock(&self.progress);
+        let end = match &progress.copied {
+            Copied::Nothing => return,
+            Copied::To(to) if start >= to => return,
+            Copied::To(to) => match end {
+                Some(end) if end < to => Some(end.clone()),
+                _ => Some(to.clone()),
+            },
+            Copied::Everything => end.clone(),
+        };
+        progress.stale.push((start.clone(), end));
+    }
+
+    /// Where what is copied ends, if this memtable has to be brought there. Nothing is to be done
+    /// where nothing is copied: it comes with the copy.
+    fn extent_for(&self, table: &Arc<Table>) -> Option<Copied> {
+        let progress = lock(&self.progress);
+        let is_due = progress.copied != Copied::Nothing
+            && !progress.has_failed
+            && !std::ptr::eq(progress.brought.as_ptr(), Arc::as_ptr(table));
+        is_due.then(|| progress.copied.clone())
+    }
+
+    /// Whether this memtable was brought, so that the new store may be ahead of the old one.
+    pub(super) fn has(&self, table: &Arc<Table>) -> bool {
+        std::ptr::eq(lock(&self.progress).brought.as_ptr(), Arc::as_ptr(table))
+    }
+
+    fn note_brought(&self, table: &Arc<Table>) {
+        lock(&self.progress).brought = Arc::downgrade(table);
+    }
+
+    fn note_failure(&self, error: Error) {
+        let mut progress = lock(&self.progress);
+        progress.has_failed = true;
+        progress.failure = Some(error);
+    }
+
+    /// Fails with what bringing a memtable has failed with.
+    pub(super) fn check(&self) -> Result<()> {
+        lock(&self.progress).failure.take().map_or(Ok(()), Err)
+    }
+}
+
+impl KeyspaceState {
+    /// Whether this is the store that is being made for it.
+    pub(in crate::db) fn is_converted_to(&self, runtime: &Runtime) -> bool {
+        let job = self.runtime.conversion();
+        job.is_some_and(|job| job.store.store_id == runtime.store_id)
+    }
+}
+
+impl Core {
+    /// Brings what a sealed memtable has of the keys that are copied to the store that is being
+    /// made for its keyspace, if there is one, before any of it is in the old store. The caller has
+    /// the keyspace's turn to flush. What fails ends the conversion, and nothing else.
+    pub(in crate::db) fn bring_to_conversion(
+        &self,
+        keyspace: &KeyspaceState,
+        table: &Arc<Table>,
+        order: FlushOrder,
+    ) {
+        let Some(job) = keyspace.runtime.conversion() else { return };
+        let Some(copied) = job.extent_for(table) else { return };
+        match self.bring_table(&job, table, (&copied, order)) {
+            Ok(()) => job.note_brought(table),
+            Err(error) => job.note_failure(error),
+        }
+    }
+
+    fn bring_table(
+        &self,
+        job: &ConversionJob,
+        table: &Arc<Table>,
+        (copied, order): (&Copied, FlushOrder),
+    ) -> Result<()> {
+        if let Some(archive) = &job.archive {
+            // Whole: what it has of other keys is the same when that is copied (O4).
+            self.archive_to(archive, table, order)?;
+        }
+        let end = match copied {
+            Copied::To(end) => Some(end.clone()),
+            Copied::Nothing | Copied::Everything => None,
+        };
+        let deleted = table.memtable.ranges().unwrap_or_default();
+        let in_front = end.as_ref().map(|end| deleted.in_front_of(end));
+        let cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
+        let mut entries = EntriesInFront { cursor: StackedCursor::new(cursor), end };
+        self.bring_to(&job.store, &mut entries, in_front.as_ref().unwrap_or(&deleted), order)
+    }
+}
+
+/// The entries of a memtable in front of a key. Forward alone: a flush needs no more, and another
+/// move is an error.
+struct EntriesInFront {
+    cursor: StackedCursor,
+    end: Option<Slice>,
+}
+
+impl Cursor for EntriesInFront {
+    fn seek_first(&mut self) -> Result<()> {
+        self.cursor.seek_first()
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.cursor.seek(key)
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.cursor.next()
+    }
+
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        let entry = self.cursor.entry()?;
+        self.end.as_deref().is_none_or(|end| entry.key < end).then_some(entry)
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        Err(lost_its_place())
+    }
+
+    fn seek_for_prev(&mut self, _: &[u8]) -> Result<()> {
+        Err(lost_its_place())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        Err(lost_its_place())
+    }
+}

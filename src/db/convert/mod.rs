@@ -1,0 +1,239 @@
+//! Converting a keyspace to another structure, or to other options of its own, while it is in use.
+//!
+//! ```text
+//! begin ....... numbers for the new store are drawn, so that after a crash its files are known to
+//!               be nobody's; memtables are flushed
+//! slices ...... under the keyspace's turn to flush: entries of the next keys go from the version
+//!               of the old store to the new one (`copy.rs`)
+//!   flushes ... what a memtable has of keys that are copied goes to the new store, and then all of
+//!               it to the old one, as ever (`job.rs`)
+//!   ingests ... what they change of keys that are copied is copied again
+//! switch ...... one edit of the manifest gives the keyspace the new store (`switch.rs`)
+//! ```
+//!
+//! Until the switch nobody reads the new store, and the old one has everything: a conversion that
+//! fails, is cancelled or crashes leaves nothing but files to remove.
+//!
+//! Invariants
+//! - O1  Between flushes, what the new store has of keys that are copied and not stale is what the
+//!   old one has, entry for entry, but for what has expired; and it stands for the same part of the
+//!   log. So at the switch both are the same to readers, memtables and replay.
+//! - O2  A memtable is brought to the new store once, before any of it is in the old one: operands
+//!   that come twice would count twice.
+//! - O3  Nothing is copied while a memtable is in the new store and not wholly in the old one, or
+//!   partly in the old one; nor is the store switched.
+//! - O4  An archive that is made begins with the switch. It has of each key the newest version from
+//!   before that; what it has of earlier ones, or of deletions, makes no difference.
+//! - O5  The log's and everybody else's name of the keyspace, its id, and its turn to flush, stay.
+
+mod copy;
+mod job;
+mod switch;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use self::switch::Underway;
+use crate::base::{Result, SeqNo};
+use crate::db::core::{Core, lock};
+use crate::db::keyspace::Keyspace;
+use crate::manifest::KeyspaceOptions;
+
+pub(in crate::db) use self::job::ConversionJob;
+
+/// What a keyspace is converted to; see [`Keyspace::convert`].
+///
+/// ```
+/// use lithedb::{Conversion, KeyspaceOptions};
+/// let conversion = Conversion::to(KeyspaceOptions::lsm()).losing_versions();
+/// assert!(conversion.loses_versions && !Conversion::from(KeyspaceOptions::lsm()).loses_versions);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Conversion {
+    /// Structure and options that the keyspace is to have.
+    pub options: KeyspaceOptions,
+    /// Whether a keyspace of [`Structure::History`](crate::Structure::History) may lose its past.
+    pub loses_versions: bool,
+}
+
+impl From<KeyspaceOptions> for Conversion {
+    fn from(options: KeyspaceOptions) -> Conversion {
+        Conversion::to(options)
+    }
+}
+
+impl Conversion {
+    /// To this structure with these options; nothing is lost.
+    #[must_use]
+    pub const fn to(options: KeyspaceOptions) -> Conversion {
+        Conversion { options, loses_versions: false }
+    }
+
+    /// Also if the versions that the keyspace keeps are lost by it.
+    #[must_use]
+    pub fn losing_versions(mut self) -> Conversion {
+        self.loses_versions = true;
+        self
+    }
+}
+
+/// How far a conversion is, or what it came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConversionReport {
+    /// Entries that were copied.
+    pub entries: u64,
+    /// Bytes of their keys and values; of large values those of the pointers.
+    pub bytes: u64,
+    /// Entries that are still to be copied, about: overwritten ones may be among them.
+    pub entries_left: u64,
+    /// Bytes written to the files of the new store.
+    pub bytes_written: u64,
+    /// Slices of work that are done, those of flushes that came in between included.
+    pub slices: u64,
+    /// Where a keyspace came to keep its versions: the stamp that its past begins with.
+    pub begins_at: Option<SeqNo>,
+    /// Whether it was ended by the closure. Then everything is as it was.
+    pub is_cancelled: bool,
+}
+
+/// Whether there is more to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    GoesOn,
+    Over,
+}
+
+impl Keyspace {
+    /// Gives the keyspace another structure, or other options, while it is used: everybody reads
+    /// and writes on, with the same handles, also of transactions, snapshots and iterators, before,
+    /// at and behind the moment at which it has the new one. Its name, its number and the stamps of
+    /// its entries stay. Durable on return; a crash before that leaves the keyspace as it was.
+    ///
+    /// Flushes, and then copies all entries to a new store, in slices of 16 MiB; large values stay
+    /// where they are. Costs reading and writing all keys and small values once, and each flush
+    /// meanwhile is written to both stores as far as it is copied. Both take room, until the old
+    /// one is given back: when the last snapshot, iterator or transaction of before is gone. Waits
+    /// for nobody, and commits do not wait for it but as for a flush, and for about two syncs at
+    /// the moment at which a keyspace comes to keep versions.
+    ///
+    /// Every pair of structures can be converted to one another. The merge operator cannot be
+    /// changed, as there may be operands that are not merged; nor which versions are kept, by one
+    /// that keeps its versions and goes on to.
+    ///
+    /// - To [`Structure::History`](crate::Structure::History): the past begins with the moment of
+    ///   the conversion ([`ConversionReport::begins_at`], [`Keyspace::kept_from`]). Each entry is a
+    ///   version with its own stamp; earlier moments are `BeyondRetention`. From when it is begun,
+    ///   commits are refused keys that are too long for that ([`KEY_LEN_MAX`](crate::KEY_LEN_MAX)).
+    /// - From it to another: all versions but the present ones are lost. Say
+    ///   [`Conversion::losing_versions`]. Snapshots of the past that are held can be read on.
+    /// - From it to itself, with other options: versions stay as they are. The codec counts for the
+    ///   archive from the next opening on.
+    ///
+    /// Ingests that were begun before cannot be finished behind it. One conversion of a keyspace at
+    /// a time.
+    ///
+    /// ```
+    /// # fn main() -> lithedb::Result<()> {
+    /// # use lithedb::{Db, KeyspaceOptions, storage::MemoryStorage};
+    /// # let db = Db::builder().storage(std::sync::Arc::new(MemoryStorage::new())).open("/db")?;
+    /// let events = db.keyspace_or_create("events")?;
+    /// events.put("monday", "rain")?;
+    /// let before = db.snapshot();
+    /// events.convert(KeyspaceOptions::lsm())?;
+    /// events.put("tuesday", "sun")?;
+    /// assert_eq!(events.get("monday")?.as_deref(), Some(&b"rain"[..]));
+    /// assert_eq!(before.get(&events, "tuesday")?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for the options, for versions that would be lost, a merge operator or a
+    /// retention that would change, a key that is too long to be kept in versions, and when the
+    /// keyspace is being converted already; `DiskFull`, `Corruption` of what had to be read,
+    /// `KeyspaceNotFound`, also when it is dropped meanwhile; `Closed`. The keyspace is as it was,
+    /// and what was made is removed: at once, by the background, or when the database is opened
+    /// next. `Io` and `ReadOnly` when a write or sync failed: nothing is written any more until the
+    /// database is reopened, which shows the one or the other.
+    pub fn convert(&self, conversion: impl Into<Conversion>) -> Result<ConversionReport> {
+        self.convert_while(conversion, |_| ControlFlow::Continue(()))
+    }
+
+    /// As [`Keyspace::convert`]; asks `go_on` after each slice whether to go on. When it says no,
+    /// everything is as it was, and what was made is removed.
+    ///
+    /// # Errors
+    /// As [`Keyspace::convert`].
+    pub fn convert_while(
+        &self,
+        conversion: impl Into<Conversion>,
+        mut go_on: impl FnMut(&ConversionReport) -> ControlFlow<()>,
+    ) -> Result<ConversionReport> {
+        let report = self.work_through_conversion(&conversion.into(), &mut go_on);
+        self.core().remove_loose_stores();
+        self.core().workers.wake();
+        report
+    }
+
+    fn work_through_conversion(
+        &self,
+        conversion: &Conversion,
+        go_on: &mut dyn FnMut(&ConversionReport) -> ControlFlow<()>,
+    ) -> Result<ConversionReport> {
+        let core = self.core();
+        let mut underway = core.begin_conversion(self, conversion)?;
+        loop {
+            let step = core.conversion_slice(&mut underway);
+            // Nobody but the caller waits for it; a disk that fails is another matter.
+            let step = step.inspect_err(|error| core.note_idle_failure(error))?;
+            underway.report.slices += 1;
+            if step == Step::Over {
+                break;
+            }
+            if go_on(&underway.report).is_break() {
+                underway.report.is_cancelled = true;
+                break;
+            }
+        }
+        Ok(underway.report) // What is not over is given up.
+    }
+}
+
+impl Core {
+    /// Does the next piece of a conversion: of a flush that is in its way, of copying, or the
+    /// switch.
+    fn conversion_slice(&self, underway: &mut Underway<'_>) -> Result<Step> {
+        let id = underway.runtime.id;
+        let turn = Arc::clone(&underway.runtime.flushing);
+        let _turn = lock(&turn);
+        self.check_writable()?; // Under the turn, which closing waits for.
+        let found = self.published.state().find(id).cloned();
+        let keyspace = found.ok_or_else(|| underway.not_found())?;
+        underway.job.check()?;
+        let oldest = keyspace.sealed.last();
+        if !keyspace.flushed_to.is_empty() || oldest.is_some_and(|table| underway.job.has(table)) {
+            // O3
+            self.flush_oldest(id).inspect_err(|error| self.note_failure(error))?;
+            return Ok(Step::GoesOn);
+        }
+        if self.compact_new_store(&underway.job)? {
+            return Ok(Step::GoesOn);
+        }
+        let part = underway.job.next_part();
+        match part {
+            Some(part) => {
+                let job = Arc::clone(&underway.job);
+                self.copy_part(&job, (&keyspace, &part), &mut underway.report)?;
+                underway.note_written();
+                Ok(Step::GoesOn)
+            }
+            None => {
+                underway.note_written();
+                self.switch(underway, &keyspace)?;
+                Ok(Step::Over)
+            }
+        }
+    }
+}
