@@ -8,6 +8,7 @@ mod commits;
 mod compaction;
 mod concurrency;
 mod consolidation;
+mod conversion;
 mod corruption;
 mod crash;
 #[cfg(feature = "zstd")]

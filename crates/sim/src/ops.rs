@@ -11,6 +11,8 @@ use crate::sample::{FAMILY_COUNT, Key, Value, ValueSizes};
 const BATCH_LEN_MAX: u64 = 24;
 /// Tables of an ingest at most.
 const TABLE_COUNT_MAX: u64 = 3;
+/// Operations beside a conversion at most.
+const BESIDE_MAX: u64 = 40;
 /// Entries of an ingest at most.
 const INGEST_LEN_MAX: u64 = 60;
 /// Keyspaces that a run has at most.
@@ -54,6 +56,8 @@ pub enum Op {
     Vacuum(u8),
     /// Compacts a range; ends after so many slices.
     Compact(Slot, Extent, u8),
+    /// Converts a keyspace.
+    Convert(ConversionOp),
     /// Pauses what keeps structures in shape, or has it go on.
     Pause,
     /// Creates a keyspace with this name and these options.
@@ -76,6 +80,19 @@ pub enum Op {
     DropSnapshot(u8),
     /// Lets the database check itself.
     Check,
+}
+
+/// A conversion of a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversionOp {
+    /// The keyspace.
+    pub slot: Slot,
+    /// To which options, by number.
+    pub options: u8,
+    /// What is done meanwhile, one behind each slice.
+    pub beside: Vec<Op>,
+    /// Whether it is ended behind these.
+    pub is_cancelled: bool,
 }
 
 /// Tables that are made outside, and ingested.
@@ -273,7 +290,8 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
         190..192 => Op::Create(random.below(NAMES.len() as u64) as u8, random.below(8) as u8),
         192 => Op::Drop(slot),
         193..195 => Op::Rename(slot, random.below(NAMES.len() as u64) as u8),
-        195..198 => Op::Clock(random.below(4000) as i16 - 1000),
+        197 => draw_conversion(random, mix),
+        195..197 => Op::Clock(random.below(4000) as i16 - 1000),
         200..208 => draw_range_deletion(random, mix),
         208..212 => {
             let value = Value::choose(random, mix.sizes);
@@ -297,6 +315,21 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
 fn draw_compaction(random: &mut Random, mix: Mix) -> Op {
     let slice_count = if random.chance(700) { u8::MAX } else { random.below(6) as u8 };
     Op::Compact(random.below(8) as Slot, draw_extent(random, mix.key_count), slice_count)
+}
+
+/// A conversion, with what goes on meanwhile: nothing that reads.
+pub fn draw_conversion(random: &mut Random, mix: Mix) -> Op {
+    let mix = Mix { purpose: Purpose::Writing, ..mix };
+    let (slot, options) = (random.below(8) as Slot, random.below(16) as u8);
+    let mut beside = Vec::new();
+    for _ in 0..random.below(BESIDE_MAX) {
+        match draw(random, mix) {
+            Op::Convert(_) => {}
+            op => beside.push(op),
+        }
+    }
+    let is_cancelled = random.chance(150);
+    Op::Convert(ConversionOp { slot, options, beside, is_cancelled })
 }
 
 fn draw_batch(random: &mut Random, mix: Mix) -> Op {

@@ -99,7 +99,7 @@ pub fn expect_pasts(db: &Db, timeline: &Timeline, last: u64, random: &mut Random
 /// Whether a keyspace knows all that it was then. Who was refused asks behind that: where it is
 /// known from moves on.
 fn promises(info: &KeyspaceInfo, keyspace: &Keyspace, at: SeqNo) -> bool {
-    keeps_all(info) || keyspace.kept_from().is_some_and(|from| at >= from)
+    keyspace.kept_from().map_or(keeps_all(info), |from| at >= from)
 }
 
 fn keeps_all(KeyspaceInfo { options, .. }: &KeyspaceInfo) -> bool {

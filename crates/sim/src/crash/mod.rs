@@ -27,7 +27,9 @@ use lithedb::storage::{FaultPlan, Operation, SimStorage};
 
 use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::ledger::{HOLES, Ledger, VALUE_BYTES, VALUE_FILES_REMOVED, VALUES_MOVED};
-use crate::ops::{Mix, Op, Purpose, draw_ingest, draw_run, draw_table_ingest};
+use crate::ops::{
+    Mix, Op, Purpose, draw, draw_conversion, draw_ingest, draw_run, draw_table_ingest,
+};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
 use crate::sample::ValueSizes;
@@ -59,6 +61,8 @@ pub enum Diet {
     Ingests,
     /// Ingests of tables and nothing else.
     Tables,
+    /// Conversions of one keyspace, among other things.
+    Conversions,
 }
 
 /// A run and how it is struck.
@@ -135,6 +139,14 @@ impl CrashRun {
             Diet::Ingests => {
                 let mut ops = vec![Op::Create(0, 0)];
                 ops.extend((0..self.op_count).map(|_| draw_ingest(&mut random, mix)));
+                ops
+            }
+            Diet::Conversions => {
+                let mut ops = vec![Op::Create(0, random.below(8) as u8)];
+                ops.extend((0..self.op_count).map(|number| match number % 6 {
+                    5 => draw_conversion(&mut random, mix),
+                    _ => draw(&mut random, mix),
+                }));
                 ops
             }
             Diet::Tables => {

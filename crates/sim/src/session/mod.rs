@@ -3,6 +3,8 @@
 //! Owns the handles and tells the [`Timeline`] what is issued and acknowledged. Must not know
 //! storage, crashes or faults, nor judge errors: it reports them.
 
+mod conversion;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -205,6 +207,7 @@ impl Session {
             }
             Op::Vacuum(slice_count) => self.vacuum(*slice_count),
             Op::Compact(slot, extent, slice_count) => self.compact(*slot, extent, *slice_count),
+            Op::Convert(conversion) => self.convert(conversion),
             Op::Pause => {
                 self.pause = match self.pause.take() {
                     Some(_) => None,
