@@ -162,6 +162,8 @@ pub enum Command {
     Index(commands::index::IndexArgs),
     /// List, create, drop and rename keyspaces
     Keyspaces(commands::keyspaces::KeyspacesArgs),
+    /// Give a keyspace another structure or other options
+    Convert(commands::convert::ConvertArgs),
     /// List the tables of an lsm keyspace, level by level
     Tables(commands::tables::TablesArgs),
     /// Show sizes, amplifications, memory and work done

@@ -77,6 +77,7 @@ fn run_command(
         Command::Indexes(args) => commands::index::run_list(globals, &args),
         Command::Index(args) => commands::index::run(globals, notices, interrupt, &args),
         Command::Keyspaces(args) => commands::keyspaces::run(globals, notices, args),
+        Command::Convert(args) => commands::convert::run(globals, notices, interrupt, &args),
         Command::Tables(args) => commands::tables::run(globals, &args),
         Command::Stats(args) => commands::stats::run(globals, &args),
         Command::Compact(args) => commands::compact::run(globals, notices, interrupt, &args),

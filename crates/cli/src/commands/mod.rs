@@ -6,6 +6,7 @@ pub mod commits;
 pub mod compact;
 pub mod completions;
 pub mod consumers;
+pub mod convert;
 pub mod count;
 pub mod delete;
 pub mod diff;

@@ -548,3 +548,32 @@ fn a_consumer_gets_what_is_new_to_it_and_the_log_is_kept_meanwhile() {
     shell.db(&["consumers", "remove", "mirror"]).fails(1);
     assert_eq!(shell.db(&["consumers", "--format", "jsonl"]).ok_text(), "");
 }
+
+#[test]
+fn a_keyspace_is_converted() {
+    let shell = Shell::new();
+    let rows: Vec<u8> = (0..3000).flat_map(|n| format!("{n:05}\n").into_bytes()).collect();
+    let load = ["--keyspace", "k", "load", "-q", "--value", "line-number", "-"];
+    shell.db_with_input(&load, &rows).ok();
+    let listed = || shell.db(&["keyspaces", "--format", "jsonl"]).ok_text();
+    let told = shell.db(&["convert", "k", "--structure", "lsm", "--block-size", "8KiB"]);
+    assert!(told.stderr.contains("3,000 entries copied"), "{told:?}");
+    assert!(listed().contains("\"structure\":\"lsm\"") && listed().contains("\"block_size\":8192"));
+    // What is not said stays.
+    shell.db(&["convert", "k", "--structure", "lsm", "--codec", "lz4"]).ok();
+    assert!(listed().contains("\"block_size\":8192") && listed().contains("\"codec\":\"lz4\""));
+    let told = shell.db(&["convert", "k", "--structure", "history", "--keep-versions", "3"]);
+    assert!(told.stderr.contains("its past begins with "), "{told:?}");
+    shell.db(&["--keyspace", "k", "put", "00001", "changed"]).ok();
+    let refused = shell.db(&["convert", "k", "--structure", "flex"]);
+    assert!(refused.stderr.contains("add --yes"), "{refused:?}");
+    refused.fails(2);
+    shell.db(&["convert", "k", "--structure", "flex", "--yes"]).ok();
+    assert!(listed().contains("\"structure\":\"flex\""));
+    assert_eq!(shell.db(&["--keyspace", "k", "count"]).ok(), b"3000\n");
+    assert_eq!(shell.db(&["--keyspace", "k", "get", "00001"]).ok(), b"changed\n");
+    shell.db(&["convert", "k", "--structure", "lsm", "--merge", "append"]).fails(2);
+    shell.db(&["convert", "nobody", "--structure", "lsm"]).fails(1);
+    shell.db(&["convert", "k"]).fails(2);
+    shell.db(&["check"]).ok();
+}

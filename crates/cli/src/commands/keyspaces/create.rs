@@ -31,6 +31,13 @@ pub struct CreateArgs {
     #[arg(long, value_name = "STRUCTURE", default_value = "flex")]
     pub structure: StructureName,
 
+    #[command(flatten)]
+    options: OptionArgs,
+}
+
+/// Options of a keyspace, but for its structure.
+#[derive(Args, Debug)]
+pub struct OptionArgs {
     /// How blocks are compressed: none, lz4, snappy, zstd, or zstd:1 to zstd:22 [default: none]
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub codec: Option<Codec>,
@@ -230,11 +237,24 @@ fn parse_level_codec(text: &str) -> Result<(u8, Codec), String> {
 impl CreateArgs {
     /// The defaults of the structure, but for what was said.
     pub fn options(&self) -> Result<KeyspaceOptions, Failure> {
-        let mut options = match self.structure {
+        self.options.add_to(self.structure.defaults())
+    }
+}
+
+impl StructureName {
+    /// Options of a keyspace of this structure.
+    pub fn defaults(self) -> KeyspaceOptions {
+        match self {
             StructureName::Flex => KeyspaceOptions::flex(),
             StructureName::Lsm => KeyspaceOptions::lsm(),
             StructureName::History => KeyspaceOptions::history(),
-        };
+        }
+    }
+}
+
+impl OptionArgs {
+    /// The options with what was said.
+    pub fn add_to(&self, mut options: KeyspaceOptions) -> Result<KeyspaceOptions, Failure> {
         if let Some(codec) = self.codec {
             options = options.codec(codec);
         }

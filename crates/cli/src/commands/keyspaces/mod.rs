@@ -3,6 +3,8 @@
 mod create;
 mod list;
 
+pub use create::{OptionArgs, StructureName};
+
 use clap::{Args, Subcommand};
 use lithedb::Db;
 
