@@ -83,6 +83,12 @@ fn gone_part(gone: &BTreeSet<u32>) -> Vec<u8> {
     part
 }
 
+/// An edit of a kind that says nothing but whose it is.
+fn put_id(out: &mut Vec<u8>, kind: u8, id: u32) {
+    out.push(kind);
+    varint::put(out, u64::from(id));
+}
+
 /// An edit's payload, with the totals that go along.
 pub(super) fn encode_edit(edit: &Edit, totals: &Totals) -> Vec<u8> {
     let mut out = Vec::new();
@@ -96,18 +102,9 @@ pub(super) fn encode_edit(edit: &Edit, totals: &Totals) -> Vec<u8> {
             put_keyspace(&mut out, archive);
             put_keyspace(&mut out, keyspace);
         }
-        Edit::DropKeyspace { id } => {
-            out.push(EDIT_DROP);
-            varint::put(&mut out, u64::from(*id));
-        }
-        Edit::ForgetDropped { id } => {
-            out.push(EDIT_FORGET);
-            varint::put(&mut out, u64::from(*id));
-        }
-        Edit::FinishIndex { id } => {
-            out.push(EDIT_FINISH_INDEX);
-            varint::put(&mut out, u64::from(*id));
-        }
+        Edit::DropKeyspace { id } => put_id(&mut out, EDIT_DROP, *id),
+        Edit::ForgetDropped { id } => put_id(&mut out, EDIT_FORGET, *id),
+        Edit::FinishIndex { id } => put_id(&mut out, EDIT_FINISH_INDEX, *id),
         Edit::ReserveStores { first, count } => {
             out.push(EDIT_RESERVE_STORES);
             varint::put(&mut out, u64::from(*first));

@@ -250,7 +250,7 @@ impl Keyspace {
     }
 
     fn build_to_end(&self, index: &Arc<IndexOf>, go_on: GoOn<'_>) -> Result<IndexBuildReport> {
-        let kept_in = Keyspace::of_index(Arc::clone(self.handle()), &index);
+        let kept_in = Keyspace::of_index(Arc::clone(self.handle()), index);
         index.extraction.check()?;
         let from = kept_in.get(index_key::PROGRESS)?.unwrap_or_default();
         // When this is visible, so is each commit that has not seen the index.

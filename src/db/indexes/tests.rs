@@ -26,8 +26,7 @@ fn open() -> (Db, Keyspace) {
 fn kept_in(k: &Keyspace) -> Vec<Keyspace> {
     let state = k.core().published.state();
     let indexes = state.indexes_of(k.id()).iter();
-    let of = |runtime| Keyspace::new(Arc::clone(k.handle()), Arc::clone(runtime));
-    indexes.map(|index| of(&index.runtime)).collect()
+    indexes.map(|index| Keyspace::of_index(Arc::clone(k.handle()), index)).collect()
 }
 
 /// Plants a fault.

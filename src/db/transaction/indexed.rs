@@ -152,7 +152,7 @@ impl Transaction {
         if is_everything {
             let spares = Arc::clone(&self.handle.core.meter.spares);
             for index in &set.indexes {
-                let kept_in = Keyspace::of_index(Arc::clone(&self.handle), &index);
+                let kept_in = Keyspace::of_index(Arc::clone(&self.handle), index);
                 let all = index_key::range(&KeyRange::all());
                 self.open_mut()?.writes.delete_range(&kept_in, &all, &spares)?;
             }
@@ -185,7 +185,7 @@ impl Transaction {
         key: &[u8],
         lifetime: Option<Lifetime>,
     ) -> Result<()> {
-        let kept_in = Keyspace::of_index(Arc::clone(&self.handle), &index);
+        let kept_in = Keyspace::of_index(Arc::clone(&self.handle), index);
         let write = match lifetime {
             None => Write::Delete { key },
             Some(Lifetime::Forever) => Write::Put { key, value: &[] },

@@ -139,6 +139,7 @@ fn first_line(line: &[u8]) -> Result<Stamps, Wrong> {
 }
 
 /// What a line says.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Said {
     Item(Item),
     /// The next pair expires then.
