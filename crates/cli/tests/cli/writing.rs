@@ -571,7 +571,7 @@ fn a_keyspace_is_converted() {
     shell.db(&["convert", "k", "--structure", "flex", "--yes"]).ok();
     assert!(listed().contains("\"structure\":\"flex\""));
     assert_eq!(shell.db(&["--keyspace", "k", "count"]).ok(), b"3000\n");
-    assert_eq!(shell.db(&["--keyspace", "k", "get", "00001"]).ok(), b"changed\n");
+    assert_eq!(shell.db(&["--keyspace", "k", "get", "00001"]).ok(), b"changed");
     shell.db(&["convert", "k", "--structure", "lsm", "--merge", "append"]).fails(2);
     shell.db(&["convert", "nobody", "--structure", "lsm"]).fails(1);
     shell.db(&["convert", "k"]).fails(2);
