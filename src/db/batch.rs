@@ -120,8 +120,8 @@ pub(super) struct Target {
     pub opening: u64,
     pub id: u32,
     pub name: Arc<String>,
-    /// Whether keys were looked at that archives do not take.
-    pub has_limited_keys: bool,
+    /// Of [`Keyspace::key_limits_begun`], from before the first of its keys was looked at.
+    pub key_limits: u64,
 }
 
 impl WriteBatch {
@@ -397,10 +397,10 @@ impl WriteBatch {
     /// Adds an operation that is within the limits, and neither a merge nor what expires.
     #[inline]
     fn push_allowed(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
+        self.note_target(keyspace, key, value);
         if kind != Kind::DeleteRange && keyspace.limits_archived_keys() {
             self.check_archived_len(key); // Bounds of ranges are not stored.
         }
-        self.note_target(keyspace, key, value);
         let out = &mut self.operations;
         out.reserve(OPERATION_HEAD_MAX + key.len() + value.len());
         varint::put(out, u64::from(keyspace.id()) << KIND_BITS | kind as u64);
@@ -440,10 +440,10 @@ impl WriteBatch {
         key: &[u8],
         value: &[u8],
     ) {
+        self.note_target(keyspace, key, value);
         if keyspace.limits_archived_keys() {
             self.check_archived_len(key);
         }
-        self.note_target(keyspace, key, value);
         let out = &mut self.operations;
         varint::put(out, EXTENDED);
         varint::put(out, u64::from(keyspace.id()) << EXTENDED_KIND_BITS | kind as u64);
@@ -456,6 +456,7 @@ impl WriteBatch {
         out.extend_from_slice(value);
     }
 
+    /// In front of a look at the key: limits that begin in between are seen by the commit.
     #[inline]
     fn note_target(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) {
         self.data_bytes += (key.len() + value.len()) as u64;
@@ -467,7 +468,7 @@ impl WriteBatch {
                 opening: keyspace.opening(),
                 id,
                 name: keyspace.shared_name(),
-                has_limited_keys: keyspace.limits_archived_keys(),
+                key_limits: keyspace.key_limits_begun(),
             };
             match self.first_keyspace {
                 None => self.first_keyspace = Some(target),
@@ -484,12 +485,23 @@ impl WriteBatch {
         }
     }
 
-    /// Checks the keys of the keyspaces that `limit` them since this was begun.
+    /// Whether a keyspace has begun to limit its keys since this was begun, as of `begun`.
+    #[inline]
+    pub(super) fn may_have_archived_keys_unchecked(&self, begun: u64) -> bool {
+        self.targets().any(|target| target.key_limits != begun)
+    }
+
+    /// Checks the keys of the keyspaces that `limit` them, and may have begun to do so, as of
+    /// `begun`, since this was begun.
     ///
     /// # Errors
     /// `InvalidArgument`.
-    pub(super) fn check_archived_keys(&self, limit: impl Fn(u32) -> bool) -> Result<()> {
-        let is_due = |target: &&Target| !target.has_limited_keys && limit(target.id);
+    pub(super) fn check_archived_keys(
+        &self,
+        begun: u64,
+        limit: impl Fn(u32) -> bool,
+    ) -> Result<()> {
+        let is_due = |target: &&Target| target.key_limits != begun && limit(target.id);
         for target in self.targets().filter(is_due) {
             for operation in self.operations().filter(|operation| operation.keyspace == target.id) {
                 operation.write.key().map_or(Ok(()), check_archived_len)?;

@@ -7,14 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
 use crate::base::{Result, Slice};
 use crate::db::background::caught;
 use crate::db::core::{Core, lock};
 use crate::db::options::{Cleaning, CleaningPolicy};
-use crate::db::state::{Runtime, State};
 use crate::jobs::{Aim, GarbageFigures, RoundPace, ValueFileFigures, files_to_clean};
 use crate::structure::Moving;
 use crate::value_log::Mover;
@@ -218,7 +217,7 @@ impl Core {
     /// Does a slice of a round, if nobody flushes the keyspace at hand.
     pub(super) fn clean_slice(&self, round: &mut CleaningRound) -> Result<Cleaned> {
         while let Some(store_id) = round.left.last() {
-            let Some(runtime) = self.runtime(*store_id) else {
+            let Some(runtime) = self.runtime_with_store(*store_id) else {
                 round.left.pop();
                 round.from = Slice::default();
                 continue;
@@ -334,17 +333,11 @@ impl Core {
 
     /// Does a slice of the flush that is in the way of a round.
     pub(super) fn finish_flush(&self, round: &CleaningRound) -> Result<()> {
-        let runtime = round.left.last().and_then(|store_id| self.runtime(*store_id));
+        let runtime = round.left.last().and_then(|store_id| self.runtime_with_store(*store_id));
         let Some(runtime) = runtime else { return Ok(()) };
         let _turn = lock(&runtime.flushing);
         let flushed = self.flush_oldest(runtime.id);
         flushed.map(drop).inspect_err(|error| self.note_failure(error))
-    }
-
-    fn runtime(&self, store_id: u32) -> Option<Arc<Runtime>> {
-        let of_store = |state: &State| state.with_store(store_id).cloned();
-        let found = self.published.with(|state, _| of_store(state));
-        found.map(|found| Arc::clone(&found.runtime))
     }
 
     fn take_round(&self) -> Option<CleaningRound> {
@@ -376,6 +369,8 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::base::{Clock, ManualClock};
     use crate::db::maintain::Found;

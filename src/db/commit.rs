@@ -459,8 +459,9 @@ impl Core {
         {
             self.verify(premise)?;
         }
-        if self.key_limits_begun.load(Ordering::Acquire) > 0 {
-            self.check_archived_keys(&batch)?;
+        let limits_begun = self.key_limits_begun.load(Ordering::Acquire);
+        if batch.may_have_archived_keys_unchecked(limits_begun) {
+            self.check_archived_keys(&batch, limits_begun)?;
         }
         let Log { wal, stamps, head, .. } = &mut *log;
         let seqno = stamps.next(self.time.wall_for_stamp()); // E1
@@ -493,11 +494,11 @@ impl Core {
     /// Checks keys of a batch that was begun before its keyspace came to keep versions. Under the
     /// log's lock: who has it limit its keys takes that behind it.
     #[cold]
-    fn check_archived_keys(&self, batch: &WriteBatch) -> Result<()> {
+    fn check_archived_keys(&self, batch: &WriteBatch, limits_begun: u64) -> Result<()> {
         let state = self.published.state();
         let limits =
             |found: &Arc<KeyspaceState>| found.runtime.limits_archived_keys.load(Ordering::Acquire);
-        batch.check_archived_keys(|id| state.find(id).is_some_and(limits))
+        batch.check_archived_keys(limits_begun, |id| state.find(id).is_some_and(limits))
     }
 
     /// Verifies a premise against the commits that are visible now, at least.

@@ -116,7 +116,8 @@ pub(super) struct Core {
     /// Bytes that keyspaces had written that were dropped since opening, and stores that were
     /// replaced.
     pub gone_bytes: AtomicU64,
-    /// How often a keyspace has begun to limit its keys to what an archive takes.
+    /// How often a keyspace has begun to limit its keys to what an archive takes: counted behind
+    /// its flag, which goes back when that comes to nothing, as this does not.
     pub key_limits_begun: AtomicU64,
     /// Signalled when a flush is complete, or none will be.
     flushed: (Mutex<u64>, Condvar),

@@ -142,11 +142,11 @@ impl Keyspace {
     pub fn begin_ingest(&self) -> Result<Ingest> {
         self.handle().core.check_writable()?;
         self.read(|_, _| Ok(()))?;
-        if self.keeps_history() {
+        let runtime = self.runtime(); // Once: it may be converted meanwhile.
+        if runtime.archive.is_some() {
             let what = format!("keyspace {:?} keeps versions: it takes no ingest", self.name());
             return Err(Error::invalid(what));
         }
-        let runtime = self.runtime();
         self.core().check_takes_ingest(&runtime)?;
         Ok(Ingest {
             staged: Some(Arc::clone(&runtime.store).stage()),

@@ -137,6 +137,12 @@ impl Keyspace {
         self.seat.load().limits_archived_keys.load(Ordering::Acquire)
     }
 
+    /// How often keyspaces have begun to.
+    #[inline]
+    pub(super) fn key_limits_begun(&self) -> u64 {
+        self.handle.core.key_limits_begun.load(Ordering::Acquire)
+    }
+
     /// How operands are merged in it.
     pub(super) fn merging(&self) -> Arc<Merging> {
         Arc::clone(self.seat.load().store.merging())

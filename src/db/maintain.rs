@@ -233,9 +233,18 @@ impl Core {
     /// Makes a version of a keyspace the one that new reads see, and gives back what only the one
     /// before needed.
     pub(super) fn publish_version(&self, runtime: &Arc<Runtime>, version: &Arc<dyn Version>) {
-        runtime.note_version();
         self.published.replace(|state| state.with_version(runtime.store_id, version));
+        // Of the keyspace that has the store by now, which writers look at.
+        if let Some(newest) = self.runtime_with_store(runtime.store_id) {
+            newest.note_version();
+        }
         self.give_back_unreferenced(runtime);
+    }
+
+    /// The keyspace that has this store; `None` when it is nobody's any more.
+    pub(super) fn runtime_with_store(&self, store_id: u32) -> Option<Arc<Runtime>> {
+        let state = self.published.state();
+        state.with_store(store_id).map(|found| Arc::clone(&found.runtime))
     }
 
     /// Gives back what only the version before the newest needed.
@@ -336,7 +345,8 @@ impl Core {
         self.published.state().find(id)?.sealed.first().cloned()
     }
 
-    fn is_sealed(&self, id: u32, table: &Arc<Table>) -> bool {
+    /// Whether a keyspace has this memtable among those that wait to be flushed.
+    pub(super) fn is_sealed(&self, id: u32, table: &Arc<Table>) -> bool {
         let state = self.published.state();
         state
             .find(id)
@@ -396,9 +406,9 @@ impl Core {
             let both = archive.iter().chain([&runtime]);
             both.fold(state.clone(), |state, runtime| state.with(self.state_of(runtime)))
         });
-        // Under the manifest's lock, so that it is there.
         let state = self.published.state();
-        state.find(runtime.id).cloned().ok_or_else(|| Error::invalid("it was just created"))
+        let created = state.find(runtime.id).cloned();
+        Ok(created.expect("nobody drops it while the manifest is locked"))
     }
 
     /// A keyspace without entries in memtables.
@@ -677,22 +687,24 @@ pub(super) fn new_runtime(
     }
 }
 
-/// Keyspaces that were dropped, or have another store by now, and whose files are still there.
+/// Stores of keyspaces that were dropped, or have another one by now, whose files are still there.
 #[derive(Debug, Default)]
 pub(super) struct DroppedRegister {
-    /// With the numbers of their stores.
-    waiting: Mutex<Vec<(u32, std::sync::Weak<Runtime>)>>,
+    /// With their numbers. Stores and not runtimes: of one store there may be several, as options
+    /// change, and snapshots hold those of their moment.
+    waiting: Mutex<Vec<(u32, std::sync::Weak<dyn Store>)>>,
 }
 
 impl DroppedRegister {
-    pub(super) fn note(&self, runtime: &Arc<Runtime>) {
-        crate::db::core::lock(&self.waiting).push((runtime.store_id, Arc::downgrade(runtime)));
+    pub(super) fn note(&self, runtime: &Runtime) {
+        let waiting = (runtime.store_id, Arc::downgrade(&runtime.store));
+        crate::db::core::lock(&self.waiting).push(waiting);
     }
 
     /// One that no snapshot, iterator or handle holds any more.
     fn take_unreferenced(&self) -> Option<u32> {
         let mut waiting = crate::db::core::lock(&self.waiting);
-        let index = waiting.iter().position(|(_, runtime)| runtime.strong_count() == 0)?;
+        let index = waiting.iter().position(|(_, store)| store.strong_count() == 0)?;
         Some(waiting.swap_remove(index).0)
     }
 }

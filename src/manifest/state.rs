@@ -518,6 +518,9 @@ impl CatalogState {
         if record.options.archive_of.is_some() || options.archive_of.is_some() {
             return refuse("an archive is not converted");
         }
+        if record.options.index != options.index {
+            return refuse("what it is an index of is not an option");
+        }
         if archive.is_some() != (options.structure == Structure::History) {
             return refuse("keyspaces of structure history have an archive, and no others");
         }
@@ -541,6 +544,10 @@ impl CatalogState {
             None => {
                 check_own_store(archive)?;
                 self.check_loose(archive.id)?;
+                if self.keyspaces.contains_key(&archive.id) {
+                    // Its first store is loose, as it was converted.
+                    return refuse("its archive has the number of another keyspace");
+                }
                 self.check_name_free(&archive.name)
             }
         }

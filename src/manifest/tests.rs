@@ -171,6 +171,21 @@ fn a_second_manifest_is_not_made_over_the_first() {
 }
 
 #[test]
+fn an_archive_does_not_get_the_number_of_a_keyspace_whose_first_store_is_gone() {
+    let storage = storage();
+    let mut manifest = create(&storage);
+    manifest.apply(&add(1, "one")).unwrap();
+    manifest.apply(&add(2, "two")).unwrap();
+    manifest.apply(&Edit::ReserveStores { first: 3, count: 2 }).unwrap();
+    manifest.apply(&convert(2, 3, KeyspaceOptions::lsm(), None)).unwrap();
+    let before = manifest.state().clone();
+    assert_eq!(before.dropped().collect::<Vec<_>>(), [2, 4]);
+    let edit = convert(1, 4, KeyspaceOptions::history(), Some((2, "archive of one")));
+    assert!(matches!(manifest.apply(&edit), Err(Error::InvalidArgument { .. })));
+    assert_eq!(manifest.state(), &before);
+}
+
+#[test]
 fn edits_that_break_a_rule_change_nothing() {
     let storage = storage();
     let mut manifest = create(&storage);

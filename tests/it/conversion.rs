@@ -15,7 +15,7 @@ use lithedb::base::ManualClock;
 use lithedb::storage::{CrashMode, SimStorage, Storage};
 use lithedb::{
     Background, Builder, Conversion, Db, Durability, Entry, Error, Keyspace, KeyspaceOptions,
-    Snapshot, WriteBatch,
+    Snapshot, TableIngestOptions, WriteBatch,
 };
 
 use crate::THREADS;
@@ -186,10 +186,14 @@ fn after_a_crash_within_a_conversion_a_moment_that_had_to_survive_is_found() {
 
 /// A database whose clock stands, in memory; nothing happens but what is asked for.
 fn open_in(storage: &SimStorage, clock: &Arc<ManualClock>) -> Db {
+    open_with_slices(storage, clock, 4 << 10)
+}
+
+fn open_with_slices(storage: &SimStorage, clock: &Arc<ManualClock>, bytes: u64) -> Db {
     let storage: Arc<dyn Storage> = Arc::new(storage.clone());
     let builder = Builder::default().storage(storage).clock(Arc::clone(clock) as Arc<_>);
     let builder = builder.background(Background::Stepped).value_file_size(64 << 10);
-    builder.flush_slice_size(4 << 10).open(PATH).unwrap()
+    builder.flush_slice_size(bytes).open(PATH).unwrap()
 }
 
 fn opened() -> (SimStorage, Arc<ManualClock>, Db) {
@@ -490,6 +494,166 @@ fn what_cannot_be_converted_is_refused() {
     db.flush().unwrap();
     db.drop_keyspace("long").unwrap();
     assert!(matches!(long.convert(KeyspaceOptions::lsm()), Err(Error::KeyspaceNotFound { .. })));
+    assert_sound(&db);
+}
+
+#[test]
+fn operands_that_are_copied_again_count_once() {
+    let (storage, clock) = (SimStorage::new(1), Arc::new(ManualClock::at_millis(START)));
+    // Larger than what a walk merges at first: behind that it hands out blocks as they are.
+    let db = open_with_slices(&storage, &clock, 32 << 10);
+    let one = 1u64.to_le_bytes();
+    let from = targets()[1].clone().merge_operator("counter");
+    let counters = db.create_keyspace("counters", from).unwrap();
+    for n in 0..6000 {
+        counters.merge_with(key(n), one, Durability::Buffered).unwrap();
+    }
+    db.flush().unwrap(); // One run: its operands are on nothing.
+    let to = targets()[0].clone().interval_size(4096).merge_operator("counter");
+    let mut ingests = 0;
+    counters
+        .convert_while(to, |so_far| {
+            if ingests < 3 && so_far.entries > 3000 {
+                // All that lies between the keys of an ingest is copied again, operands too.
+                ingests += 1;
+                counters.ingest([(key(10), one), (key(2500 + ingests), one)]).unwrap();
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(ingests, 3);
+    let found = rows(&counters);
+    let wrong: Vec<_> = found.iter().filter(|(_, value)| value[..] != one).collect();
+    assert!(wrong.is_empty(), "{} are wrong: {:?}", wrong.len(), wrong.first());
+    assert_eq!(found.len(), 6000);
+    assert_sound(&db);
+}
+
+#[test]
+fn what_tables_delete_meanwhile_is_not_in_the_past() {
+    let (storage, _, db) = opened();
+    let k = db.create_keyspace("k", targets()[1].clone()).unwrap();
+    let mut model = fill(&k, 3000, 20);
+    db.flush().unwrap();
+    storage.create_dir_all(Path::new("/outside")).unwrap();
+    let path = Path::new("/outside/table");
+    let mut is_ingested = false;
+    let report = k.convert_while(KeyspaceOptions::history(), |so_far| {
+        if so_far.entries > 1500 && !is_ingested {
+            is_ingested = true;
+            // One that is not copied yet comes to the archive with its memtable.
+            k.put(key(2900), "later").unwrap();
+            db.flush().unwrap();
+            let mut writer = k.table_writer(path).unwrap();
+            writer.delete(key(10)).unwrap();
+            writer.delete_range(key(20)..key(40)).unwrap();
+            writer.put(key(50), "new").unwrap();
+            writer.delete(key(2900)).unwrap();
+            writer.finish().unwrap();
+            k.ingest_tables([path], TableIngestOptions::copying()).unwrap();
+            model.retain(|of, _| *of != key(10) && *of != key(2900));
+            model.retain(|of, _| !(key(20)..key(40)).contains(of));
+            model.insert(key(50), b"new".to_vec());
+        }
+        ControlFlow::Continue(())
+    });
+    let began = report.unwrap().begins_at.unwrap();
+    assert!(is_ingested);
+    assert_eq!(rows(&k), model);
+    let check = |db: &Db, k: &Keyspace| {
+        for gone in [10, 20, 39, 2900] {
+            assert_eq!(k.get_at(key(gone), began).unwrap(), None, "{gone}");
+        }
+        assert_eq!(rows_in(&db.snapshot_at(began).unwrap(), k), model);
+    };
+    check(&db, &k);
+    db.compact().unwrap();
+    check(&db, &k);
+    // What is deleted once more was not there.
+    let seen = k.history(key(10), ..).unwrap().count();
+    k.delete(key(10)).unwrap();
+    db.flush().unwrap();
+    assert_eq!(k.history(key(10), ..).unwrap().count(), seen);
+    assert_sound(&db);
+}
+
+#[test]
+fn what_a_snapshot_shows_stays_behind_several_conversions() {
+    let (storage, _, db) = opened();
+    let k = db.create_keyspace("k", targets()[2].clone()).unwrap();
+    let model = fill(&k, 500, 50);
+    db.flush().unwrap();
+    let past = db.snapshot_at(db.snapshot().seqno()).unwrap();
+    fill(&k, 500, 60);
+    db.flush().unwrap();
+    // With its archive, which goes with the second one: the snapshot has what it was before.
+    k.convert(targets()[5].clone()).unwrap();
+    k.convert(conversion_to(&targets()[0])).unwrap();
+    step_to_rest(&db);
+    assert_eq!(folders(&storage).len(), 3, "the first store, its archive, and what there is now");
+    assert_eq!(rows_in(&past, &k), model);
+    drop(past);
+    step_to_rest(&db);
+    assert_eq!(folders(&storage).len(), 1);
+    assert_sound(&db);
+}
+
+#[test]
+fn keys_are_limited_to_what_archives_take_however_a_batch_was_made() {
+    let (_, _, db) = opened();
+    let k = db.keyspace_or_create("k").unwrap();
+    let model = fill(&k, 100, 20);
+    let mut batch = WriteBatch::new();
+    let report = k.convert_while(KeyspaceOptions::history(), |_| {
+        batch.put(&k, "short", "x");
+        ControlFlow::Break(())
+    });
+    assert!(report.unwrap().is_cancelled);
+    // Begun while they were limited, gone on with when they were not.
+    batch.put(&k, vec![7; lithedb::KEY_LEN_MAX], "x");
+    let mut batch = Some(batch);
+    k.convert_while(KeyspaceOptions::history(), |_| {
+        if let Some(batch) = batch.take() {
+            let late = db.write(batch);
+            assert!(matches!(late, Err(Error::InvalidArgument { .. })), "{late:?}");
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(batch.is_none() && k.keeps_history());
+    db.flush().unwrap();
+    assert_eq!(rows(&k), model);
+    assert_sound(&db);
+}
+
+#[test]
+fn what_writers_wait_for_is_flushed_in_between() {
+    let (_, _, db) = opened();
+    let with_memtables = |options: &KeyspaceOptions| options.clone().memtable_size(32 << 10);
+    let k = db.create_keyspace("k", with_memtables(&targets()[0])).unwrap();
+    let mut model = fill(&k, 3000, 20);
+    db.flush().unwrap();
+    let sealed = || db.stats().keyspaces.iter().find(|of| of.name == "k").unwrap().sealed_memtables;
+    let (mut is_written, mut flushed_at) = (false, None);
+    // Nobody steps: all that is done is what the conversion does.
+    let report = k.convert_while(with_memtables(&targets()[1]), |so_far| {
+        if !is_written && so_far.entries > 500 {
+            is_written = true;
+            let mut batch = WriteBatch::new();
+            for n in 0..600 {
+                batch.put(&k, key(n), [9u8; 60]);
+                model.insert(key(n), vec![9; 60]);
+            }
+            db.write_with(batch, Durability::Buffered).unwrap();
+            assert_eq!(sealed(), 1);
+        } else if is_written && flushed_at.is_none() && sealed() == 0 {
+            flushed_at = Some(so_far.entries);
+        }
+        ControlFlow::Continue(())
+    });
+    let report = report.unwrap();
+    assert!(flushed_at.is_some_and(|at| at < report.entries), "{flushed_at:?} of {report:?}");
+    assert_eq!(rows(&k), model);
     assert_sound(&db);
 }
 

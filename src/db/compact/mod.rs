@@ -227,17 +227,18 @@ impl Core {
     fn round_slice(&self, of: &mut KeyspaceRound) -> Result<RoundProgress> {
         self.check_writable()?;
         let _turn = lock(&of.runtime.flushing);
-        if of.runtime.dropped.load(Ordering::Acquire) {
+        // Another one than it began with, where the store was half made then.
+        let Some(runtime) = self.runtime_with_store(of.runtime.store_id) else {
             return Ok(RoundProgress::Over);
-        }
+        };
         // Checks, under the turn, which closing waits for, that the database is open.
-        if self.flush_oldest(of.runtime.id).inspect_err(|error| self.note_failure(error))? {
+        if self.flush_oldest(runtime.id).inspect_err(|error| self.note_failure(error))? {
             return Ok(RoundProgress::GoesOn);
         }
         let slice = of.round.slice(self.round_slice_bytes(), self.time.now_if_used());
         match slice.inspect_err(|error| self.note_idle_failure(error))? {
             RoundSlice::Done { version } => {
-                self.publish_version(&of.runtime, &version);
+                self.publish_version(&runtime, &version);
                 Ok(RoundProgress::GoesOn)
             }
             // Between slices of a flush and nothing sealed: the keyspace was dropped.

@@ -6,7 +6,8 @@
 //! slices ...... under the keyspace's turn to flush: entries of the next keys go from the version
 //!               of the old store to the new one (`copy.rs`)
 //!   flushes ... what a memtable has of keys that are copied goes to the new store, and then all of
-//!               it to the old one, as ever (`job.rs`)
+//!               it to the old one, as ever (`job.rs`). The conversion does them itself, in turn
+//!               with copying: others hardly get at the turn
 //!   ingests ... what they change of keys that are copied is copied again
 //! switch ...... one edit of the manifest gives the keyspace the new store (`switch.rs`)
 //! ```
@@ -32,14 +33,24 @@ mod switch;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::switch::Underway;
 use crate::base::{Result, SeqNo};
 use crate::db::core::{Core, lock};
 use crate::db::keyspace::Keyspace;
+use crate::db::options::Background;
+use crate::db::state::Table;
 use crate::manifest::KeyspaceOptions;
 
 pub(in crate::db) use self::job::ConversionJob;
+
+/// So many bytes are copied for each byte of a memtable that is flushed in between. More than one,
+/// so that it comes to its end also if all that is written is still to be copied.
+const COPIED_PER_FLUSHED: u64 = 2;
+/// Between two slices the turn is nobody's for so long: a mutex is not fair, and who waits for it
+/// would not get it from a thread that takes it again at once.
+const TURN_PAUSE: Duration = Duration::from_micros(100);
 
 /// What a keyspace is converted to; see [`Keyspace::convert`].
 ///
@@ -111,12 +122,13 @@ impl Keyspace {
     /// at and behind the moment at which it has the new one. Its name, its number and the stamps of
     /// its entries stay. Durable on return; a crash before that leaves the keyspace as it was.
     ///
-    /// Flushes, and then copies all entries to a new store, in slices of 16 MiB; large values stay
-    /// where they are. Costs reading and writing all keys and small values once, and each flush
-    /// meanwhile is written to both stores as far as it is copied. Both take room, until the old
-    /// one is given back: when the last snapshot, iterator or transaction of before is gone. Waits
-    /// for nobody, and commits do not wait for it but as for a flush, and for about two syncs at
-    /// the moment at which a keyspace comes to keep versions.
+    /// Flushes, and then copies all entries to a new store, in slices of 16 MiB, or a 32nd of the
+    /// memory budget; large values stay where they are. Costs reading and writing all keys and
+    /// small values once, and each flush meanwhile is written to both stores as far as it is
+    /// copied. Both take room, until the old one is given back: when the last snapshot, iterator or
+    /// transaction of before is gone. Waits for nobody, and commits do not wait for it but as for a
+    /// flush, and for about two syncs at the moment at which a keyspace comes to keep versions.
+    /// Writers faster than it are held to its pace: it copies two bytes for each that is flushed.
     ///
     /// Every pair of structures can be converted to one another. The merge operator cannot be
     /// changed, as there may be operands that are not merged; nor which versions are kept, by one
@@ -131,8 +143,9 @@ impl Keyspace {
     /// - From it to itself, with other options: versions stay as they are. The codec counts for the
     ///   archive from the next opening on.
     ///
-    /// Ingests that were begun before cannot be finished behind it. One conversion of a keyspace at
-    /// a time.
+    /// Ingests that were begun before cannot be finished behind it. Its indexes stay what they are;
+    /// those that are created later are kept as it is by then. One conversion of a keyspace at a
+    /// time.
     ///
     /// ```
     /// # fn main() -> lithedb::Result<()> {
@@ -196,14 +209,17 @@ impl Keyspace {
                 underway.report.is_cancelled = true;
                 break;
             }
+            if core.background == Background::Threads {
+                core.clock.sleep(TURN_PAUSE);
+            }
         }
         Ok(underway.report) // What is not over is given up.
     }
 }
 
 impl Core {
-    /// Does the next piece of a conversion: of a flush that is in its way, of copying, or the
-    /// switch.
+    /// Does the next piece of a conversion: of a flush that is in its way or that writers wait for,
+    /// of copying, or the switch.
     fn conversion_slice(&self, underway: &mut Underway<'_>) -> Result<Step> {
         let id = underway.runtime.id;
         let turn = Arc::clone(&underway.runtime.flushing);
@@ -212,28 +228,45 @@ impl Core {
         let found = self.published.state().find(id).cloned();
         let keyspace = found.ok_or_else(|| underway.not_found())?;
         underway.job.check()?;
-        let oldest = keyspace.sealed.last();
-        if !keyspace.flushed_to.is_empty() || oldest.is_some_and(|table| underway.job.has(table)) {
-            // O3
-            self.flush_oldest(id).inspect_err(|error| self.note_failure(error))?;
-            return Ok(Step::GoesOn);
-        }
-        if self.compact_new_store(&underway.job)? {
-            return Ok(Step::GoesOn);
-        }
-        let part = underway.job.next_part();
-        match part {
-            Some(part) => {
-                let job = Arc::clone(&underway.job);
-                self.copy_part(&job, (&keyspace, &part), &mut underway.report)?;
-                underway.note_written();
-                Ok(Step::GoesOn)
+        if let Some(oldest) = keyspace.sealed.last().cloned() {
+            let is_in_the_way = !keyspace.flushed_to.is_empty() || underway.job.has(&oldest); // O3
+            if is_in_the_way || underway.to_copy == 0 {
+                drop(keyspace); // Its version would keep what the flush makes unnecessary.
+                self.flush_in_between(underway, &oldest)?;
+                return Ok(Step::GoesOn);
             }
-            None => {
+        }
+        let began = self.clock.monotonic();
+        let copied_before = underway.report.bytes;
+        if !self.compact_new_store(&underway.job)? {
+            let Some(part) = underway.job.next_part() else {
                 underway.note_written();
                 self.switch(underway, &keyspace)?;
-                Ok(Step::Over)
-            }
+                return Ok(Step::Over);
+            };
+            let job = Arc::clone(&underway.job);
+            self.copy_part(&job, (&keyspace, &part), &mut underway.report)?;
+            underway.note_written();
         }
+        let copied = underway.report.bytes - copied_before;
+        underway.to_copy = underway.to_copy.saturating_sub(copied);
+        if !keyspace.sealed.is_empty() {
+            // Writers are held to what flushes and copying come to together.
+            let took = self.clock.monotonic().saturating_sub(began);
+            keyspace.runtime.flush_rate.note_more(took);
+        }
+        Ok(Step::GoesOn)
+    }
+
+    /// Does a slice of the flush of a keyspace's oldest memtable. When that is over, so much is to
+    /// be copied before the next one.
+    fn flush_in_between(&self, underway: &mut Underway<'_>, oldest: &Arc<Table>) -> Result<()> {
+        let id = underway.runtime.id;
+        self.flush_oldest(id).inspect_err(|error| self.note_failure(error))?;
+        if !self.is_sealed(id, oldest) {
+            let flushed = oldest.memtable.data_size() as u64;
+            underway.to_copy = flushed.saturating_mul(COPIED_PER_FLUSHED);
+        }
+        Ok(())
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Underway<'c> {
     pub job: Arc<ConversionJob>,
     options: KeyspaceOptions,
     pub report: ConversionReport,
+    /// Bytes that are to be copied before a memtable is flushed that is not in the way.
+    pub to_copy: u64,
     is_over: bool,
 }
 
@@ -107,6 +109,7 @@ impl Core {
         self.check_writable()?;
         conversion.options.validate()?;
         let options = conversion.options.clone().rounded();
+        let conversion = &Conversion { options: options.clone(), ..conversion.clone() };
         if options.archive_of.is_some() {
             return Err(Error::invalid("these are the options of an archive"));
         }
@@ -125,7 +128,8 @@ impl Core {
         let job = Arc::new(self.make_stores(&runtime, &options)?);
         *lock(&runtime.conversion) = Some(Arc::clone(&job));
         let report = ConversionReport::default();
-        let underway = Underway { core: self, runtime, job, options, report, is_over: false };
+        let underway =
+            Underway { core: self, runtime, job, options, report, to_copy: 0, is_over: false };
         drop(turn);
         if underway.job.archive.is_some() {
             underway.runtime.limits_archived_keys.store(true, Ordering::Release);
@@ -169,6 +173,8 @@ impl Core {
     fn make_stores(&self, runtime: &Runtime, options: &KeyspaceOptions) -> Result<ConversionJob> {
         let needs_archive = options.structure == Structure::History && runtime.archive.is_none();
         let count = 1 + u32::from(needs_archive);
+        // Closing waits for the turns of the keyspaces that there are; this may be dropped by now.
+        let _open = self.staging.read().unwrap_or_else(PoisonError::into_inner);
         let (first, created) = {
             let mut manifest = self.lock_manifest_for_edit()?;
             let first = manifest.state().next_keyspace_id();
@@ -217,8 +223,8 @@ impl Core {
     }
 
     /// Removes the files of a store that came to nothing, if that is possible: else opening does.
+    /// The caller has closing wait.
     fn forget_loose(&self, number: u32) {
-        let _open = self.staging.read().unwrap_or_else(PoisonError::into_inner);
         if self.check_writable().is_ok() {
             let _opening_does_it = self.remove_loose(number);
         }
@@ -289,6 +295,7 @@ impl Core {
             if let Some(archive) = &archive
                 && let Some(before) = next.find(archive.id).cloned()
             {
+                before.seat.store(Arc::clone(archive));
                 let runtime = Arc::clone(archive);
                 next = next.with(KeyspaceState { runtime, ..KeyspaceState::clone(&before) });
             }
@@ -391,9 +398,15 @@ impl Core {
         both().for_each(|made| self.note_gone(made.store_id));
         self.published
             .replace(|state| both().fold(state.clone(), |state, made| state.without(made.id)));
+        // An edit that failed may be durable all the same, and the keyspace have this store then:
+        // opening knows. Said here, and not where files are removed: a thread may be on its way
+        // there that has found the database writable.
+        let is_in_doubt = self.check_writable().is_err();
         for made in both() {
             made.dropped.store(true, Ordering::Release);
-            self.dropped.note(made);
+            if !is_in_doubt {
+                self.dropped.note(made);
+            }
         }
     }
 

@@ -107,6 +107,8 @@ fn previous_of(keyspace: &Keyspace, key: &[u8], seqno: SeqNo) -> Result<Previous
     match keyspace.get_at(key, before) {
         Ok(value) => Ok(value.map_or(Previous::Absent, Previous::Value)),
         Err(Error::BeyondRetention { .. }) => Ok(Previous::Unknown),
+        // It was converted to what keeps none since.
+        Err(Error::InvalidArgument { .. }) if !keyspace.keeps_history() => Ok(Previous::Unknown),
         Err(error) => Err(error),
     }
 }

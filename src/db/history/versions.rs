@@ -198,7 +198,7 @@ impl Keyspace {
         let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
         let version = core.past_version(&state, keyspace, newest)?;
         let (mut start, mut end) = (Vec::new(), None);
-        let kept_from = self.stamps_kept_from(core.visible())?;
+        let kept_from = self.stamps_kept_from(keyspace, core.visible())?;
         let first = match stamps.start_bound() {
             Bound::Unbounded => Some(kept_from),
             Bound::Included(first) => Some(*first),
@@ -233,12 +233,11 @@ impl Keyspace {
         })
     }
 
-    /// From which stamp on there are all versions by stamp.
-    fn stamps_kept_from(&self, visible: SeqNo) -> Result<SeqNo> {
-        let archive = self.runtime().archive.clone();
-        let Some(archive) = archive else { return Ok(SeqNo::ZERO) };
+    /// From which stamp on there are all versions by stamp, of the keyspace as it was found.
+    fn stamps_kept_from(&self, found: &KeyspaceState, visible: SeqNo) -> Result<SeqNo> {
+        let Some(archive) = &found.runtime.archive else { return Ok(SeqNo::ZERO) };
         let begins = archive.options.begins_at;
-        match self.core().retention_of(&archive, visible) {
+        match self.core().retention_of(archive, visible) {
             None => Ok(begins),
             Some(Retention { from: Some(from), .. }) => Ok(from.max(begins)),
             Some(Retention { from: None, .. }) => {
