@@ -496,8 +496,7 @@ impl Core {
     #[cold]
     fn check_archived_keys(&self, batch: &WriteBatch, limits_begun: u64) -> Result<()> {
         let state = self.published.state();
-        let limits =
-            |found: &Arc<KeyspaceState>| found.runtime.limits_archived_keys.load(Ordering::Acquire);
+        let limits = |found: &Arc<KeyspaceState>| found.seat.limits_archived_keys();
         batch.check_archived_keys(limits_begun, |id| state.find(id).is_some_and(limits))
     }
 

@@ -97,7 +97,7 @@ impl Keyspace {
     /// it expire unless that is said.
     #[inline]
     pub(super) fn puts_as_it_is(&self, value_len: usize) -> bool {
-        value_len < self.seat.load().plain_below
+        value_len < self.seat.plain_below()
     }
 
     /// The tables of a keyspace of [`Structure::Lsm`](crate::Structure::Lsm), as of now: level by
@@ -134,7 +134,12 @@ impl Keyspace {
     /// Whether its keys have to be such as an archive of versions takes.
     #[inline]
     pub(super) fn limits_archived_keys(&self) -> bool {
-        self.seat.load().limits_archived_keys.load(Ordering::Acquire)
+        self.seat.limits_archived_keys()
+    }
+
+    /// Says whether they have to.
+    pub(super) fn limit_archived_keys(&self, limit: bool) {
+        self.seat.limit_archived_keys(limit);
     }
 
     /// How often keyspaces have begun to.
@@ -179,12 +184,12 @@ impl Keyspace {
     /// Its name now; it may be renamed.
     #[must_use]
     pub fn name(&self) -> String {
-        self.seat.load().name.load().to_string()
+        self.seat.name().load().to_string()
     }
 
     /// [`Keyspace::name`] without a copy.
     pub(super) fn shared_name(&self) -> Arc<String> {
-        self.seat.load().name.load_full()
+        self.seat.name().load_full()
     }
 
     /// Its number, which stays when it is renamed or converted.

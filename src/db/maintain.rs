@@ -666,7 +666,6 @@ pub(super) fn new_runtime(
     Runtime {
         id: record.id,
         store_id: record.store,
-        limits_archived_keys: AtomicBool::new(archive.is_some()),
         archive,
         name: Arc::new(ArcSwap::from_pointee(record.name.clone())),
         options: record.options.clone(),

@@ -254,8 +254,6 @@ pub(super) struct Runtime {
     pub plain_below: usize,
     /// Whether the keyspace was dropped, or has another store by now.
     pub dropped: AtomicBool,
-    /// Whether commits are refused keys that an archive cannot take.
-    pub limits_archived_keys: AtomicBool,
     /// Held while a memtable of the keyspace is flushed. Stays when it is converted, and is that of
     /// the store that is being made meanwhile as well.
     pub flushing: Arc<Mutex<()>>,
@@ -331,8 +329,64 @@ pub(super) fn conversion_name(parent: u32) -> String {
     format!("{HIDDEN_NAME_START}conversion of #{parent}")
 }
 
-/// What handles to a keyspace hold: they find its newest runtime there.
-pub(super) type Seat = ArcSwap<Runtime>;
+/// What handles to a keyspace hold: they find its newest runtime there. What each put asks for lies
+/// beside that, where it costs no more than a look.
+#[derive(Debug)]
+pub(super) struct Seat {
+    runtime: ArcSwap<Runtime>,
+    /// Of all runtimes.
+    name: Arc<ArcSwap<String>>,
+    /// Of the newest.
+    plain_below: AtomicUsize,
+    /// Whether commits are refused keys that an archive cannot take.
+    limits_archived_keys: AtomicBool,
+}
+
+impl Seat {
+    pub(super) fn new(runtime: Arc<Runtime>) -> Seat {
+        Seat {
+            name: Arc::clone(&runtime.name),
+            plain_below: AtomicUsize::new(runtime.plain_below),
+            limits_archived_keys: AtomicBool::new(runtime.archive.is_some()),
+            runtime: ArcSwap::new(runtime),
+        }
+    }
+
+    pub(super) fn load(&self) -> arc_swap::Guard<Arc<Runtime>> {
+        self.runtime.load()
+    }
+
+    pub(super) fn load_full(&self) -> Arc<Runtime> {
+        self.runtime.load_full()
+    }
+
+    /// Has handles find this runtime, which has the same name.
+    pub(super) fn store(&self, runtime: Arc<Runtime>) {
+        self.plain_below.store(runtime.plain_below, Ordering::Release);
+        self.limit_archived_keys(runtime.archive.is_some());
+        self.runtime.store(runtime);
+    }
+
+    /// Values of fewer bytes are put as they are: see [`Runtime::plain_below`].
+    #[inline]
+    pub(super) fn plain_below(&self) -> usize {
+        self.plain_below.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn limits_archived_keys(&self) -> bool {
+        self.limits_archived_keys.load(Ordering::Acquire)
+    }
+
+    pub(super) fn limit_archived_keys(&self, limit: bool) {
+        self.limits_archived_keys.store(limit, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn name(&self) -> &ArcSwap<String> {
+        &self.name
+    }
+}
 
 /// One keyspace at one moment.
 #[derive(Clone, Debug)]
@@ -361,7 +415,7 @@ impl KeyspaceState {
         version: Arc<dyn Version>,
     ) -> KeyspaceState {
         let (sealed, flushed_to, indexes) = (Vec::new(), Slice::default(), None);
-        let seat = Arc::new(ArcSwap::new(Arc::clone(&runtime)));
+        let seat = Arc::new(Seat::new(Arc::clone(&runtime)));
         KeyspaceState {
             runtime,
             seat,

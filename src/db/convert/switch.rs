@@ -132,7 +132,7 @@ impl Core {
             Underway { core: self, runtime, job, options, report, to_copy: 0, is_over: false };
         drop(turn);
         if underway.job.archive.is_some() {
-            underway.runtime.limits_archived_keys.store(true, Ordering::Release);
+            keyspace.limit_archived_keys(true);
             self.key_limits_begun.fetch_add(1, Ordering::AcqRel);
             // What was appended before that is in memtables then, and is flushed.
             drop(self.hold_commits()?);
@@ -393,7 +393,9 @@ impl Core {
     /// made are removed, unless the database is closed, or there is doubt about what is durable.
     fn give_up_conversion(&self, runtime: &Runtime, job: &Arc<ConversionJob>) {
         *lock(&runtime.conversion) = None;
-        runtime.limits_archived_keys.store(runtime.archive.is_some(), Ordering::Release);
+        if let Some(keyspace) = self.published.state().find(runtime.id) {
+            keyspace.seat.limit_archived_keys(runtime.archive.is_some());
+        }
         let both = || job.archive.iter().chain([&job.store]);
         both().for_each(|made| self.note_gone(made.store_id));
         self.published
