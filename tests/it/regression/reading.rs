@@ -192,7 +192,7 @@ fn a_database_larger_than_the_cache_behaves_as_one_smaller_than_it() {
         let storage = Arc::new(SimStorage::new(1));
         let mut session = Session::open(&setup, storage, 0, SharedTimeline::default()).unwrap();
         let mix = Mix { key_count: 2000, sizes: ValueSizes::Mixed, purpose: Purpose::Writing };
-        for op in draw_run(&mut Random::new(5), mix, 1500) {
+        for op in draw_run(&mut Random::new(5), mix, 2500) {
             session.run(&op).unwrap();
             if let (Op::Put(_, key, ..), Some(keyspace)) = (&op, session.keyspace(0)) {
                 let rows = session.timeline().rows(keyspace.id());
