@@ -157,7 +157,7 @@ fn every_edit_is_found_again() {
     assert_eq!(followers, [("a follower", SeqNo::from_u64(8))]);
     let two = state.find("zwölf / \u{0} ..\\").unwrap();
     assert_eq!(two.options, KeyspaceOptions::history());
-    assert_eq!(two.journal, Some(LogPosition { number: 1, offset: 9 }));
+    assert_eq!(two.journal, Some(LogPosition { number: 1, offset: 12 }));
 }
 
 #[test]
