@@ -9,7 +9,15 @@ use crate::db::core::Core;
 use crate::db::operation::{DecodedCommit, Write};
 use crate::db::state::{KeyspaceState, State};
 use crate::db::time::AsOf;
+use crate::memory::SharedBytes;
 use crate::value_log::hash_value;
+
+/// Of a record up to this size, all that is handed out is one copy: who keeps a part of it keeps so
+/// much at most.
+const SHARED_RECORD_LEN_MAX: usize = 1 << 20;
+
+/// No operation of a commit takes less in its record.
+const OPERATION_LEN_MIN: u64 = 2;
 
 /// Names of keyspaces, as changes have them.
 #[derive(Debug, Default)]
@@ -27,24 +35,32 @@ impl Names {
     }
 }
 
-/// The changes of a commit that are asked for; `None` if there are none. The error is `None` when
-/// the record is none of a commit.
+/// The changes of a commit that are asked for, out of its record; `None` if there are none. The
+/// error is `None` when the record is none of a commit.
 pub(super) fn changes_of(
     core: &Core,
     options: &FeedOptions,
     names: &mut Names,
-    commit: DecodedCommit<'_>,
+    (record, commit): (&[u8], DecodedCommit<'_>),
 ) -> std::result::Result<Option<CommitChanges>, Option<Error>> {
-    let DecodedCommit { seqno, payload, operations, .. } = commit;
+    let DecodedCommit { seqno, payload, count, operations } = commit;
     let state = core.published.state();
-    let mut reading = Reading { core, options, names, state: &state, seqno };
-    let (mut changes, mut is_of_indexes) = (Vec::new(), false);
+    let bytes = RecordBytes { record, shared: None };
+    let mut reading = Reading { core, options, names, state: &state, seqno, bytes };
+    let all = count.min(record.len() as u64 / OPERATION_LEN_MIN) as usize;
+    let mut changes = Vec::with_capacity(if options.keyspaces.is_none() { all } else { 0 });
+    let mut is_of_indexes = false;
+    let mut last: Option<Seat<'_>> = None;
     for operation in operations {
         let operation = operation.ok_or(None)?;
-        if core.is_of_index(&state, operation.keyspace) {
+        let seat: &Seat<'_> = match &last {
+            Some(seat) if seat.id == operation.keyspace => seat,
+            _ => last.insert(reading.seat(operation.keyspace)),
+        };
+        if seat.is_of_index {
             is_of_indexes = true; // Made by what else is written, or by building one.
-        } else if options.asks_for(operation.keyspace) {
-            changes.push(reading.change(operation.keyspace, operation.write).map_err(Some)?);
+        } else if seat.is_asked_for {
+            changes.push(reading.change(seat, operation.write).map_err(Some)?);
         }
     }
     let is_only_of_indexes = is_of_indexes && payload.is_none();
@@ -55,6 +71,34 @@ pub(super) fn changes_of(
     Ok(Some(CommitChanges { seqno, payload, changes }))
 }
 
+/// Bytes of a commit's record, to be handed out.
+struct RecordBytes<'a> {
+    record: &'a [u8],
+    /// A copy of it that keys and values share, once one is needed.
+    shared: Option<SharedBytes>,
+}
+
+impl RecordBytes<'_> {
+    /// A part of the record.
+    fn slice(&mut self, part: &[u8]) -> Slice {
+        if part.len() <= Slice::INLINE_LEN_MAX || self.record.len() > SHARED_RECORD_LEN_MAX {
+            return Slice::from(part);
+        }
+        let start = part.as_ptr().addr() - self.record.as_ptr().addr();
+        let shared = self.shared.get_or_insert_with(|| SharedBytes::from(self.record));
+        Slice::shared(shared, start..start + part.len())
+    }
+}
+
+/// What all changes of one keyspace have in common.
+struct Seat<'a> {
+    id: u32,
+    keyspace: Option<&'a Arc<KeyspaceState>>,
+    name: Option<Arc<str>>,
+    is_of_index: bool,
+    is_asked_for: bool,
+}
+
 /// A commit that is read.
 struct Reading<'a> {
     core: &'a Core,
@@ -62,36 +106,61 @@ struct Reading<'a> {
     names: &'a mut Names,
     state: &'a State,
     seqno: SeqNo,
+    bytes: RecordBytes<'a>,
 }
 
-impl Reading<'_> {
-    fn change(&mut self, keyspace_id: u32, write: Write<'_>) -> Result<Change> {
-        let keyspace = self.state.find(keyspace_id);
-        let of_key = |key: &[u8]| self.previous(keyspace, key);
+impl<'a> Reading<'a> {
+    fn seat(&mut self, id: u32) -> Seat<'a> {
+        let keyspace = self.state.find(id);
+        Seat {
+            id,
+            keyspace,
+            name: keyspace.map(|keyspace| self.names.of(keyspace)),
+            is_of_index: self.core.is_of_index(self.state, id),
+            is_asked_for: self.options.asks_for(id),
+        }
+    }
+
+    fn change(&mut self, seat: &Seat<'_>, write: Write<'_>) -> Result<Change> {
+        let keyspace = seat.keyspace;
         let (kind, previous) = match write {
-            Write::Put { key, value } => (put(key, Some(Slice::from(value)), None), of_key(key)?),
+            Write::Put { key, value } => {
+                let value = self.bytes.slice(value);
+                (self.put(key, Some(value), None), self.previous(keyspace, key)?)
+            }
             Write::PutExpiring { key, value, lifetime } => {
-                (put(key, Some(Slice::from(value)), self.end_of(lifetime)), of_key(key)?)
+                let value = self.bytes.slice(value);
+                let ends = self.end_of(lifetime);
+                (self.put(key, Some(value), ends), self.previous(keyspace, key)?)
             }
             Write::PutPointer { key, pointer } => {
-                (put(key, self.value(keyspace, key, pointer)?, None), of_key(key)?)
+                let value = self.value(keyspace, key, pointer)?;
+                (self.put(key, value, None), self.previous(keyspace, key)?)
             }
             Write::PutPointerExpiring { key, pointer, lifetime } => {
                 let value = self.value(keyspace, key, pointer)?;
-                (put(key, value, self.end_of(lifetime)), of_key(key)?)
+                let ends = self.end_of(lifetime);
+                (self.put(key, value, ends), self.previous(keyspace, key)?)
             }
-            Write::Delete { key } => (ChangeKind::Delete { key: Slice::from(key) }, of_key(key)?),
+            Write::Delete { key } => {
+                let previous = self.previous(keyspace, key)?;
+                (ChangeKind::Delete { key: self.bytes.slice(key) }, previous)
+            }
             Write::Merge { key, operand } => {
-                let (key, operand) = (Slice::from(key), Slice::from(operand));
+                let (key, operand) = (self.bytes.slice(key), self.bytes.slice(operand));
                 (ChangeKind::Merge { key, operand }, Previous::Unknown)
             }
             Write::DeleteRange { start, end } => {
-                let (start, end) = (Slice::from(start), end.map(Slice::from));
+                let start = self.bytes.slice(start);
+                let end = end.map(|end| self.bytes.slice(end));
                 (ChangeKind::DeleteRange { start, end }, Previous::Unknown)
             }
         };
-        let keyspace = keyspace.map(|keyspace| self.names.of(keyspace));
-        Ok(Change { keyspace_id, keyspace, kind, previous })
+        Ok(Change { keyspace_id: seat.id, keyspace: seat.name.clone(), kind, previous })
+    }
+
+    fn put(&mut self, key: &[u8], value: Option<Slice>, expires_at: Option<u64>) -> ChangeKind {
+        ChangeKind::Put { key: self.bytes.slice(key), value, expires_at }
     }
 
     fn end_of(&self, lifetime: Lifetime) -> Option<u64> {
@@ -145,8 +214,4 @@ impl Reading<'_> {
             None => Ok(None),
         }
     }
-}
-
-fn put(key: &[u8], value: Option<Slice>, expires_at: Option<u64>) -> ChangeKind {
-    ChangeKind::Put { key: Slice::from(key), value, expires_at }
 }

@@ -80,7 +80,8 @@ impl FeedOptions {
     }
 }
 
-/// A commit with what it has written.
+/// A commit with what it has written. Keys and values share one copy of its record in the log, if
+/// that has up to 1 MiB: who keeps one of them for long does better to copy it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommitChanges {
@@ -420,6 +421,7 @@ impl ChangeFeed {
                 Some(commit) if commit.seqno <= self.position => Ok((commit.seqno, None)),
                 Some(commit) => {
                     let seqno = commit.seqno;
+                    let commit = (record.payload, commit);
                     let changes = decode::changes_of(&handle.core, options, names, commit);
                     changes.map(|changes| (seqno, changes))
                 }
