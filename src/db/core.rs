@@ -13,7 +13,7 @@ use crate::db::commit::CommitLog;
 use crate::db::control::Pauses;
 use crate::db::feed::Acknowledged;
 use crate::db::maintain::DroppedRegister;
-use crate::db::options::{Background, Builder, Durability, Sizes};
+use crate::db::options::{Access, Background, Builder, Durability, Sizes};
 use crate::db::snapshot::SnapshotRegister;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published};
 use crate::db::stats::StallCounters;
@@ -63,6 +63,7 @@ pub(super) struct Core {
     pub sizes: Sizes,
     pub durability: Durability,
     pub background: Background,
+    pub access: Access,
     pub budget: Arc<MemoryBudget>,
     pub meter: Arc<MemtableMeter>,
     pub cache: Arc<Cache<Block>>,
@@ -157,6 +158,7 @@ impl Core {
             sizes: parts.sizes,
             durability: builder.durability,
             background: builder.background,
+            access: builder.access,
             budget: parts.budget,
             meter: parts.meter,
             cache: Arc::clone(&parts.shared.cache),

@@ -9,6 +9,7 @@ use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
 use crate::db::history::TellKept;
+use crate::db::options::Access;
 use crate::db::state::{KeyspaceState, Runtime, Table, archive_name, is_hidden_name};
 use crate::db::stats::Stats;
 use crate::db::time::Time;
@@ -520,9 +521,10 @@ impl Core {
         if self.is_closed() {
             return Ok(self.stats());
         }
-        let flushed = match self.poison() {
-            Some(why) => Err(Error::ReadOnly { why: why.clone() }),
-            None => self.flush_everything(),
+        let flushed = match (self.access, self.poison()) {
+            (Access::ReadOnly, _) => Ok(()),
+            (Access::ReadWrite, Some(why)) => Err(Error::ReadOnly { why: why.clone() }),
+            (Access::ReadWrite, None) => self.flush_everything(),
         };
         if !self.set_closed() {
             return Ok(self.stats()); // Another thread was faster.
@@ -538,7 +540,10 @@ impl Core {
         }
         drop(self.lock_manifest());
         self.values.close();
-        let finished = flushed.and_then(|()| self.finish_files());
+        let finished = match self.access {
+            Access::ReadWrite => flushed.and_then(|()| self.finish_files()),
+            Access::ReadOnly => Ok(()),
+        };
         // Whoever still has a round must find nothing to take back in what may be another's.
         for keyspace in &self.published.state().keyspaces {
             keyspace.runtime.store.give_up();

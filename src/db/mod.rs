@@ -86,7 +86,7 @@ pub use ingest_tables::TableIngestReport;
 pub use iter::{Cursor, Entry, Iter, Keys};
 pub use keyspace::{Keyspace, KeyspaceInfo};
 pub use open::RecoveryReport;
-pub use options::{Background, Builder, Cleaning, Durability, OpenExisting};
+pub use options::{Access, Background, Builder, Cleaning, Durability, OpenExisting};
 pub use snapshot::Snapshot;
 pub use stats::{BytesWritten, KeyspaceStats, Stats, ValueFileStats};
 pub use table_writer::{TABLE_FILE_SIZE_MAX, TableSummary, TableWriter};

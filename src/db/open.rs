@@ -10,7 +10,7 @@ use crate::db::background::Workers;
 use crate::db::commit::CommitLog;
 use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir, merging_of};
 use crate::db::maintain::{clear_directory, runtime_of};
-use crate::db::options::{Builder, OpenExisting, Sizes};
+use crate::db::options::{Access, Builder, OpenExisting, Sizes};
 use crate::db::replay::{Replayer, Uncounted};
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime, State, Table};
 use crate::db::time::Time;
@@ -45,12 +45,19 @@ pub struct RecoveryReport {
 pub(super) const LOG_DIR: &str = "wal";
 /// Where value files are, in the database's directory.
 const VALUES_DIR: &str = "values";
+/// Why nothing is written.
+const OPENED_FOR_READING: &str = "it was opened to be read";
 /// Log files that are kept to be overwritten.
 const SPARE_LOG_FILES: usize = 2;
 
 /// Opens the database in `dir`.
 pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     let since = builder.clock.monotonic();
+    let access = builder.access;
+    let builder = match access {
+        Access::ReadWrite => builder,
+        Access::ReadOnly => builder.for_reading(dir)?,
+    };
     let sizes = builder.sizes()?;
     builder.operators.validate()?;
     builder.reducers.validate()?;
@@ -100,6 +107,9 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     };
     let core = Arc::new(Core::new(builder, parts));
     core.hold_log(core.lock_manifest().state().consumers());
+    if access == Access::ReadOnly {
+        core.set_poison(OPENED_FOR_READING);
+    }
     Workers::start(&core)?;
     core.workers.wake();
     Ok(core)

@@ -8,7 +8,7 @@ use crate::base::{Clock, Entropy, Error, Result, SystemClock, SystemEntropy};
 use crate::db::Db;
 use crate::extractor::{Extractors, IndexExtractor};
 use crate::operator::{MergeOperator, Operators, Reducer, Reducers};
-use crate::storage::{OpenMode, OsStorage, Storage};
+use crate::storage::{OpenMode, OsStorage, Overlay, Storage};
 use crate::value_log::{ValueLogOptions, Verify};
 
 /// When a commit is acknowledged.
@@ -67,6 +67,19 @@ pub enum OpenExisting {
     Only,
 }
 
+/// What an opening may do with a database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Everything; one opening at a time has it.
+    #[default]
+    ReadWrite,
+    /// Read it. Nothing on disk is changed, so a directory that cannot be written to will do, and
+    /// what a crash left stays as it is for who looks into it: recovery is done in memory. Any
+    /// number of openings that read may be there at a time, in any processes, and none that writes
+    /// beside them. Every write gives [`Error::ReadOnly`].
+    ReadOnly,
+}
+
 /// Options for opening a database; made by [`Db::builder`].
 ///
 /// ```
@@ -99,6 +112,7 @@ pub struct Builder {
     pub(super) durability: Durability,
     pub(super) background: Background,
     pub(super) existing: OpenExisting,
+    pub(super) access: Access,
     pub(super) operators: Operators,
     pub(super) reducers: Reducers,
     pub(super) extractors: Extractors,
@@ -124,6 +138,7 @@ impl Default for Builder {
             durability: Durability::default(),
             background: Background::default(),
             existing: OpenExisting::default(),
+            access: Access::default(),
             operators: Operators::builtin(),
             reducers: Reducers::builtin(),
             extractors: Extractors::default(),
@@ -306,6 +321,16 @@ impl Builder {
         self
     }
 
+    /// What the opening may do. Default: everything. With [`Access::ReadOnly`] there has to be a
+    /// database, as with [`OpenExisting::Only`]. What its log has that was not flushed is in memory
+    /// while it is open, beside the memory budget if it must be: up to what its memtables took
+    /// when it was written. Nothing runs in the background.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Builder {
+        self.access = access;
+        self
+    }
+
     /// Registers a merge operator for the keyspaces whose options have its name, 1 to 255 bytes; in
     /// place of one that was registered under that name before. See [`MergeOperator`].
     ///
@@ -363,6 +388,19 @@ impl Builder {
     /// [`OpenExisting::Only`], `Io` (`NotFound`) when there is no database.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         super::open::open(self, path.as_ref()).map(Db::from_core)
+    }
+
+    /// The same, for what is only to be read: nothing on disk is changed.
+    pub(super) fn for_reading(self, dir: &Path) -> Result<Builder> {
+        let overlay = Overlay::new(self.storage, dir);
+        let overlay = overlay.map_err(|error| Error::io("list the files of", dir, error))?;
+        Ok(Builder {
+            storage: Arc::new(overlay),
+            existing: OpenExisting::Only,
+            background: Background::Stepped,
+            kept_log_size: None,
+            ..self
+        })
     }
 
     /// The sizes, with defaults filled in.

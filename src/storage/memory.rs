@@ -6,15 +6,16 @@
 //!
 //! Names are guarded by one lock, contents by one lock per file, never both at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::content::{Content, check_range};
+use super::locks::{Hold, Locks};
 use super::names::{Names, NodeId};
-use super::{DirEntry, OpenMode, Storage, StorageFile, StorageLock, held_lock_error, not_writable};
+use super::{DirEntry, OpenMode, Storage, StorageFile, StorageLock, not_writable};
 
 /// Files in memory. Clones share them; they go with the last clone and the last open file.
 ///
@@ -36,7 +37,7 @@ pub struct MemoryStorage {
 struct MemoryTree {
     names: Names,
     contents: BTreeMap<NodeId, Arc<RwLock<Content>>>,
-    locked: BTreeSet<NodeId>,
+    locks: Locks,
 }
 
 impl MemoryStorage {
@@ -44,13 +45,23 @@ impl MemoryStorage {
     #[must_use]
     pub fn new() -> MemoryStorage {
         let names = Names::new();
-        let (contents, locked) = (BTreeMap::new(), BTreeSet::new());
-        MemoryStorage { tree: Arc::new(Mutex::new(MemoryTree { names, contents, locked })) }
+        let (contents, locks) = (BTreeMap::new(), Locks::default());
+        MemoryStorage { tree: Arc::new(Mutex::new(MemoryTree { names, contents, locks })) }
     }
 
     fn tree(&self) -> MutexGuard<'_, MemoryTree> {
         // The tree is whole between any two statements that can panic.
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_lock(&self, path: &Path, hold: Hold) -> io::Result<Box<dyn StorageLock>> {
+        let mut tree = self.tree();
+        let id = match tree.names.find_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => tree.create(path)?,
+            found => found?,
+        };
+        tree.locks.take(id, hold)?;
+        Ok(Box::new(MemoryLock { storage: self.clone(), id }))
     }
 }
 
@@ -126,15 +137,11 @@ impl Storage for MemoryStorage {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
-        let mut tree = self.tree();
-        let id = match tree.names.find_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => tree.create(path)?,
-            found => found?,
-        };
-        if !tree.locked.insert(id) {
-            return Err(held_lock_error(Some(std::process::id())));
-        }
-        Ok(Box::new(MemoryLock { storage: self.clone(), id }))
+        self.take_lock(path, Hold::Alone)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
+        self.take_lock(path, Hold::Shared)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -214,6 +221,6 @@ impl StorageLock for MemoryLock {}
 
 impl Drop for MemoryLock {
     fn drop(&mut self) {
-        self.storage.tree().locked.remove(&self.id);
+        self.storage.tree().locks.give_back(self.id);
     }
 }

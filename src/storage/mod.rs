@@ -14,11 +14,13 @@
 
 mod content;
 mod directory;
+mod locks;
 mod memory;
 mod names;
 mod numbered;
 mod open_files;
 mod os;
+mod overlay;
 mod sim;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,7 @@ pub use memory::MemoryStorage;
 pub(crate) use numbered::NumberedNames;
 pub(crate) use open_files::{KeptOpen, OpenFiles};
 pub use os::OsStorage;
+pub(crate) use overlay::Overlay;
 pub use sim::{CrashMode, FaultEffect, FaultPlan, FaultRule, FileSnapshot, Operation, SimStorage};
 
 /// How a file is opened.
@@ -131,6 +134,17 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// `WouldBlock` when somebody holds it; whatever the system says.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn StorageLock>>;
+
+    /// Locks the lock file for one that only reads, until the returned value is dropped: beside
+    /// others of that kind, and not beside a holder of [`Storage::lock`]. Where there is no lock
+    /// file and none can be made, as on what is mounted for reading, nothing is locked. A storage
+    /// that does not say how lets one in at a time.
+    ///
+    /// # Errors
+    /// `WouldBlock` when somebody holds it alone; whatever the system says.
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
+        self.lock(path)
+    }
 
     /// Whether there is anything at `path`.
     ///

@@ -140,6 +140,23 @@ impl Storage for OsStorage {
         Err(held_lock_error(None))
     }
 
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
+        for _ in 0..LOCK_ATTEMPTS_MAX {
+            let Some(file) = open_lock_file_to_share(path)? else {
+                return Ok(Box::new(NoLock));
+            };
+            match file.try_lock_shared() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(held_lock_error(owner_of(&file))),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            if is_at(&file, path)? {
+                return Ok(Box::new(OsLock { _file: file }));
+            }
+        }
+        Err(held_lock_error(None))
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         match fs::symlink_metadata(path) {
             Ok(_) => Ok(true),
@@ -162,6 +179,23 @@ fn open_lock_file(path: &Path) -> io::Result<File> {
         .mode(FILE_PERMISSIONS)
         .custom_flags(no_link)
         .open(path)
+}
+
+/// The lock file, for reading; made if it can be made, none if there is none.
+fn open_lock_file_to_share(path: &Path) -> io::Result<Option<File>> {
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    match OpenOptions::new().read(true).custom_flags(no_link).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match open_lock_file(path) {
+            Err(error) => match error.kind() {
+                io::ErrorKind::PermissionDenied
+                | io::ErrorKind::ReadOnlyFilesystem
+                | io::ErrorKind::StorageFull => Ok(None),
+                _ => Err(error),
+            },
+            made => made.map(Some),
+        },
+        opened => opened.map(Some),
+    }
 }
 
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
@@ -291,6 +325,12 @@ fn punch_hole(_: &File, _: u64, _: u64) -> io::Result<()> {
 struct OsLock {
     _file: File,
 }
+
+/// In the place of a lock that nobody could have either.
+#[derive(Debug)]
+struct NoLock;
+
+impl StorageLock for NoLock {}
 
 impl StorageLock for OsLock {}
 

@@ -6,7 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{EntryType, MemoryStorage, OpenMode, OsStorage, SimStorage, Storage, StorageFile};
+use super::{
+    EntryType, MemoryStorage, OpenMode, OsStorage, Overlay, SimStorage, Storage, StorageFile,
+    StorageLock,
+};
 use crate::base::{Entropy, SeededEntropy};
 
 const STEP_COUNT: u64 = 400;
@@ -19,9 +22,11 @@ const PATHS: [&str; 12] =
 /// A storage below a directory, and what is open in it.
 struct Subject {
     name: &'static str,
-    storage: Box<dyn Storage>,
+    storage: Arc<dyn Storage>,
     root: PathBuf,
     handles: Vec<Arc<dyn StorageFile>>,
+    /// Whether files get more names.
+    links: bool,
 }
 
 impl Subject {
@@ -50,6 +55,7 @@ impl Subject {
             11 => told(self.storage.list_dir(&path)),
             12 => told(self.storage.sync_dir(&path)),
             13 => told(self.storage.exists(&path)),
+            23 | 24 if !self.links => "no link".into(),
             23 | 24 => told(self.storage.link(&path, &other)),
             _ => handle.map_or("no file".into(), |file| match choice {
                 14..=16 => told(file.write_at(&vec![fill; size], offset)),
@@ -108,21 +114,24 @@ fn memory_and_simulation_do_what_the_operating_system_does() {
         let mut subjects = [
             Subject {
                 name: "os",
-                storage: Box::new(OsStorage::new()),
+                storage: Arc::new(OsStorage::new()),
                 root: directory.path().to_path_buf(),
                 handles: Vec::new(),
+                links: true,
             },
             Subject {
                 name: "memory",
-                storage: Box::new(MemoryStorage::new()),
+                storage: Arc::new(MemoryStorage::new()),
                 root: PathBuf::from("/"),
                 handles: Vec::new(),
+                links: true,
             },
             Subject {
                 name: "simulation",
-                storage: Box::new(SimStorage::new(seed)),
+                storage: Arc::new(SimStorage::new(seed)),
                 root: PathBuf::from("/"),
                 handles: Vec::new(),
+                links: true,
             },
         ];
         for step in 0..STEP_COUNT {
@@ -186,5 +195,68 @@ fn a_file_opened_for_reading_refuses_changes() {
             assert_eq!(result.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
         assert_eq!(file.size().unwrap(), 0);
+    }
+}
+
+/// Copies of a tree of files, one of them below an overlay, go through the same changes.
+#[test]
+fn an_overlay_changes_as_files_do_and_leaves_those_below_it_alone() {
+    for seed in 0..SEED_COUNT {
+        let [below, mut plain] = [(); 2].map(|()| {
+            let mut subject = Subject {
+                name: "memory",
+                storage: Arc::new(MemoryStorage::new()),
+                root: PathBuf::from("/root"),
+                handles: Vec::new(),
+                links: false,
+            };
+            subject.storage.create_dir_all(&subject.root).unwrap();
+            for step in 0..STEP_COUNT / 4 {
+                subject.step(&SeededEntropy::new(seed << 32 | step));
+            }
+            subject.handles.clear();
+            subject
+        });
+        let before = below.contents();
+        let below = below.storage;
+        let root = PathBuf::from("/root");
+        let overlay = Overlay::new(Arc::clone(&below), &root).unwrap();
+        let (name, handles) = ("overlay", Vec::new());
+        let mut above = Subject { name, storage: Arc::new(overlay), root, handles, links: true };
+        plain.links = true;
+        for step in STEP_COUNT / 4..STEP_COUNT {
+            let random = || SeededEntropy::new(seed << 32 | step);
+            let outcomes = [above.step(&random()), plain.step(&random())];
+            assert_eq!(outcomes[0], outcomes[1], "seed {seed}, step {step}");
+        }
+        assert_eq!(above.contents(), plain.contents(), "seed {seed}");
+        let root = PathBuf::from("/root");
+        let name = "below";
+        let (storage, handles) = (Arc::clone(&below), Vec::new());
+        let left = Subject { name, storage, root, handles, links: true };
+        assert_eq!(left.contents(), before, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_shared_lock_keeps_out_who_wants_it_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let storages: [&dyn Storage; 3] =
+        [&OsStorage::new(), &MemoryStorage::new(), &SimStorage::new(0)];
+    for (index, storage) in storages.into_iter().enumerate() {
+        let path = if index == 0 { directory.path().join("LOCK") } else { "LOCK".into() };
+        let refused = |lock: io::Result<Box<dyn StorageLock>>| {
+            assert_eq!(lock.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        };
+        let readers = [storage.lock_shared(&path).unwrap(), storage.lock_shared(&path).unwrap()];
+        refused(storage.lock(&path));
+        let [first, second] = readers;
+        drop(first);
+        refused(storage.lock(&path));
+        drop(second);
+        let alone = storage.lock(&path).unwrap();
+        refused(storage.lock_shared(&path));
+        drop(alone);
+        drop(storage.lock_shared(&path).unwrap());
     }
 }

@@ -31,6 +31,7 @@ mod merges;
 mod model;
 mod order;
 mod ranges;
+mod read_only;
 mod reduce;
 mod regression;
 mod retention;

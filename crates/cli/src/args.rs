@@ -65,6 +65,10 @@ pub struct Globals {
     #[arg(long, global = true, value_name = "SIZE")]
     pub memory: Option<Memory>,
 
+    /// Change nothing on disk, so that others can read at the same time
+    #[arg(long, global = true)]
+    pub read_only: bool,
+
     /// Say nothing but errors, and show no progress
     #[arg(short, long, global = true)]
     pub quiet: bool,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lithe_bench::Memory;
-use lithedb::{Builder, Db, Keyspace, OpenExisting};
+use lithedb::{Access, Builder, Db, Keyspace, OpenExisting};
 
 use crate::args::Globals;
 use crate::failure::{Failure, Outcome};
@@ -25,7 +25,8 @@ pub fn open(globals: &Globals, path: &Path, existing: OpenExisting) -> Result<Db
 
 /// The options of the command line.
 pub fn builder(globals: &Globals, existing: OpenExisting) -> Builder {
-    let builder = Db::builder().existing(existing);
+    let access = if globals.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let builder = Db::builder().existing(existing).access(access);
     match globals.memory {
         Some(Memory::Bytes(bytes)) => builder.memory_budget(bytes),
         _ => builder,

@@ -171,7 +171,9 @@ fn store_exit_code(error: &Error) -> u8 {
 
 fn store_advice(error: &Error) -> Option<&'static str> {
     match error {
-        Error::Locked { .. } => Some("close the other program first, or wait for it"),
+        Error::Locked { .. } => {
+            Some("close the other program first, or wait for it; `--read-only` reads beside others")
+        }
         Error::Corruption { .. } => Some(RESTORE_ADVICE),
         Error::DiskFull { .. } => Some("free some room and run the command again"),
         Error::FormatVersion { .. } => Some("use a newer `lithe`"),

@@ -97,6 +97,10 @@ impl Storage for WatchedStorage {
         self.inner.lock(path)
     }
 
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
+        self.inner.lock_shared(path)
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.inner.exists(path)
     }

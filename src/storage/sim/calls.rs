@@ -14,9 +14,10 @@ use super::fault::Operation;
 use super::machine::{Course, Machine};
 use crate::base::hash_key;
 use crate::storage::content::{PAGE_SIZE, check_range};
+use crate::storage::locks::Hold;
 use crate::storage::names::{NodeId, Place};
+use crate::storage::not_writable;
 use crate::storage::{DirEntry, OpenMode, Storage, StorageFile, StorageLock};
-use crate::storage::{held_lock_error, not_writable};
 
 impl SimStorage {
     fn call<T>(
@@ -40,6 +41,19 @@ impl SimStorage {
             panic!("{violation}");
         }
         result
+    }
+
+    fn take_lock(&self, path: &Path, hold: Hold) -> io::Result<Box<dyn StorageLock>> {
+        let file = self.call(Operation::Lock, &[path], 0, |machine, course| {
+            course.outcome()?;
+            let file = match machine.live.names.find_file(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => machine.create(path)?,
+                found => found?,
+            };
+            machine.locks.take(file, hold)?;
+            Ok(file)
+        })?;
+        Ok(Box::new(SimLock { storage: self.clone(), file }))
     }
 }
 
@@ -130,18 +144,11 @@ impl Storage for SimStorage {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
-        let file = self.call(Operation::Lock, &[path], 0, |machine, course| {
-            course.outcome()?;
-            let file = match machine.live.names.find_file(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => machine.create(path)?,
-                found => found?,
-            };
-            if !machine.locked.insert(file) {
-                return Err(held_lock_error(Some(std::process::id())));
-            }
-            Ok(file)
-        })?;
-        Ok(Box::new(SimLock { storage: self.clone(), file }))
+        self.take_lock(path, Hold::Alone)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
+        self.take_lock(path, Hold::Shared)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -404,6 +411,6 @@ impl StorageLock for SimLock {}
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.storage.machine().locked.remove(&self.file);
+        self.storage.machine().locks.give_back(self.file);
     }
 }

@@ -8,7 +8,7 @@
 //! - M1  After the crash point every call fails and changes nothing.
 //! - M2  Counters, trace, faults and outcomes depend on the calls and the seed alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -20,6 +20,7 @@ use super::fault::{FaultEffect, FaultPlan, Operation};
 use super::random::{Random, mix};
 use crate::base::hash_key;
 use crate::storage::content::{Content, PAGE_SIZE};
+use crate::storage::locks::Locks;
 use crate::storage::names::NodeId;
 
 /// Open handles of one file.
@@ -89,7 +90,7 @@ pub(super) struct Machine {
 
     // What dies with the process.
     pub(super) handles: BTreeMap<NodeId, Handles>,
-    pub(super) locked: BTreeSet<NodeId>,
+    pub(super) locks: Locks,
 
     // Room. `allocated` is of `live`, open files without a name included.
     pub(super) capacity: u64,
@@ -118,7 +119,7 @@ impl Machine {
             durable,
             unsynced,
             handles: BTreeMap::new(),
-            locked: BTreeSet::new(),
+            locks: Locks::default(),
             capacity: u64::MAX,
             allocated,
             faults: FaultPlan::new(),

@@ -89,6 +89,10 @@ impl Storage for HintedStorage {
         self.inner.lock(path)
     }
 
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
+        self.inner.lock_shared(path)
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.inner.exists(path)
     }

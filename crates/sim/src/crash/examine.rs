@@ -6,15 +6,17 @@
 //! - E3  That moment is final: another crash, a close, a second opening show the same.
 //! - E4  All this also when recovery itself is interrupted, at any mutation.
 //! - E5  Writing goes on, and is as safe as before.
+//! - E6  An opening that only reads shows the same moment, and leaves the disk as it is.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lithedb::storage::{CrashMode, SimStorage, Storage};
-use lithedb::{Db, Error};
+use lithedb::{Access, Db, Error};
 
 use crate::clock::SimClock;
 use crate::crash::states::{self, CrashState};
-use crate::crash::{STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
+use crate::crash::{STATES_AFTER_RECOVERY, STATES_IN_RECOVERY, STATES_READ_FIRST};
 use crate::finding::{Fault, Finding, Verdict};
 use crate::ledger::Ledger;
 use crate::ops::{Mix, Purpose, draw};
@@ -39,6 +41,8 @@ const FURTHER_OPS_MAX: u64 = 14;
 const FURTHER_MUTATIONS_MAX: u64 = 60;
 /// States that are tried at that crash.
 const FURTHER_STATES: u64 = 2;
+/// How many states in a thousand are opened to be read first.
+const READ_FIRST_PER_MILLE: u64 = 120;
 
 /// Judges crash states of one run.
 #[derive(Clone)]
@@ -57,6 +61,10 @@ impl Examiner {
         depth: u32,
     ) -> Verdict {
         let storage = &state.storage;
+        let read_first = match random.chance(READ_FIRST_PER_MILLE) {
+            true => self.read_only(storage, depth)?,
+            false => None,
+        };
         let is_interrupted = depth > 0 && random.chance(INTERRUPTED_PER_MILLE);
         let (db, clock) = if is_interrupted {
             self.open_interrupted(state, timeline, random, depth)?
@@ -64,6 +72,9 @@ impl Examiner {
             self.open(Arc::new(storage.clone()), depth)?
         };
         let (found, moment) = self.read_and_judge(&db, timeline, state.survival)?;
+        if let Some(seen) = read_first {
+            expect_same(&seen, &found, "an opening that only read showed another moment")?;
+        }
         expect_check_ok(&db)?;
         expect_pasts(&db, timeline, moment.commit, random)?;
         let verdict = match random.below(8) {
@@ -143,11 +154,33 @@ impl Examiner {
         let (db, _) = self.open_at(Arc::new(storage.clone()), 0, found.now)?;
         let again = read_all(&db, Detail::Digests).map_err(|error| failed_open("read", &error))?;
         abandon(storage, db);
-        if again.catalog == found.catalog && again.digests == found.digests {
-            return Ok(());
-        }
         let what = format!("a recovered moment was another one after a {event}");
-        Err(Finding::new(Fault::Lost, what))
+        expect_same(&again, found, &what)
+    }
+
+    /// E6: what an opening that only reads shows; none where nothing was created yet.
+    fn read_only(&self, storage: &SimStorage, depth: u32) -> Verdict<Option<Found>> {
+        let nth = nth_of(depth);
+        let clock = Arc::new(SimClock::at_millis(start_of(nth)));
+        let mutations = storage.mutation_count();
+        let builder = self.setup.builder(Arc::new(storage.clone()), clock, nth);
+        let db = match builder.access(Access::ReadOnly).open(&self.setup.path) {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            opened => opened.map_err(|error| failed_open("open to read", &error))?,
+        };
+        self.ledger.count(STATES_READ_FIRST);
+        let found = read_all(&db, Detail::Digests).map_err(|error| failed_open("read", &error))?;
+        expect_check_ok(&db)?;
+        db.close().map_err(|error| failed_open("close what was opened to read", &error))?;
+        match storage.mutation_count() - mutations {
+            0 => Ok(Some(found)),
+            count => {
+                let what = format!("an opening that only read changed the disk {count} times");
+                Err(Finding::new(Fault::Wrong, what))
+            }
+        }
     }
 
     /// E5: writes on, crashes inside a mutation, and judges again.
@@ -238,6 +271,13 @@ impl Nested {
             verdict.map_err(|finding| finding.at(&place))
         });
     }
+}
+
+fn expect_same(seen: &Found, found: &Found, otherwise: &str) -> Verdict {
+    if seen.catalog == found.catalog && seen.digests == found.digests {
+        return Ok(());
+    }
+    Err(Finding::new(Fault::Lost, otherwise.to_owned()))
 }
 
 /// Lets go of a database without letting it write anything more.

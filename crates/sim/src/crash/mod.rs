@@ -45,6 +45,8 @@ pub const STATES: &str = "crash states";
 pub const STATES_IN_RECOVERY: &str = "crash states inside recovery";
 /// Count of states that were tried after writing went on behind a recovery.
 pub const STATES_AFTER_RECOVERY: &str = "crash states after writing on behind a recovery";
+/// Count of states that were opened to be read first.
+pub const STATES_READ_FIRST: &str = "crash states opened to be read first";
 /// Count of mutations at which states were tried.
 pub const POINTS: &str = "crash points";
 /// Crashes within recoveries within recoveries.

@@ -1,0 +1,386 @@
+//! Another storage's directory, changed in memory alone: for a database that is opened to be read.
+//!
+//! Opening has much to put right after a crash: logs to cut, files to remove, edits to note. Above
+//! an overlay it does so as ever, and what is below stays as it was, to the byte: files are opened
+//! for reading there, whatever for, and nothing else is asked of it but names and a lock. Owns the
+//! names below one directory, as they were when it was made, and the pages that were changed since.
+//! Must not know what the files are.
+//!
+//! Invariants
+//! - O1  Nothing below is changed, but that a lock file is made where there is none.
+//! - O2  Whoever has a file open has the same [`Changed`]: changes are seen by all.
+//! - O3  A file with several names below is several files above: none is changed below, so only
+//!   who changes it by one name and reads it by another could tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use super::content::check_range;
+use super::names::{Names, NodeId};
+use super::{DirEntry, EntryType, OpenMode, Storage, StorageFile, StorageLock, not_writable};
+
+/// What is changed is kept in such pages.
+const PAGE_SIZE: usize = 4096;
+const PAGE: u64 = PAGE_SIZE as u64;
+
+type Page = Box<[u8; PAGE_SIZE]>;
+
+/// A directory of another storage, with changes in memory.
+pub(crate) struct Overlay {
+    below: Arc<dyn Storage>,
+    root: PathBuf,
+    tree: Mutex<Tree>,
+}
+
+/// What there is, by its number.
+struct Tree {
+    names: Names,
+    /// Where a file is that was there from the beginning.
+    below: BTreeMap<NodeId, PathBuf>,
+    /// What was opened to be changed.
+    changed: BTreeMap<NodeId, Arc<Changed>>,
+    /// What was only read so far: as long as somebody has it open, as those below may not be many.
+    read: BTreeMap<NodeId, Weak<Changed>>,
+}
+
+impl Overlay {
+    /// Above `root` of a storage, as its names are now. If there is no such directory, there is
+    /// nothing above it either.
+    ///
+    /// # Errors
+    /// What listing the directories gives.
+    pub(crate) fn new(below: Arc<dyn Storage>, root: &Path) -> io::Result<Overlay> {
+        let mut tree = Tree {
+            names: Names::new(),
+            below: BTreeMap::new(),
+            changed: BTreeMap::new(),
+            read: BTreeMap::new(),
+        };
+        let is_there = below.exists(root)?;
+        let mut to_visit: Vec<PathBuf> = is_there.then(PathBuf::new).into_iter().collect();
+        while let Some(directory) = to_visit.pop() {
+            for DirEntry { name, entry_type } in below.list_dir(&root.join(&directory))? {
+                let path = directory.join(name);
+                if entry_type == EntryType::Directory {
+                    tree.names.create_dir_all(&path, &mut Vec::new())?;
+                    to_visit.push(path);
+                } else {
+                    let (node, _) = tree.names.create_file(&path)?;
+                    tree.below.insert(node.id, root.join(path));
+                }
+            }
+        }
+        Ok(Overlay { below, root: root.to_path_buf(), tree: Mutex::new(tree) })
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        // The tree is whole between any two statements that can panic.
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A path as the names have it; none for what is not below the root.
+    fn own<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        path.strip_prefix(&self.root).ok()
+    }
+
+    /// As [`Overlay::own`], for what changes something.
+    fn own_to_change<'p>(&self, path: &'p Path) -> io::Result<&'p Path> {
+        self.own(path).ok_or_else(not_writable)
+    }
+}
+
+impl Tree {
+    /// The file of this number, opened.
+    fn opened(
+        &mut self,
+        below: &dyn Storage,
+        id: NodeId,
+        mode: OpenMode,
+    ) -> io::Result<Arc<Changed>> {
+        if let Some(changed) = self.changed.get(&id) {
+            return Ok(Arc::clone(changed));
+        }
+        let file = match self.read.get(&id).and_then(Weak::upgrade) {
+            Some(file) => file,
+            None => Arc::new(Changed::of(self.below.get(&id), below)?),
+        };
+        match mode {
+            OpenMode::ReadOnly => drop(self.read.insert(id, Arc::downgrade(&file))),
+            OpenMode::CreateNew | OpenMode::ReadWrite => {
+                self.read.remove(&id);
+                self.changed.insert(id, Arc::clone(&file));
+            }
+        }
+        Ok(file)
+    }
+
+    /// Forgets a file that has lost its last name; who has it open keeps it.
+    fn release(&mut self, id: NodeId) {
+        if !self.names.is_named(id) {
+            self.below.remove(&id);
+            self.changed.remove(&id);
+            self.read.remove(&id);
+        }
+    }
+}
+
+impl Storage for Overlay {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        let Some(own) = self.own(path) else {
+            return match mode {
+                OpenMode::ReadOnly => self.below.open(path, mode),
+                OpenMode::CreateNew | OpenMode::ReadWrite => Err(not_writable()),
+            };
+        };
+        let mut tree = self.tree();
+        let id = match mode {
+            OpenMode::CreateNew => tree.names.create_file(own)?.0.id,
+            OpenMode::ReadWrite | OpenMode::ReadOnly => tree.names.find_file(own)?,
+        };
+        Ok(Arc::new(OverlayFile { changed: tree.opened(&*self.below, id, mode)?, mode }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.tree().names.create_dir_all(self.own_to_change(path)?, &mut Vec::new())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut tree = self.tree();
+        let renamed = tree.names.rename(self.own_to_change(from)?, self.own_to_change(to)?)?;
+        if let Some(replaced) = renamed.and_then(|renamed| renamed.replaced) {
+            tree.release(replaced.id);
+        }
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (self.own_to_change(from)?, self.own_to_change(to)?);
+        self.tree().names.link(from, to).map(drop)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut tree = self.tree();
+        let (node, _) = tree.names.remove_file(self.own_to_change(path)?)?;
+        tree.release(node.id);
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.tree().names.remove_dir(self.own_to_change(path)?).map(drop)
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        match self.own(path) {
+            Some(own) => self.tree().names.list(own),
+            None => self.below.list_dir(path),
+        }
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        match self.own(path) {
+            Some(own) => self.tree().names.directory_at(own).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Beside others that read, and not beside one that writes.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
+        self.below.lock_shared(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
+        self.below.lock_shared(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match self.own(path) {
+            Some(own) => self.tree().names.exists(own),
+            None => self.below.exists(path),
+        }
+    }
+}
+
+impl fmt::Debug for Overlay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let changed = self.tree().changed.len();
+        f.debug_struct("Overlay").field("root", &self.root).field("changed", &changed).finish()
+    }
+}
+
+/// A file that may have been changed.
+struct Changed {
+    /// None for one that was made above.
+    below: Option<Arc<dyn StorageFile>>,
+    state: RwLock<State>,
+}
+
+/// How it differs from what is below.
+struct State {
+    len: u64,
+    /// So many bytes of what is below are still part of it, where no page lies on them; at most
+    /// `len`.
+    shown: u64,
+    pages: BTreeMap<u64, Page>,
+}
+
+impl Changed {
+    /// A file that is as it is below, or empty.
+    fn of(path: Option<&PathBuf>, below: &dyn Storage) -> io::Result<Changed> {
+        let file = path.map(|path| below.open(path, OpenMode::ReadOnly)).transpose()?;
+        let len = file.as_ref().map_or(Ok(0), |file| file.size())?;
+        let state = RwLock::new(State { len, shown: len, pages: BTreeMap::new() });
+        Ok(Changed { below: file, state })
+    }
+
+    /// Reads what there is of `buffer.len()` bytes at `offset`.
+    fn read(&self, state: &State, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let available = state.len.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        let buffer = &mut buffer[..available];
+        let shown = state.shown.saturating_sub(offset).min(available as u64) as usize;
+        let end = offset + available as u64;
+        let touched = offset / PAGE..end.div_ceil(PAGE);
+        let pages = || state.pages.range(touched.clone());
+        if let Some(below) = self.below.as_ref().filter(|_| shown > 0) {
+            let covered: BTreeSet<u64> = pages().map(|(&index, _)| index).collect();
+            let needed = (offset + shown as u64).div_ceil(PAGE) - touched.start;
+            if covered.range(..touched.start + needed).count() as u64 != needed {
+                below.read_exact_at(&mut buffer[..shown], offset)?;
+            }
+        }
+        buffer[shown..].fill(0);
+        for (&index, page) in pages() {
+            let start = (index * PAGE).max(offset);
+            let stop = ((index + 1) * PAGE).min(end);
+            let of_page = (start - index * PAGE) as usize..(stop - index * PAGE) as usize;
+            let of_buffer = (start - offset) as usize..(stop - offset) as usize;
+            buffer[of_buffer].copy_from_slice(&page[of_page]);
+        }
+        Ok(available)
+    }
+
+    /// Writes at `offset`, extending the file if need be. In each page, from a function that is
+    /// given what is there and where the bytes of the page begin in all that is written.
+    fn change(&self, offset: u64, size: usize, fill: impl Fn(&mut [u8], usize)) -> io::Result<()> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let end = offset + size as u64;
+        let mut at = offset;
+        while at < end {
+            let index = at / PAGE;
+            let stop = ((index + 1) * PAGE).min(end);
+            if !state.pages.contains_key(&index) {
+                let mut page: Page = Box::new([0; PAGE_SIZE]);
+                self.read(&state, &mut page[..], index * PAGE)?;
+                state.pages.insert(index, page);
+            }
+            let page = state.pages.get_mut(&index).expect("it was put there if it was not");
+            let of_page = (at - index * PAGE) as usize..(stop - index * PAGE) as usize;
+            fill(&mut page[of_page], (at - offset) as usize);
+            at = stop;
+        }
+        if size > 0 {
+            state.len = state.len.max(end);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Cuts, or extends with zeros.
+    fn set_len(&mut self, len: u64) {
+        self.shown = self.shown.min(len);
+        self.len = len;
+        drop(self.pages.split_off(&len.div_ceil(PAGE)));
+        let used = (len % PAGE) as usize;
+        if used > 0
+            && let Some(page) = self.pages.get_mut(&(len / PAGE))
+        {
+            page[used..].fill(0);
+        }
+    }
+}
+
+/// A file that may have been changed, opened.
+struct OverlayFile {
+    changed: Arc<Changed>,
+    mode: OpenMode,
+}
+
+impl OverlayFile {
+    fn check_writable(&self) -> io::Result<()> {
+        match self.mode {
+            OpenMode::ReadOnly => Err(not_writable()),
+            OpenMode::CreateNew | OpenMode::ReadWrite => Ok(()),
+        }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.changed.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set_len_to(&self, new: impl FnOnce(u64) -> u64) -> io::Result<()> {
+        self.check_writable()?;
+        let mut state = self.changed.state.write().unwrap_or_else(PoisonError::into_inner);
+        let len = new(state.len);
+        state.set_len(len);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for OverlayFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.look(|state| state.len);
+        f.debug_struct("OverlayFile").field("size", &size).field("mode", &self.mode).finish()
+    }
+}
+
+impl StorageFile for OverlayFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        check_range(offset, buffer.len() as u64)?;
+        self.look(|state| self.changed.read(state, buffer, offset))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        check_range(offset, bytes.len() as u64)?;
+        self.check_writable()?;
+        self.changed.change(offset, bytes.len(), |page, from| {
+            page.copy_from_slice(&bytes[from..from + page.len()]);
+        })?;
+        Ok(bytes.len())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.look(|state| state.len))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        check_range(0, len)?;
+        self.set_len_to(|_| len)
+    }
+
+    /// There is nothing to reserve.
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        check_range(0, len)?;
+        self.set_len_to(|now| now.max(len))
+    }
+
+    fn punch_hole(&self, offset: u64, size: u64) -> io::Result<()> {
+        check_range(offset, size)?;
+        self.check_writable()?;
+        let end = self.size()?.min(offset + size);
+        let size = end.saturating_sub(offset) as usize;
+        self.changed.change(offset, size, |page, _| page.fill(0))
+    }
+
+    fn begin_read(&self, offset: u64, size: u64) {
+        if let Some(below) = &self.changed.below {
+            below.begin_read(offset, size);
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
