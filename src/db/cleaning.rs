@@ -26,6 +26,9 @@ const SLICE_BYTES: u64 = 8 << 20;
 /// What is behind by more is caught up with over several flushes, and stops nobody for long.
 const MOVED_PER_FLUSHED_MAX: u64 = 2;
 
+/// Reading ahead counts as a fraction of writing as much: it comes in large pieces.
+const READ_FRACTION: u64 = 4;
+
 /// Rounds that a flush waits for at most: files that some snapshot's entries keep filling up are no
 /// reason to stop the writers for ever.
 const ROUNDS_WITH_FLUSH_MAX: usize = 8;
@@ -154,6 +157,8 @@ pub(super) struct CleaningRound {
 /// What a slice of a round came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cleaned {
+    /// What is to be moved is being read; that is as good as so many bytes written.
+    ReadOn { bytes: u64 },
     /// So many bytes were written.
     Slice { bytes: u64 },
     /// Another thread is at the keyspace at hand.
@@ -209,13 +214,18 @@ impl Core {
             Aim::Thorough => 0,
         };
         let pace = RoundPace::of(&figures, &victims, owed);
-        let mover = Mover::new(&self.values, victims);
+        let mut mover = Mover::new(&self.values, victims);
+        mover.read_first(self.cleaning.policy.read_first_max);
         let left = self.runtimes().iter().map(|runtime| runtime.store_id).collect();
         Some(CleaningRound { mover, pace, left, from: Slice::default() })
     }
 
     /// Does a slice of a round, if nobody flushes the keyspace at hand.
     pub(super) fn clean_slice(&self, round: &mut CleaningRound) -> Result<Cleaned> {
+        let read = round.mover.read_on(SLICE_BYTES);
+        if read > 0 {
+            return Ok(Cleaned::ReadOn { bytes: read / READ_FRACTION });
+        }
         while let Some(store_id) = round.left.last() {
             let Some(runtime) = self.runtime_with_store(*store_id) else {
                 round.left.pop();
@@ -271,7 +281,7 @@ impl Core {
             _ => *lock(&self.cleaning.round) = Some(round),
         }
         match cleaned {
-            Cleaned::Slice { bytes } => Ok(Some(bytes)),
+            Cleaned::ReadOn { bytes } | Cleaned::Slice { bytes } => Ok(Some(bytes)),
             Cleaned::Busy | Cleaned::Everything => Ok(None),
         }
     }
@@ -304,12 +314,14 @@ impl Core {
                     *lock(&self.cleaning.round) = Some(round);
                     return took;
                 }
-                needs_slice = false;
                 let began = self.clock.monotonic();
                 let cleaned = self.clean_slice(&mut round);
                 took += self.clock.monotonic().saturating_sub(began);
+                needs_slice &= matches!(cleaned, Ok(Cleaned::ReadOn { .. }));
                 match cleaned {
-                    Ok(Cleaned::Slice { bytes }) => allowance = allowance.saturating_sub(bytes),
+                    Ok(Cleaned::ReadOn { bytes } | Cleaned::Slice { bytes }) => {
+                        allowance = allowance.saturating_sub(bytes);
+                    }
                     Ok(Cleaned::Busy) if self.finish_flush(&round).is_ok() => {}
                     Ok(Cleaned::Everything) => break self.note_round_over(&round),
                     // What is left of it is no reason to stop the writers.

@@ -117,6 +117,7 @@ pub struct Builder {
     pub(super) reducers: Reducers,
     pub(super) extractors: Extractors,
     pub(super) flush_slice_size: Option<u64>,
+    pub(super) read_first_max: Option<u64>,
 }
 
 impl Default for Builder {
@@ -143,6 +144,7 @@ impl Default for Builder {
             reducers: Reducers::builtin(),
             extractors: Extractors::default(),
             flush_slice_size: None,
+            read_first_max: None,
         }
     }
 }
@@ -153,6 +155,8 @@ const MEMORY_BUDGET_MIN: u64 = 64 << 10;
 const MEMORY_BUDGET_UNKNOWN: u64 = 256 << 20;
 /// The default budget is this part of what the process may use.
 const MEMORY_BUDGET_SHARE: u64 = 4;
+/// The system is given this part of that to read value files ahead that are cleaned.
+const READ_FIRST_SHARE: u64 = 4;
 /// The default memtable is this part of the budget, within bounds: the larger it is against the
 /// data, the less is written. When no flush is behind, the cache has the rest.
 const MEMTABLE_SHARE: u64 = 4;
@@ -380,6 +384,16 @@ impl Builder {
         self
     }
 
+    /// Bytes of value files that are read from end to end before values are moved out of them, if a
+    /// round of cleaning has no more. Default: a quarter of what the process may use. Others are
+    /// for tests of what is done without.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn read_first_max(mut self, bytes: u64) -> Builder {
+        self.read_first_max = Some(bytes);
+        self
+    }
+
     /// Opens the database in the directory `path`.
     ///
     /// # Errors
@@ -441,6 +455,7 @@ impl Builder {
             mode: self.cleaning,
             bytes_per_second: self.cleaning_rate,
             garbage_share: f64::from(self.garbage_share),
+            read_first_max: self.read_first_max.unwrap_or_else(read_first_default),
         }
     }
 }
@@ -451,6 +466,8 @@ pub(super) struct CleaningPolicy {
     pub mode: Cleaning,
     pub bytes_per_second: u64,
     pub garbage_share: f64,
+    /// Files of so many bytes in all are read by the system before values are moved out of them.
+    pub read_first_max: u64,
 }
 
 /// Sizes in bytes.
@@ -474,17 +491,26 @@ fn check_range(option: &str, value: u64, min: u64, max: u64) -> Result<()> {
     Err(Error::invalid(format!("{option} is {value}; it is from {min} to {max}")))
 }
 
-/// A quarter of what the control group or the machine gives to the process.
+/// A quarter of what the process may use.
 fn default_budget() -> u64 {
+    process_memory()
+        .map_or(MEMORY_BUDGET_UNKNOWN, |bytes| bytes / MEMORY_BUDGET_SHARE)
+        .max(MEMORY_BUDGET_MIN)
+}
+
+/// A quarter of what the process may use.
+fn read_first_default() -> u64 {
+    process_memory().map_or(0, |bytes| bytes / READ_FIRST_SHARE)
+}
+
+/// What the control group or the machine gives to the process, if that can be learnt.
+fn process_memory() -> Option<u64> {
     // Read from the operating system, wherever the data is.
     let system = OsStorage::new();
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let limit = limits.iter().filter_map(|path| read_small(&system, path)?.trim().parse().ok());
     let machine = read_small(&system, "/proc/meminfo").and_then(|text| total_of(&text));
-    let least = limit.chain(machine).min();
-    least
-        .map_or(MEMORY_BUDGET_UNKNOWN, |bytes: u64| bytes / MEMORY_BUDGET_SHARE)
-        .max(MEMORY_BUDGET_MIN)
+    limit.chain(machine).min()
 }
 
 /// The first bytes of a file of the system as text.

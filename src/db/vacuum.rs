@@ -100,7 +100,7 @@ impl Core {
             self.check_writable()?;
             match self.clean_slice(&mut round)? {
                 Cleaned::Everything => break,
-                Cleaned::Slice { .. } => {}
+                Cleaned::ReadOn { .. } | Cleaned::Slice { .. } => {}
                 Cleaned::Busy => self.finish_flush(&round)?,
             }
             self.note_progress(progress, Some(&round));

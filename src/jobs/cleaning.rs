@@ -43,6 +43,8 @@ const THOROUGH_FRACTION: u64 = 16;
 /// What one go moves is at most what is live over this, or one file: so much room it takes until
 /// the files go.
 const MOVED_FRACTION: u64 = 16;
+/// .. and no more than this, which the system can read ahead of the moves.
+const MOVED_MAX: u64 = 4 << 30;
 
 /// Garbage of all files, and what is live in them. That of files in which nothing can be moved does
 /// not count: these go by themselves, with the next flush, or when the last snapshot goes that
@@ -93,7 +95,7 @@ pub fn files_to_clean(files: &[ValueFileFigures], aim: Aim) -> BTreeSet<u64> {
         Aim::Bounded(share) if !garbage.exceed(share) => return BTreeSet::new(),
         Aim::Bounded(share) => {
             let enough = (garbage.live as f64 * share / 2.0) as u64;
-            (WORTHWHILE_FRACTION, enough, garbage.live / MOVED_FRACTION)
+            (WORTHWHILE_FRACTION, enough, (garbage.live / MOVED_FRACTION).min(MOVED_MAX))
         }
         Aim::Thorough => (THOROUGH_FRACTION, 0, u64::MAX),
     };

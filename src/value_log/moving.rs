@@ -8,7 +8,7 @@
 //! Who has a mover write says what became of the pointers: durable runs hold the files, or nobody
 //! has them and their room is given back. As long as neither is said, the files stay (V3).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::ValueLog;
@@ -42,6 +42,8 @@ pub struct Mover {
     charge: Option<Charge>,
     /// Values that the system is to begin to read.
     expected: Vec<ValuePointer>,
+    /// Files that it is to read from end to end first, and from where on each.
+    unread: VecDeque<(u64, u64)>,
 }
 
 impl Mover {
@@ -61,6 +63,7 @@ impl Mover {
             gathered: Vec::new(),
             charge: None,
             expected: Vec::new(),
+            unread: VecDeque::new(),
         }
     }
 
@@ -86,6 +89,37 @@ impl Mover {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.moved_bytes + self.placed_bytes
+    }
+
+    /// Has all of the files read by the system before values are moved, if they have no more than
+    /// `bytes` in all: [`Self::read_on`] then begins with it, part by part.
+    pub fn read_first(&mut self, bytes: u64) {
+        let files = self.victims.iter().filter_map(|number| self.log.find(*number));
+        if files.map(|file| file.size()).sum::<u64>() <= bytes {
+            self.unread = self.victims.iter().map(|number| (*number, 0)).collect();
+        }
+    }
+
+    /// Has the system begin to read the next `bytes` of what is to be read first; so many were left
+    /// to begin with.
+    pub fn read_on(&mut self, bytes: u64) -> u64 {
+        let mut begun = 0;
+        while begun < bytes
+            && let Some((number, from)) = self.unread.front_mut()
+        {
+            let file = self.log.find(*number);
+            let left = file.as_ref().map_or(0, |file| file.size().saturating_sub(*from));
+            let part = left.min(bytes - begun);
+            if let Some(Ok(handle)) = file.filter(|_| part > 0).map(|file| file.file()) {
+                handle.begin_read(*from, part);
+            }
+            begun += part;
+            *from += part;
+            if part == left {
+                self.unread.pop_front();
+            }
+        }
+        begun
     }
 
     /// Says that a value will be asked for soon; the bytes that will be moved then.

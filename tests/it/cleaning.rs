@@ -122,28 +122,38 @@ fn flushes_clean_when_nobody_does_so_in_the_background() {
     }
 }
 
+/// Moves the values of a keyspace whose every third key was overwritten, of which each has to be
+/// announced before it is read; the most bytes that were announced at once, and all there are.
+fn announced_at_once(options: KeyspaceOptions, read_first_max: u64) -> (u64, u64) {
+    const KEY_COUNT: u64 = 8000;
+    let hinted = HintedStorage::watching("val-");
+    let storage: Arc<dyn Storage> = Arc::new(hinted.clone());
+    let builder = builder(&storage, Cleaning::OnDemand).memory_budget(64 << 20);
+    let db = builder.read_first_max(read_first_max).open("/db").unwrap();
+    let keyspace = db.create_keyspace("k", options).unwrap();
+    put(&db, &keyspace, (0..KEY_COUNT).map(|key| key * 2_654_435_761 % KEY_COUNT), 0);
+    put(&db, &keyspace, (0..KEY_COUNT).filter(|key| key % 3 == 0), 1);
+    db.compact().unwrap();
+    let before = hinted.take_reads();
+    let all = db.stats().value_bytes();
+    let vacuumed = db.vacuum().unwrap();
+    assert_eq!(vacuumed.values_moved, KEY_COUNT - KEY_COUNT.div_ceil(3));
+    let reads = hinted.take_reads();
+    let moved = vacuumed.values_moved as usize;
+    assert_eq!((before.announced, reads), (0, Reads { announced: moved, others: 0 }));
+    assert_sound(&db);
+    (hinted.announced_at_once_max(), all)
+}
+
 #[test]
 fn values_that_are_moved_are_announced_before_they_are_read() {
-    const KEY_COUNT: u64 = 8000;
     for options in [KeyspaceOptions::flex(), KeyspaceOptions::lsm()] {
-        let hinted = HintedStorage::watching("val-");
-        let storage: Arc<dyn Storage> = Arc::new(hinted.clone());
-        let opened = builder(&storage, Cleaning::OnDemand).memory_budget(64 << 20).open("/db");
-        let db = opened.unwrap();
-        let keyspace = db.create_keyspace("k", options).unwrap();
-        put(&db, &keyspace, (0..KEY_COUNT).map(|key| key * 2_654_435_761 % KEY_COUNT), 0);
-        put(&db, &keyspace, (0..KEY_COUNT).filter(|key| key % 3 == 0), 1);
-        db.compact().unwrap();
-        let before = hinted.take_reads();
-        let vacuumed = db.vacuum().unwrap();
-        assert_eq!(vacuumed.values_moved, KEY_COUNT - KEY_COUNT.div_ceil(3));
-        let reads = hinted.take_reads();
-        let moved = vacuumed.values_moved as usize;
-        assert_eq!((before.announced, reads), (0, Reads { announced: moved, others: 0 }));
         // A window of 4 MiB, or an interval, with what is read through between two values.
-        let at_once = hinted.announced_at_once_max();
-        assert!((1 << 20..10 << 20).contains(&at_once), "{at_once}");
-        assert_sound(&db);
+        let (at_once, all) = announced_at_once(options.clone(), 1 << 20);
+        assert!((1 << 20..10 << 20).contains(&at_once), "{at_once} of {all}");
+        // Their files, but for what was written behind.
+        let (at_once, all) = announced_at_once(options, 1 << 30);
+        assert!((all * 2 / 3..all + (10 << 20)).contains(&at_once), "{at_once} of {all}");
     }
 }
 

@@ -131,7 +131,11 @@ impl StorageFile for HintedFile {
     fn begin_read(&self, offset: u64, size: u64) {
         let Some(path) = self.path.clone() else { return };
         let mut announced = self.announced.lock().unwrap();
-        announced.ranges.entry(path).or_default().push(offset..offset + size);
+        let ranges = announced.ranges.entry(path).or_default();
+        match ranges.iter_mut().find(|range| range.end == offset) {
+            Some(range) => range.end += size, // A file may be announced part by part.
+            None => ranges.push(offset..offset + size),
+        }
         announced.at_once += size;
         announced.at_once_max = announced.at_once_max.max(announced.at_once);
     }
