@@ -19,7 +19,10 @@ impl Session {
         if loses_versions {
             match keyspace.convert(target.clone()) {
                 Err(Error::InvalidArgument { .. }) => {}
-                other => return Err(absurd(format!("versions were lost unasked: {other:?}"))),
+                Err(error) => return Err(error.into()),
+                Ok(report) => {
+                    return Err(absurd(format!("versions were lost unasked: {report:?}")));
+                }
             }
         }
         let mut conversion = Conversion::to(target.clone());
