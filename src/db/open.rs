@@ -15,7 +15,7 @@ use crate::db::replay::{Replayer, Uncounted};
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime, State, Table};
 use crate::db::time::Time;
 use crate::manifest::{Edit, KeyspaceRecord, Manifest, Structure, Totals};
-use crate::storage::{lock_directory, make_directory};
+use crate::storage::{StorageLock, lock_directory, make_directory, share_directory};
 use crate::structure::{SharedStores, StorePlace, open_store};
 use crate::value_log::ValueLog;
 use crate::wal::{Lsn, Replay, Wal, WalOptions, WalPlace, replay_up_to};
@@ -53,20 +53,11 @@ const SPARE_LOG_FILES: usize = 2;
 /// Opens the database in `dir`.
 pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     let since = builder.clock.monotonic();
-    let access = builder.access;
-    let builder = match access {
-        Access::ReadWrite => builder,
-        Access::ReadOnly => builder.for_reading(dir)?,
-    };
     let sizes = builder.sizes()?;
     builder.operators.validate()?;
     builder.reducers.validate()?;
     builder.extractors.validate()?;
-    let is_there = Manifest::exists(&*builder.storage, dir)?;
-    if !is_there {
-        prepare_directory(&builder, dir)?;
-    }
-    let lock = lock_directory(&*builder.storage, dir)?;
+    let (builder, lock) = take_directory(builder, dir)?;
     // Another opening may have created it before the lock was ours.
     let is_there = Manifest::exists(&*builder.storage, dir)?;
     let manifest = match is_there {
@@ -107,7 +98,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     };
     let core = Arc::new(Core::new(builder, parts));
     core.hold_log(core.lock_manifest().state().consumers());
-    if access == Access::ReadOnly {
+    if core.access == Access::ReadOnly {
         core.set_poison(OPENED_FOR_READING);
     }
     Workers::start(&core)?;
@@ -138,11 +129,32 @@ struct Replayed {
     uncounted: Uncounted,
 }
 
+/// Locks the directory, for what the opening may do with it.
+fn take_directory(builder: Builder, dir: &Path) -> Result<(Builder, Box<dyn StorageLock>)> {
+    let is_there = Manifest::exists(&*builder.storage, dir)?;
+    if builder.access == Access::ReadOnly {
+        if !is_there {
+            return Err(no_database(dir)); // Not even a lock file is made.
+        }
+        let lock = share_directory(&*builder.storage, dir)?;
+        return Ok((builder.for_reading(dir)?, lock)); // Names as they are under the lock.
+    }
+    if !is_there {
+        prepare_directory(&builder, dir)?;
+    }
+    let lock = lock_directory(&*builder.storage, dir)?;
+    Ok((builder, lock))
+}
+
+fn no_database(dir: &Path) -> Error {
+    let source = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no database");
+    Error::io("open", dir, source)
+}
+
 /// Sees to it that a database can be created in `dir`.
 fn prepare_directory(builder: &Builder, dir: &Path) -> Result<()> {
     if builder.existing == OpenExisting::Only {
-        let source = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no database");
-        return Err(Error::io("open", dir, source));
+        return Err(no_database(dir));
     }
     let storage = &*builder.storage;
     let look =

@@ -1,7 +1,7 @@
 //! The directory of a database, or of a flexible space: made durably, and locked.
 
-use std::io::ErrorKind;
-use std::path::Path;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
 
@@ -37,9 +37,26 @@ pub(crate) fn make_directory(storage: &dyn Storage, dir: &Path) -> Result<()> {
 /// # Errors
 /// [`Error::Locked`] when it is locked, [`Error::Io`].
 pub(crate) fn lock_directory(storage: &dyn Storage, dir: &Path) -> Result<Box<dyn StorageLock>> {
-    let path = dir.join("LOCK");
-    storage.lock(&path).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock => Error::Locked { path: path.clone(), owner: error.to_string() },
+    let path = lock_in(dir);
+    storage.lock(&path).map_err(|error| not_locked(path, error))
+}
+
+/// As [`lock_directory`], beside others who only read.
+///
+/// # Errors
+/// [`Error::Locked`] when somebody has it alone, [`Error::Io`].
+pub(crate) fn share_directory(storage: &dyn Storage, dir: &Path) -> Result<Box<dyn StorageLock>> {
+    let path = lock_in(dir);
+    storage.lock_shared(&path).map_err(|error| not_locked(path, error))
+}
+
+fn lock_in(dir: &Path) -> PathBuf {
+    dir.join("LOCK")
+}
+
+fn not_locked(path: PathBuf, error: io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => Error::Locked { path, owner: error.to_string() },
         _ => Error::io("lock", &path, error),
-    })
+    }
 }

@@ -30,7 +30,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use directory::{lock_directory, make_directory};
+pub(crate) use directory::{lock_directory, make_directory, share_directory};
 pub use memory::MemoryStorage;
 pub(crate) use numbered::NumberedNames;
 pub(crate) use open_files::{KeptOpen, OpenFiles};

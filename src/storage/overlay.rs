@@ -2,17 +2,17 @@
 //!
 //! Opening has much to put right after a crash: logs to cut, files to remove, edits to note. Above
 //! an overlay it does so as ever, and what is below stays as it was, to the byte: files are opened
-//! for reading there, whatever for, and nothing else is asked of it but names and a lock. Owns the
+//! for reading there, whatever for, and nothing else is asked of it but names. Owns the
 //! names below one directory, as they were when it was made, and the pages that were changed since.
 //! Must not know what the files are.
 //!
 //! Invariants
-//! - O1  Nothing below is changed, but that a lock file is made where there is none.
+//! - O1  Nothing below is changed.
 //! - O2  Whoever has a file open has the same [`Changed`]: changes are seen by all.
 //! - O3  A file with several names below is several files above: none is changed below, so only
 //!   who changes it by one name and reads it by another could tell.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,8 +47,7 @@ struct Tree {
 }
 
 impl Overlay {
-    /// Above `root` of a storage, as its names are now. If there is no such directory, there is
-    /// nothing above it either.
+    /// Above the directory `root` of a storage, as its names are now: nobody may be changing them.
     ///
     /// # Errors
     /// What listing the directories gives.
@@ -59,8 +58,7 @@ impl Overlay {
             changed: BTreeMap::new(),
             read: BTreeMap::new(),
         };
-        let is_there = below.exists(root)?;
-        let mut to_visit: Vec<PathBuf> = is_there.then(PathBuf::new).into_iter().collect();
+        let mut to_visit = vec![PathBuf::new()];
         while let Some(directory) = to_visit.pop() {
             for DirEntry { name, entry_type } in below.list_dir(&root.join(&directory))? {
                 let path = directory.join(name);
@@ -186,9 +184,8 @@ impl Storage for Overlay {
         }
     }
 
-    /// Beside others that read, and not beside one that writes.
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
-        self.below.lock_shared(path)
+    fn lock(&self, _path: &Path) -> io::Result<Box<dyn StorageLock>> {
+        Err(not_writable())
     }
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {
@@ -244,9 +241,10 @@ impl Changed {
         let touched = offset / PAGE..end.div_ceil(PAGE);
         let pages = || state.pages.range(touched.clone());
         if let Some(below) = self.below.as_ref().filter(|_| shown > 0) {
-            let covered: BTreeSet<u64> = pages().map(|(&index, _)| index).collect();
-            let needed = (offset + shown as u64).div_ceil(PAGE) - touched.start;
-            if covered.range(..touched.start + needed).count() as u64 != needed {
+            let needed = touched.start..(offset + shown as u64).div_ceil(PAGE);
+            let is_covered =
+                state.pages.range(needed.clone()).count() as u64 == needed.end - needed.start;
+            if !is_covered {
                 below.read_exact_at(&mut buffer[..shown], offset)?;
             }
         }

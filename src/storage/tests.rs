@@ -163,29 +163,29 @@ fn an_open_file_outlives_its_name() {
     }
 }
 
+/// Each storage, with a path at which there is nothing.
+fn on_each_storage(test: impl Fn(&dyn Storage, &Path)) {
+    let directory = tempfile::tempdir().unwrap();
+    test(&OsStorage::new(), &directory.path().join("a"));
+    test(&MemoryStorage::new(), Path::new("a"));
+    test(&SimStorage::new(0), Path::new("a"));
+}
+
 #[test]
 fn a_lock_has_one_holder_at_a_time() {
-    let directory = tempfile::tempdir().unwrap();
-    let storages: [&dyn Storage; 3] =
-        [&OsStorage::new(), &MemoryStorage::new(), &SimStorage::new(0)];
-    for (index, storage) in storages.into_iter().enumerate() {
-        let path = if index == 0 { directory.path().join("LOCK") } else { "LOCK".into() };
-        let lock = storage.lock(&path).unwrap();
-        assert_eq!(storage.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    on_each_storage(|storage, path| {
+        let lock = storage.lock(path).unwrap();
+        assert_eq!(storage.lock(path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(lock);
-        let _again = storage.lock(&path).unwrap();
-    }
+        let _again = storage.lock(path).unwrap();
+    });
 }
 
 #[test]
 fn a_file_opened_for_reading_refuses_changes() {
-    let directory = tempfile::tempdir().unwrap();
-    let storages: [&dyn Storage; 3] =
-        [&OsStorage::new(), &MemoryStorage::new(), &SimStorage::new(0)];
-    for (index, storage) in storages.into_iter().enumerate() {
-        let path = if index == 0 { directory.path().join("a") } else { "a".into() };
-        storage.open(&path, OpenMode::CreateNew).unwrap();
-        let file = storage.open(&path, OpenMode::ReadOnly).unwrap();
+    on_each_storage(|storage, path| {
+        storage.open(path, OpenMode::CreateNew).unwrap();
+        let file = storage.open(path, OpenMode::ReadOnly).unwrap();
         for result in [
             file.write_at(b"x", 0).map(|_| ()),
             file.set_len(9),
@@ -195,7 +195,7 @@ fn a_file_opened_for_reading_refuses_changes() {
             assert_eq!(result.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
         assert_eq!(file.size().unwrap(), 0);
-    }
+    });
 }
 
 /// Copies of a tree of files, one of them below an overlay, go through the same changes.
@@ -240,23 +240,19 @@ fn an_overlay_changes_as_files_do_and_leaves_those_below_it_alone() {
 
 #[test]
 fn a_shared_lock_keeps_out_who_wants_it_alone() {
-    let directory = tempfile::tempdir().unwrap();
-    let storages: [&dyn Storage; 3] =
-        [&OsStorage::new(), &MemoryStorage::new(), &SimStorage::new(0)];
-    for (index, storage) in storages.into_iter().enumerate() {
-        let path = if index == 0 { directory.path().join("LOCK") } else { "LOCK".into() };
+    on_each_storage(|storage, path| {
         let refused = |lock: io::Result<Box<dyn StorageLock>>| {
             assert_eq!(lock.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         };
-        let readers = [storage.lock_shared(&path).unwrap(), storage.lock_shared(&path).unwrap()];
-        refused(storage.lock(&path));
+        let readers = [storage.lock_shared(path).unwrap(), storage.lock_shared(path).unwrap()];
+        refused(storage.lock(path));
         let [first, second] = readers;
         drop(first);
-        refused(storage.lock(&path));
+        refused(storage.lock(path));
         drop(second);
-        let alone = storage.lock(&path).unwrap();
-        refused(storage.lock_shared(&path));
+        let alone = storage.lock(path).unwrap();
+        refused(storage.lock_shared(path));
         drop(alone);
-        drop(storage.lock_shared(&path).unwrap());
-    }
+        drop(storage.lock_shared(path).unwrap());
+    });
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lithe_sim::parallel::run_cases;
 use lithe_sim::random::Random;
 use lithedb::storage::{
-    CrashMode, EntryType, MemoryStorage, OpenMode, OsStorage, SimStorage, Storage,
+    CrashMode, EntryType, MemoryStorage, OpenMode, Operation, OsStorage, SimStorage, Storage,
 };
 use lithedb::{
     Access, Background, Db, Error, IndexOptions, Keyspace, KeyspaceOptions, OpenExisting,
@@ -131,6 +131,24 @@ fn every_write_is_refused() {
     assert!(!db.step().unwrap_or(false));
     assert_eq!(keyspace.get("a").unwrap().as_deref(), Some(&b"1"[..]));
     assert_eq!(keyspace.get("b").unwrap(), None);
+}
+
+#[test]
+fn who_is_refused_has_looked_at_nothing_yet() {
+    let storage = SimStorage::new(1);
+    let writer = tiny(&storage).open(PATH).unwrap();
+    let looks =
+        || [Operation::List, Operation::Open, Operation::Read].map(|kind| storage.count_of(kind));
+    let [lists, opens, reads] = looks();
+    let refused = tiny(&storage).access(Access::ReadOnly).open(PATH);
+    assert!(matches!(refused, Err(Error::Locked { .. })));
+    // One list at most, for whether there is a database: not those of all of its directories.
+    let [lists_then, opens_then, reads_then] = looks();
+    assert!(lists_then <= lists + 1);
+    assert_eq!((opens_then, reads_then), (opens, reads));
+    drop(writer);
+    // What the writer has done last is there: names are listed under the lock.
+    assert!(open_to_read(&storage).recovery().clean);
 }
 
 #[test]
