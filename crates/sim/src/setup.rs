@@ -45,6 +45,8 @@ pub struct Setup {
     pub cleaning: Cleaning,
     /// ... and how much of it there may be.
     pub garbage_share: f32,
+    /// ... and up to how many bytes of files are read first, for it.
+    pub read_first_max: u64,
     /// What is verified of values.
     pub verify_values: Verify,
     /// After so many bytes a flush makes durable what it has done, if that is said.
@@ -71,6 +73,7 @@ impl Setup {
             kept_log_size: None,
             cleaning: Cleaning::Background,
             garbage_share: 0.05,
+            read_first_max: 1 << 30,
             verify_values: Verify::Checksums,
             flush_slice_size: None,
             background: Background::Stepped,
@@ -109,6 +112,8 @@ impl Setup {
             }
         }
         draw_retentions(&mut setup.keyspaces, setup.seed);
+        let mut random = Random::new(seed_of(&[setup.seed, 0x8EAD]));
+        setup.read_first_max = random.pick(&[0, 16 << 10, 1 << 30]);
         setup
     }
 
@@ -172,6 +177,7 @@ impl Setup {
             .value_file_size(self.value_file_size)
             .cleaning(self.cleaning)
             .garbage_share(self.garbage_share)
+            .read_first_max(self.read_first_max)
             .verify_values(self.verify_values)
     }
 
