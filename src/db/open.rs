@@ -137,7 +137,11 @@ fn take_directory(builder: Builder, dir: &Path) -> Result<(Builder, Box<dyn Stor
             return Err(no_database(dir)); // Not even a lock file is made.
         }
         let lock = share_directory(&*builder.storage, dir)?;
-        return Ok((builder.for_reading(dir)?, lock)); // Names as they are under the lock.
+        let builder = builder.for_reading(dir)?; // Names as they are under the lock.
+        if !Manifest::exists(&*builder.storage, dir)? {
+            return Err(no_database(dir)); // It went before the lock was ours.
+        }
+        return Ok((builder, lock));
     }
     if !is_there {
         prepare_directory(&builder, dir)?;
