@@ -1,4 +1,7 @@
-//! What reading the past costs, beside the present. Prints figures; run by hand.
+//! What reading the past costs, beside the present; what forgetting it does. Prints figures; run by
+//! hand.
+
+use std::io::Write;
 
 use lithedb::base::{Clock, Entropy, SeededEntropy, SystemClock};
 use lithedb::{Db, Durability, Keyspace, KeyspaceOptions, SeqNo, WriteBatch};
@@ -115,4 +118,39 @@ fn peak_memory() -> u64 {
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
     let digits: String = line.chars().filter(char::is_ascii_digit).collect();
     digits.parse::<u64>().unwrap_or(0) / 1000
+}
+
+/// Forgets what the process had in memory at most, where the system lets it.
+fn forget_peak_memory() {
+    let file = std::fs::OpenOptions::new().write(true).open("/proc/self/clear_refs");
+    let _kept_where_it_cannot = file.and_then(|mut file| file.write_all(b"5"));
+}
+
+#[test]
+#[ignore = "prints figures; takes minutes and 6 GB"]
+fn figures_of_retention() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().memory_budget(256 << 20).open(dir.path().join("db")).unwrap();
+    let k = db.create_keyspace("k", KeyspaceOptions::history().keep_versions(2)).unwrap();
+    let clock = SystemClock::new();
+    // Else most of what is not kept goes with merges beside the load.
+    let pause = db.pause_background();
+    let stamps = fill(&db, &k, KEYS, VERSIONS);
+    db.flush().unwrap();
+    let megabytes = || size_of(dir.path()) / 1_000_000;
+    println!("{VERSIONS} versions of {KEYS} keys: {} MB", megabytes());
+    forget_peak_memory();
+    let start = clock.monotonic();
+    k.compact::<&[u8]>(..).unwrap();
+    let took = (clock.monotonic() - start).as_secs_f64();
+    println!("to the last 2: {took:.1} s, peak memory {} MB", peak_memory());
+    drop(pause);
+    db.vacuum().unwrap();
+    println!("behind it: {} MB", megabytes());
+    let random = SeededEntropy::new(1);
+    for _ in 0..READS / 100 {
+        let key = key(random.next_u64() % KEYS);
+        assert_eq!(k.history(key, ..).unwrap().count(), 2);
+        assert!(k.get_at(key, stamps[VERSIONS as usize - 2]).unwrap().is_some());
+    }
 }

@@ -31,7 +31,8 @@ pub struct Args {
     /// Engines to run; all if none is named.
     #[arg(long, value_delimiter = ',')]
     pub engines: Vec<String>,
-    /// Workloads to run; all but W13 (which needs --file) and W16 if none is named.
+    /// Workloads to run; all but W13 (which needs --file), W16 and W17 if none is
+    /// named.
     #[arg(long, value_enum, ignore_case = true, value_delimiter = ',')]
     pub workloads: Vec<Workload>,
     /// Keys of the large store (W2 to W6, W11, W12, W15) [default: 5000000; with --quick 200000].

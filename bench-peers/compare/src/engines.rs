@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 const RUST_ENGINES: &[(&str, &str)] = &[
     ("lithedb", "peer-lithedb"),
     ("lithedb-lsm", "peer-lithedb"),
+    ("lithedb-history", "peer-lithedb"),
     ("rocksdb", "peer-rocksdb"),
     ("lmdb", "peer-lmdb"),
     ("redb", "peer-redb"),
@@ -23,6 +24,7 @@ const RUST_ENGINES: &[(&str, &str)] = &[
     ("sled", "peer-sled"),
     ("nebari", "peer-nebari"),
     ("sqlite", "peer-sqlite"),
+    ("sqlite-rowid", "peer-sqlite"),
     ("lmdb-writemap", "peer-lmdb"),
     ("bf-tree", "peer-bf-tree"),
 ];
@@ -182,7 +184,7 @@ mod tests {
     fn an_engine_that_does_not_exist_is_told_with_those_that_do() {
         let error = build(&["nosuch".into()]).unwrap_err().to_string();
         assert!(
-            error.contains("`nosuch`") && error.contains("lithedb, lithedb-lsm, rocksdb"),
+            error.contains("`nosuch`") && error.contains("lithedb-lsm, lithedb-history, rocksdb"),
             "{error}"
         );
     }

@@ -16,12 +16,14 @@ pub enum Shapes {
     Flex,
     /// Tables in levels.
     Lsm,
+    /// Every version kept.
+    History,
 }
 
 /// Runs the benchmark workloads and reports their figures.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct BenchArgs {
-    /// Workloads to run; all but W13 and W16 if none is named.
+    /// Workloads to run; all but W13, W16 and W17 if none is named.
     #[arg(value_enum, ignore_case = true)]
     pub workloads: Vec<Workload>,
     /// The structure of the keyspace.
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn zeros_are_refused() {
-        for line in ["p --keys 0", "p --repeat 0", "p W17", "p --memory 1x"] {
+        for line in ["p --keys 0", "p --repeat 0", "p W18", "p --memory 1x"] {
             assert!(Program::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
     }

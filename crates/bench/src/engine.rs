@@ -115,6 +115,24 @@ pub trait View {
     /// Whatever the engine reports.
     fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool>;
 
+    /// Appends the values of `keys` to `values`, in their order, and to `ends` where each of them
+    /// ends; `None` for a key that is not there.
+    ///
+    /// # Errors
+    /// Whatever the engine reports.
+    fn get_many(
+        &mut self,
+        keys: &[Vec<u8>],
+        values: &mut Vec<u8>,
+        ends: &mut Vec<Option<usize>>,
+    ) -> Result<()> {
+        for key in keys {
+            let found = self.get(key, values)?;
+            ends.push(found.then_some(values.len()));
+        }
+        Ok(())
+    }
+
     /// Shows key and value of each entry of `walk` to `visit`; how many there were.
     ///
     /// # Errors

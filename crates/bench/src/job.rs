@@ -37,6 +37,7 @@ pub enum Step {
     W13,
     W14,
     W15,
+    W17,
     Trade,
     /// Loads like W3, says after each batch how much was acknowledged, and waits to be killed.
     Victim,

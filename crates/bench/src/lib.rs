@@ -45,7 +45,7 @@ pub use data::{Dice, KeyShape, append_value, values_repeat};
 pub use driver::{Launch, launch_child, report, run_child_on, run_engine};
 pub use engine::{Commit, Engine, Error, Memory, Offered, Result, View, Walk, wrong};
 pub use job::{CHILD_SUBCOMMAND, Job as ChildArgs, KEYS_FULL, Step};
-pub use lithe::{Lithe, LitheIn, LitheLsm};
+pub use lithe::{Lithe, LitheHistory, LitheIn, LitheLsm};
 pub use measure::{directory_size, machine, memory_peak, memory_resident};
 pub use plan::{Planned, Workload, plan};
 pub use records::Records;
@@ -61,6 +61,7 @@ pub fn run(args: &BenchArgs) -> std::result::Result<(), Box<dyn error::Error>> {
     let engine = match args.structure {
         Shapes::Flex => Lithe::NAME,
         Shapes::Lsm => LitheLsm::NAME,
+        Shapes::History => LitheHistory::NAME,
     };
     let rows = run_engine(args, engine, &launch_child).map_err(plain)?;
     report(args, engine, &rows).map_err(plain)
@@ -73,6 +74,7 @@ pub fn run(args: &BenchArgs) -> std::result::Result<(), Box<dyn error::Error>> {
 pub fn run_child(args: &ChildArgs) -> std::result::Result<(), Box<dyn error::Error>> {
     match args.engine.as_str() {
         LitheLsm::NAME => run_child_on::<LitheLsm>(args).map_err(plain),
+        LitheHistory::NAME => run_child_on::<LitheHistory>(args).map_err(plain),
         _ => run_child_on::<Lithe>(args).map_err(plain),
     }
 }

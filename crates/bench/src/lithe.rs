@@ -64,10 +64,29 @@ impl Shape for InLsm {
     }
 }
 
+/// The present and every version of it.
+#[derive(Debug)]
+pub struct InHistory;
+
+impl Shape for InHistory {
+    const NAME: &'static str = "lithedb-history";
+    const TRADES: &'static [f64] = &[];
+
+    fn options() -> KeyspaceOptions {
+        KeyspaceOptions::history()
+    }
+
+    fn options_at(_setting: f64) -> KeyspaceOptions {
+        KeyspaceOptions::history()
+    }
+}
+
 /// A database with one keyspace of the default structure.
 pub type Lithe = LitheIn<InFlex>;
 /// A database with one keyspace of tables in levels.
 pub type LitheLsm = LitheIn<InLsm>;
+/// A database with one keyspace that keeps every version.
+pub type LitheHistory = LitheIn<InHistory>;
 
 /// A database with one keyspace.
 #[derive(Debug)]
@@ -117,6 +136,21 @@ impl View for LitheView<'_> {
     fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let found = self.snapshot.get(self.keyspace, key)?;
         Ok(found.map(|value| out.extend_from_slice(&value)).is_some())
+    }
+
+    fn get_many(
+        &mut self,
+        keys: &[Vec<u8>],
+        values: &mut Vec<u8>,
+        ends: &mut Vec<Option<usize>>,
+    ) -> Result<()> {
+        for found in self.snapshot.multi_get(self.keyspace, keys)? {
+            ends.push(found.map(|value| {
+                values.extend_from_slice(&value);
+                values.len()
+            }));
+        }
+        Ok(())
     }
 
     fn scan(&mut self, walk: Walk<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<u64> {

@@ -42,12 +42,14 @@ pub enum Workload {
     W15,
     /// W3 and W4 at 1M, 5M, 20M and 50M keys.
     W16,
+    /// Gets, gets of 1000 keys, scans by size of the store, large values.
+    W17,
     /// Writing, reading and space over the engine's knob between them.
     Trade,
 }
 
-/// What runs when nothing is asked for: all but W13, which needs files, and W16 and Trade, which
-/// take long.
+/// What runs when nothing is asked for: all but W13, which needs files, and W16, W17 and Trade,
+/// which take long.
 pub const DEFAULT: &[Workload] = &[
     Workload::W1,
     Workload::W2,
@@ -103,6 +105,7 @@ pub fn plan(wanted: &[Workload], keys: u64) -> Vec<Planned> {
         (want(&[W::W10]), Step::W10),
         (want(&[W::W13]), Step::W13),
         (want(&[W::W14]), Step::W14),
+        (want(&[W::W17]), Step::W17),
         (want(&[W::Trade]), Step::Trade),
     ];
     let mut planned: Vec<Planned> = steps

@@ -106,6 +106,13 @@ const ABOUT: &[(&str, &str)] = &[
              Latency counts from when a get was due, so that a stall shows in all gets behind it.",
     ),
     (
+        "W17",
+        "What the tables of Roots read, on stores of three sizes that were opened anew: gets, \
+             gets of 1000 keys at a time on one view, scans of the square root and of a sixteenth \
+             of the entries; and large values, each put durably, then read out of a store that was \
+             opened anew.",
+    ),
+    (
         "Trade",
         "LitheDB over its option `consolidation_pace`: how much dead data it tolerates before it \
              rewrites. A fresh store for each setting is loaded and then overwritten as in W11; the \

@@ -139,6 +139,7 @@ impl<'a> Round<'a> {
         let name = built.about.engine.clone();
         let keys = match turn.step {
             Step::Trade if name != OWN => return, // No rival's adapter has a knob.
+            Step::W17 if built.about.language == "Go" => return, // Those have no such step.
             Step::W2Small if !self.small.contains(&name) => return, // R1
             step if needs_large_store(step) => match self.loaded.get(&name) {
                 Some(keys) => *keys,

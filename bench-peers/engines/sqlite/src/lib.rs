@@ -1,7 +1,9 @@
-//! SQLite as an engine under test, by the crate `rusqlite` with the SQLite it brings along.
+//! SQLite as an engine under test, by the crate `rusqlite` with the SQLite it brings along. Two
+//! programs: with a table that is the tree of its keys (default), and with one of numbered rows and
+//! an index of their keys.
 //!
 //! Settings
-//! - One table `kv(k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID`, journal mode WAL.
+//! - One table `kv(k BLOB PRIMARY KEY, v BLOB)`, `WITHOUT ROWID` or with; journal mode WAL.
 //! - Memory: half of the budget is the page cache of the one connection that writes, the other half
 //!   is shared by two that read (one per thread that reads; more only while more read at once). No
 //!   memory map: it would be memory outside of the budget.
@@ -17,14 +19,13 @@ use lithe_bench::{Commit, Engine, Memory, Offered, Records, Result, View, Walk};
 use peer::{About, Safety};
 use pool::{PAGE_SIZE, Pool};
 use rusqlite::{Connection, Row, params};
+use std::marker::PhantomData;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const FILE: &str = "store.sqlite";
-const SCHEMA: &str =
-    "CREATE TABLE IF NOT EXISTS kv(k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS mark(n INTEGER PRIMARY KEY);
+const MARK: &str = "CREATE TABLE IF NOT EXISTS mark(n INTEGER PRIMARY KEY);
     INSERT OR IGNORE INTO mark VALUES (1);";
 const GET: &str = "SELECT v FROM kv WHERE k = ?1";
 const PUT: &str = "REPLACE INTO kv VALUES (?1, ?2)";
@@ -32,13 +33,45 @@ const WRITER_CACHE_SHARE: u64 = 2;
 const READER_CACHE_SHARE: u64 = 4;
 const LOG_SHARE: u64 = 4;
 
-fn main() -> ExitCode {
-    peer::main::<Sqlite>(&About {
+/// How the table is stored.
+pub trait Table: Send + Sync + 'static {
+    /// How reports call it.
+    const NAME: &'static str;
+    /// Makes it.
+    const SCHEMA: &'static str;
+    /// What it is set to.
+    const SETTING: &'static str;
+}
+
+/// The tree of keys has the values.
+#[derive(Debug)]
+pub struct WithoutRowid;
+/// The tree of row numbers has keys and values, another one leads from keys to numbers.
+#[derive(Debug)]
+pub struct WithRowid;
+
+impl Table for WithoutRowid {
+    const NAME: &'static str = "sqlite";
+    const SCHEMA: &'static str =
+        "CREATE TABLE IF NOT EXISTS kv(k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID;";
+    const SETTING: &'static str = "WITHOUT ROWID, WAL, pages of 4 KiB, no memory map.";
+}
+
+impl Table for WithRowid {
+    const NAME: &'static str = "sqlite-rowid";
+    const SCHEMA: &'static str =
+        "CREATE TABLE IF NOT EXISTS kv(k BLOB PRIMARY KEY, v BLOB NOT NULL);";
+    const SETTING: &'static str = "Rows with numbers, WAL, pages of 4 KiB, no memory map.";
+}
+
+/// The program with table `T`.
+pub fn main<T: Table>() -> ExitCode {
+    peer::main::<Sqlite<T>>(&About {
         version: rusqlite::version().to_owned(),
         structure: "B-tree with a log of pages",
         safety: Safety::Kill,
         settings: &[
-            "WITHOUT ROWID, WAL, pages of 4 KiB, no memory map.",
+            T::SETTING,
             "Page cache: 1/2 of the budget for the writer, 1/4 for each of two readers; a \
              checkpoint when the log has 1/4 of the budget.",
             "Without sync, synchronous = NORMAL; with sync, FULL.",
@@ -47,9 +80,10 @@ fn main() -> ExitCode {
 }
 
 /// One database file: a connection that writes, and those that read.
-struct Sqlite {
+struct Sqlite<T> {
     writer: Mutex<Writer>,
     readers: Pool,
+    table: PhantomData<T>,
 }
 
 struct Writer {
@@ -122,7 +156,7 @@ impl Drop for SqliteView<'_> {
     }
 }
 
-impl Sqlite {
+impl<T> Sqlite<T> {
     /// The connection that writes, set to `commit`.
     fn writer(&self, commit: Commit) -> Result<MutexGuard<'_, Writer>> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,10 +179,13 @@ impl Sqlite {
     }
 }
 
-impl Engine for Sqlite {
-    const NAME: &'static str = "sqlite";
+impl<T: Table> Engine for Sqlite<T> {
+    const NAME: &'static str = T::NAME;
     const BUFFERED_SURVIVES_KILL: bool = true;
-    type View<'a> = SqliteView<'a>;
+    type View<'a>
+        = SqliteView<'a>
+    where
+        T: 'a;
 
     fn open(dir: &Path, memory: Memory) -> Result<Self> {
         let file = dir.join(FILE);
@@ -164,10 +201,12 @@ impl Engine for Sqlite {
         }
         let missing = !connection.table_exists(None, "mark")?;
         if missing {
-            connection.execute_batch(SCHEMA)?;
+            connection.execute_batch(T::SCHEMA)?;
+            connection.execute_batch(MARK)?;
         }
         let writer = Mutex::new(Writer { connection, syncs: Commit::Buffered });
-        Ok(Sqlite { writer, readers: Pool::new(file, cache(READER_CACHE_SHARE)) })
+        let readers = Pool::new(file, cache(READER_CACHE_SHARE));
+        Ok(Sqlite { writer, readers, table: PhantomData })
     }
 
     fn put(&self, key: &[u8], value: &[u8], commit: Commit) -> Result<()> {

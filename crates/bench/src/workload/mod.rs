@@ -15,6 +15,7 @@ mod scan;
 mod seek;
 mod single;
 mod small;
+mod tables;
 mod tail;
 mod text;
 mod trade;
@@ -50,6 +51,9 @@ mod stream {
     pub const OVERWRITES: u64 = 0xB0;
     pub const TAIL_GETS: u64 = 0xF0;
     pub const TRADE_SCANS: u64 = 0x100;
+    pub const ROOTS_GETS: u64 = 0x110;
+    pub const ROOTS_MULTI_GETS: u64 = 0x111;
+    pub const ROOTS_SCANS: u64 = 0x112;
     /// And those after it: one for each pause.
     pub const TRADE_GETS: u64 = 0x1000;
 }
@@ -78,6 +82,7 @@ pub fn run<E: Engine>(step: Step, context: &mut Context<'_>) -> Result<()> {
         Step::W13 => text::run::<E>(context),
         Step::W14 => bulk::run::<E>(context),
         Step::W15 => tail::run::<E>(context),
+        Step::W17 => tables::run::<E>(context),
         Step::Trade => trade::run::<E>(context),
         Step::Victim => victim::<E>(context),
     }

@@ -68,7 +68,7 @@ fn every_step_reports_figures_that_are_numbers() {
         Step::W12,
         Step::W15,
     ];
-    for step in alone.into_iter().chain([Step::W7, Step::W8]).chain(family) {
+    for step in alone.into_iter().chain([Step::W7, Step::W8, Step::W17]).chain(family) {
         let rows = run_steps::<Good>(dir.path(), &[step]).unwrap();
         assert!(!rows.is_empty(), "{step:?}");
         for row in &rows {
@@ -123,9 +123,16 @@ fn text_is_read_from_all_files_without_empty_lines() {
 #[test]
 fn an_engine_that_loses_entries_fails_every_workload() {
     type Bad = MapEngine<Forgetful>;
-    for step in
-        [Step::W1, Step::W3Random, Step::W3Ascending, Step::W7, Step::W8, Step::W9, Step::W14]
-    {
+    for step in [
+        Step::W1,
+        Step::W3Random,
+        Step::W3Ascending,
+        Step::W7,
+        Step::W8,
+        Step::W9,
+        Step::W14,
+        Step::W17,
+    ] {
         let dir = tempfile::tempdir().unwrap();
         assert!(run_steps::<Bad>(dir.path(), &[step]).is_err(), "{step:?}");
     }
@@ -142,6 +149,8 @@ fn an_engine_that_changes_values_fails_the_workloads_that_read_them() {
         let dir = tempfile::tempdir().unwrap();
         assert!(fails_on_store_of::<Bad>(dir.path(), step), "{step:?}");
     }
+    let dir = tempfile::tempdir().unwrap();
+    assert!(run_steps::<Bad>(dir.path(), &[Step::W17]).is_err());
 }
 
 /// Loads the W3 store with the faulty engine, without the check after the load, and runs `step`.
