@@ -75,6 +75,8 @@ pub(super) struct Core {
     pub extractors: Extractors,
     /// Bytes of a slice of a flush, if that was said.
     pub flush_slice_size: Option<u64>,
+    /// Entries that a step of building an index reads, if that was said.
+    pub index_step_entries: Option<usize>,
     pub recovery: RecoveryReport,
     /// What was written before this opening.
     pub totals_before: Totals,
@@ -168,6 +170,7 @@ impl Core {
             reducers: builder.reducers,
             extractors: builder.extractors,
             flush_slice_size: builder.flush_slice_size,
+            index_step_entries: builder.index_step_entries,
             recovery: parts.recovery,
             totals_before: parts.totals_before,
             _log_buffer: log_buffer,

@@ -117,6 +117,7 @@ pub struct Builder {
     pub(super) reducers: Reducers,
     pub(super) extractors: Extractors,
     pub(super) flush_slice_size: Option<u64>,
+    pub(super) index_step_entries: Option<usize>,
     pub(super) read_first_max: Option<u64>,
 }
 
@@ -144,6 +145,7 @@ impl Default for Builder {
             reducers: Reducers::builtin(),
             extractors: Extractors::default(),
             flush_slice_size: None,
+            index_step_entries: None,
             read_first_max: None,
         }
     }
@@ -381,6 +383,15 @@ impl Builder {
     #[must_use]
     pub fn flush_slice_size(mut self, bytes: u64) -> Builder {
         self.flush_slice_size = Some(bytes);
+        self
+    }
+
+    /// Entries of a keyspace that a step of building an index reads at most, from 1 on. Default:
+    /// 1024. Fewer are for simulations: they make small keyspaces take several steps.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn index_step_entries(mut self, entries: usize) -> Builder {
+        self.index_step_entries = Some(entries);
         self
     }
 

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use lithe_sim::crash::canary::CANARIES;
-use lithe_sim::crash::{CrashRun, Diet, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
+use lithe_sim::crash::{
+    BUILT_ON, CrashRun, Diet, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY,
+};
 use lithe_sim::ledger::Ledger;
 use lithe_sim::parallel::run_cases;
 use lithedb::Structure;
@@ -39,6 +41,22 @@ fn after_a_crash_within_an_ingest_of_tables_a_moment_that_had_to_survive_is_foun
     });
     ledger.assert_clean();
     assert!(ledger.counted(STATES) > 500, "{}", ledger.counted(STATES));
+}
+
+#[test]
+fn after_a_crash_beside_what_is_done_with_indexes_a_moment_that_had_to_survive_is_found() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 12, |seed| {
+        let mut run = CrashRun::of_seed(seed, 4);
+        (run.diet, run.op_count, run.stride) = (Diet::Indexes, 60, 7);
+        run.structure = Structure::from_u8((seed % 4) as u8); // The fourth is none: some of each.
+        run.run(&ledger);
+        true
+    });
+    ledger.assert_clean();
+    for (what, least) in [(STATES, 2000), (BUILT_ON, 50)] {
+        assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::THREADS;
 fn a_call_that_fails_loses_nothing_and_is_told() {
     let ledger = Arc::new(Ledger::new());
     for seed in 0..6 {
-        FaultRun { seed, op_count: 30, stride: 3 }.run(THREADS, &ledger);
+        FaultRun { stride: 3, ..FaultRun::new(seed, 30) }.run(THREADS, &ledger);
     }
     ledger.assert_clean();
     assert!(ledger.counted("faults that made the database read-only") > 100);

@@ -158,7 +158,7 @@ fn a_hole_that_fails_does_no_harm() {
     let ledger = Arc::new(Ledger::new());
     let mut case_count = 0;
     for seed in 0..6 {
-        let run = FaultRun { seed, op_count: 400, stride: 1 };
+        let run = FaultRun::new(seed, 400);
         let cases = run.cases().into_iter().enumerate();
         for (number, case) in cases.filter(|(_, case)| case.operation == Operation::PunchHole) {
             run.run_case(&case, number as u64, &ledger);

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use lithe_sim::diet::Diet;
 use lithe_sim::ledger::Ledger;
+use lithe_sim::model::canary::INDEX_CANARIES;
 use lithe_sim::model::{ModelRun, run_ops};
 use lithe_sim::parallel::run_cases;
 use lithe_sim::setup::Setup;
 use lithe_sim::twins::TwinRun;
-use lithedb::Background;
 use lithedb::storage::{OsStorage, SimStorage};
+use lithedb::{Background, Structure};
 
 use crate::THREADS;
 
@@ -16,10 +18,28 @@ use crate::THREADS;
 fn random_operations_agree_with_the_model() {
     let ledger = Arc::new(Ledger::new());
     run_cases(THREADS, 48, |seed| {
-        ModelRun { seed, op_count: 700 }.run(&ledger);
+        ModelRun::new(seed, 700).run(&ledger);
         true
     });
     ledger.assert_clean();
+}
+
+#[test]
+fn random_operations_on_indexes_agree_with_the_model() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 24, |seed| {
+        let structure = Structure::from_u8((seed % 4) as u8); // The fourth is none: some of each.
+        ModelRun { diet: Diet::Indexes, structure, ..ModelRun::new(seed, 400) }.run(&ledger);
+        true
+    });
+    ledger.assert_clean();
+}
+
+#[test]
+fn planted_mistakes_of_indexes_are_found() {
+    for canary in INDEX_CANARIES {
+        assert!(canary.runs_until_found(1, 12).is_some(), "not found: {canary:?}");
+    }
 }
 
 #[test]
@@ -29,7 +49,7 @@ fn random_operations_agree_with_the_model_on_files_and_with_threads() {
         let mut setup = Setup::numbered(seed);
         setup.path = dir.path().join("db");
         setup.background = Background::Threads;
-        let ops = ModelRun { seed, op_count: 400 }.ops();
+        let ops = ModelRun::new(seed, 400).ops();
         if let Err(finding) = run_ops(&setup, Arc::new(OsStorage::new()), &ops) {
             panic!("seed {seed}: {finding}");
         }
@@ -50,7 +70,7 @@ fn the_same_operations_on_two_structures_have_the_same_results() {
 #[test]
 fn stepped_runs_repeat_exactly() {
     let trace = |seed| {
-        let run = ModelRun { seed, op_count: 500 };
+        let run = ModelRun::new(seed, 500);
         let storage = SimStorage::new(seed);
         run_ops(&run.setup(), Arc::new(storage.clone()), &run.ops()).unwrap();
         storage.trace_hash()

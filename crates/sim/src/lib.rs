@@ -3,7 +3,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `random`, `sample`, `ops`, `setup` | what a run does, from a seed |
+//! | `random`, `sample`, `ops`, `diet`, `setup` | what a run does, from a seed |
+//! | `operator`, `extractors`, `indexed` | what is registered, and what indexes must show |
 //! | `session`, `timeline`, `readback` | running it, its history, and the prefix oracle |
 //! | `crash` | power cuts and kills at every mutation of a run, and during recovery |
 //! | `damage` | bytes at rest that rot, vanish or return |
@@ -19,9 +20,12 @@ pub mod clock;
 pub mod corpus;
 pub mod crash;
 pub mod damage;
+pub mod diet;
 pub mod digest;
+pub mod extractors;
 pub mod faults;
 pub mod finding;
+pub mod indexed;
 pub mod isolation;
 pub mod ledger;
 pub mod model;

@@ -19,6 +19,7 @@ use lithe_sim::isolation::planted::PLANTED;
 use lithe_sim::isolation::{IsolationRun, TRANSACTIONS};
 use lithe_sim::ledger::Ledger;
 use lithe_sim::model::ModelRun;
+use lithe_sim::model::canary::INDEX_CANARIES;
 use lithe_sim::parallel::run_cases;
 use lithe_sim::random::seed_of;
 use lithe_sim::space::canary::SPACE_CANARIES;
@@ -43,8 +44,11 @@ lithe-sim COMMAND [OPTIONS]
                  --per-point N  states at each point (default 24)
                  --run SEED [--point P [--state S]]  one run, point or state again
                  --structure N  all keyspaces of one structure: 0 Flex, 1 Lsm, 2 History
+                 --diet NAME  which operations: everything (default), conversions, indexes,
+                 ingests, tables, builds
   model        random operations against BTreeMaps
-                 --runs N (default 100), --operations N each (default 3000), --run SEED
+                 --runs N (default 100), --operations N each (default 3000), --run SEED,
+                 --structure N, --diet NAME as above
   twins        the same operations on both structures, which must answer alike
                  --operations N (default 1000000) in runs of --each N (default 50000),
                  --run SEED
@@ -61,7 +65,7 @@ lithe-sim COMMAND [OPTIONS]
                  all four: --operations N (default 120), --stride N, --ending 0|1, --case N
   errors       every call of a run fails, in several ways, once and from then on
                  --runs N (default 10), --operations N each (default 40), --stride N,
-                 --run SEED [--case N]
+                 --run SEED [--case N], --diet NAME as above
   full         disks of every size that fill up and empty again
                  --runs N (default 10), --run SEED --room BYTES
   space        flexible spaces: crashes, a vector to compare with, rot, faults, full disks
@@ -108,9 +112,9 @@ fn main() -> ExitCode {
 
 fn crash(arguments: &Arguments, ledger: &Arc<Ledger>) {
     let per_point = arguments.number("per-point").unwrap_or(24);
-    let structure = arguments.number("structure").and_then(|number| u8::try_from(number).ok());
-    let structure = structure.and_then(Structure::from_u8);
-    let of_seed = |seed| CrashRun { structure, ..CrashRun::of_seed(seed, per_point) };
+    let structure = structure_of(arguments);
+    let diet = arguments.diet();
+    let of_seed = |seed| CrashRun { structure, diet, ..CrashRun::of_seed(seed, per_point) };
     if let Some(seed) = arguments.number("run") {
         let mut run = of_seed(seed);
         run.only_point = arguments.number("point");
@@ -131,15 +135,23 @@ fn crash(arguments: &Arguments, ledger: &Arc<Ledger>) {
 
 fn model(arguments: &Arguments, ledger: &Arc<Ledger>) {
     let op_count = arguments.number("operations").unwrap_or(3000) as usize;
+    let (structure, diet) = (structure_of(arguments), arguments.diet());
+    let of_seed = |seed| ModelRun { structure, diet, ..ModelRun::new(seed, op_count) };
     if let Some(seed) = arguments.number("run") {
-        ModelRun { seed, op_count }.run(ledger);
+        of_seed(seed).run(ledger);
         return;
     }
     let run_count = arguments.number("runs").unwrap_or(100);
     run_cases(arguments.threads(), run_count, |number| {
-        ModelRun { seed: seed_of(&[arguments.seed(), number]), op_count }.run(ledger);
+        of_seed(seed_of(&[arguments.seed(), number])).run(ledger);
         true
     });
+}
+
+/// The structure that all keyspaces are to be of.
+fn structure_of(arguments: &Arguments) -> Option<Structure> {
+    let number = arguments.number("structure").and_then(|number| u8::try_from(number).ok());
+    number.and_then(Structure::from_u8)
 }
 
 fn twins(arguments: &Arguments, ledger: &Arc<Ledger>) {
@@ -226,8 +238,10 @@ fn damage(arguments: &Arguments, ledger: &Arc<Ledger>) {
 fn errors(arguments: &Arguments, ledger: &Arc<Ledger>) {
     let op_count = arguments.number("operations").unwrap_or(40) as usize;
     let stride = arguments.number("stride").unwrap_or(1);
+    let diet = arguments.diet();
+    let of_seed = |seed| FaultRun { stride, diet, ..FaultRun::new(seed, op_count) };
     if let Some(seed) = arguments.number("run") {
-        let run = FaultRun { seed, op_count, stride };
+        let run = of_seed(seed);
         match arguments.number("case") {
             Some(number) => run.run_case(&run.cases()[number as usize], number, ledger),
             None => run.run(arguments.threads(), ledger),
@@ -235,7 +249,7 @@ fn errors(arguments: &Arguments, ledger: &Arc<Ledger>) {
         return;
     }
     for number in 0..arguments.number("runs").unwrap_or(10) {
-        let run = FaultRun { seed: seed_of(&[arguments.seed(), number]), op_count, stride };
+        let run = of_seed(seed_of(&[arguments.seed(), number]));
         run.run(arguments.threads(), ledger);
     }
 }
@@ -335,6 +349,15 @@ fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
             Some(count) => println!("found after {count} runs: forgotten {}", canary.name),
             None => {
                 println!("NOT FOUND in {RUN_COUNT_MAX} runs: forgotten {}", canary.name);
+                ledger.count("canaries that were not found");
+            }
+        }
+    }
+    for canary in INDEX_CANARIES {
+        match canary.runs_until_found(arguments.seed(), RUN_COUNT_MAX) {
+            Some(count) => println!("found after {count} runs: lost {}", canary.name),
+            None => {
+                println!("NOT FOUND in {RUN_COUNT_MAX} runs: lost {}", canary.name);
                 ledger.count("canaries that were not found");
             }
         }

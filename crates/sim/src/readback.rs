@@ -6,6 +6,7 @@ use lithedb::{Db, Entry, Error, KeyVersion, Keyspace, KeyspaceInfo, SeqNo, Snaps
 
 use crate::digest::Digest;
 use crate::finding::{Fault, Finding, Verdict};
+use crate::indexed::{expect_indexes_right, indexes_of};
 use crate::random::Random;
 use crate::sample::shown;
 use crate::timeline::{Catalog, Found, Row, Rows, Timeline};
@@ -31,12 +32,12 @@ pub fn millis_of(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-/// Reads every keyspace from front to back.
+/// Reads every keyspace from front to back, and which indexes there are.
 ///
 /// # Errors
 /// The first error that a read returns.
 pub fn read_all(db: &Db, detail: Detail) -> Result<Found, Error> {
-    let mut found = Found { now: now_of(db), ..Found::default() };
+    let mut found = Found { now: now_of(db), indexes: indexes_of(db)?, ..Found::default() };
     for info in db.keyspaces() {
         let keyspace = db.keyspace(&info.name)?;
         let mut digest = Digest::default();
@@ -171,13 +172,21 @@ pub fn timeline_of(found: Found) -> Timeline {
     let catalog: Catalog = found.catalog.into_iter().map(|(name, id)| (name, Some(id))).collect();
     let stamps = found.rows.values().flat_map(|rows| rows.values().map(|row| row.seqno));
     let last_seqno = stamps.max().unwrap_or_default();
-    Timeline::starting_with(found.rows, catalog, last_seqno)
+    Timeline::starting_with(found.rows, catalog, last_seqno).with_indexes(found.indexes)
 }
 
-/// What is kept with a batch of so many operations: it says how many.
+/// What is kept with a batch of so many operations: it says how many. The commit may have more:
+/// what it changes of indexes.
 #[must_use]
 pub fn payload_for(operations: usize) -> Vec<u8> {
     (operations as u64).to_le_bytes().repeat(operations % 5)
+}
+
+/// Whether this is what is kept with a batch that so many operations came of.
+fn is_payload_of(operations: u64, payload: &[u8]) -> bool {
+    let Some(first) = payload.first_chunk() else { return payload.is_empty() };
+    let own = u64::from_le_bytes(*first);
+    own <= operations && payload_for(own as usize) == payload
 }
 
 /// What the log has of commits can be read, their stamps rise, and each has its own payload.
@@ -190,8 +199,8 @@ fn expect_commits_ok(db: &Db) -> Verdict {
         if last >= commit.seqno {
             return absurd(format!("the commit {} in the log is not above {last}", commit.seqno));
         }
-        let expected = payload_for(commit.operations as usize);
-        if commit.payload.is_some_and(|payload| payload != expected) {
+        let is_others = |payload: Vec<u8>| !is_payload_of(commit.operations, &payload);
+        if commit.payload.is_some_and(is_others) {
             return absurd(format!("the commit {} has another one's payload", commit.seqno));
         }
         last = commit.seqno;
@@ -208,6 +217,7 @@ pub fn expect_check_ok(db: &Db) -> Verdict {
     let report = db.check().map_err(|error| Finding::new(Fault::CheckFailed, error.to_string()))?;
     if report.is_ok() {
         expect_histories_ok(db)?;
+        expect_indexes_right(db)?;
         return expect_commits_ok(db);
     }
     let shown = &report.problems[..report.problems.len().min(PROBLEMS_SHOWN_MAX)];

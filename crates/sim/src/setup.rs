@@ -12,6 +12,7 @@ use lithedb::{
 };
 
 use crate::clock::SimClock;
+use crate::extractors::{PIECES, Planted, pieces};
 use crate::operator::{TAIL, Tail};
 use crate::ops::{LONG_LIFE_MILLIS, SHORT_LIFE_MILLIS};
 use crate::random::{Random, seed_of};
@@ -51,6 +52,10 @@ pub struct Setup {
     pub verify_values: Verify,
     /// After so many bytes a flush makes durable what it has done, if that is said.
     pub flush_slice_size: Option<u64>,
+    /// How many entries a step of building an index reads, if that is said.
+    pub index_step_entries: Option<usize>,
+    /// The mistake that is planted in the extractor that is registered.
+    pub planted: Planted,
     /// Who runs the background work.
     pub background: Background,
     /// For the keyspaces, in turn.
@@ -76,6 +81,8 @@ impl Setup {
             read_first_max: 1 << 30,
             verify_values: Verify::Checksums,
             flush_slice_size: None,
+            index_step_entries: Some(3),
+            planted: Planted::Nothing,
             background: Background::Stepped,
             keyspaces: vec![flex],
         }
@@ -114,6 +121,8 @@ impl Setup {
         draw_retentions(&mut setup.keyspaces, setup.seed);
         let mut random = Random::new(seed_of(&[setup.seed, 0x8EAD]));
         setup.read_first_max = random.pick(&[0, 16 << 10, 1 << 30]);
+        let mut random = Random::new(seed_of(&[setup.seed, 0x1DE5]));
+        setup.index_step_entries = random.pick(&[None, Some(1), Some(3), Some(20)]);
         setup
     }
 
@@ -165,8 +174,13 @@ impl Setup {
             Some(bytes) => builder.flush_slice_size(bytes),
             None => builder,
         };
+        let builder = match self.index_step_entries {
+            Some(entries) => builder.index_step_entries(entries),
+            None => builder,
+        };
         builder
             .merge_operator(TAIL, Tail)
+            .index_extractor(PIECES, pieces(self.planted))
             .storage(storage)
             .clock(clock)
             .entropy(Arc::new(SeededEntropy::new(seed_of(&[self.seed, nth]))))

@@ -19,7 +19,8 @@ use crate::db::keyspace::Keyspace;
 use crate::db::options::Durability;
 use crate::db::transaction::{Transaction, checked};
 
-/// Entries that a step reads at most; fewer after a conflict.
+/// Entries that a step reads at most, unless the builder of the database says another number;
+/// fewer after a conflict.
 const STEP_ENTRIES_MAX: usize = 1024;
 /// Bytes of keys and values after which a step reads no more.
 const STEP_BYTES_MAX: usize = 1 << 20;
@@ -265,7 +266,7 @@ impl Keyspace {
             kept_in,
             index,
             last: self.iter().keys().next_back().transpose()?,
-            step_entries: STEP_ENTRIES_MAX,
+            step_entries: self.core().index_step_entries_max(),
             report: IndexBuildReport::default(),
         };
         build.report.entries_left = self.count(from..)?;
@@ -288,6 +289,12 @@ impl Keyspace {
             }
             cleared => cleared.map(drop),
         }
+    }
+}
+
+impl Core {
+    fn index_step_entries_max(&self) -> usize {
+        self.index_step_entries.unwrap_or(STEP_ENTRIES_MAX).max(1)
     }
 }
 
@@ -330,7 +337,8 @@ impl Build<'_> {
             match self.try_step() {
                 Err(Error::Conflict) => conflicts += 1,
                 Ok(progress) => {
-                    self.step_entries = (self.step_entries * 2).min(STEP_ENTRIES_MAX);
+                    let most = core.index_step_entries_max();
+                    self.step_entries = (self.step_entries * 2).min(most);
                     return Ok(progress);
                 }
                 Err(error) => return Err(error),

@@ -24,7 +24,7 @@ pub struct Canary {
 }
 
 /// Every planted mistake.
-pub const CANARIES: [Canary; 13] = [
+pub const CANARIES: [Canary; 14] = [
     Canary {
         name: "sync of the log",
         operation: Operation::Sync,
@@ -110,6 +110,14 @@ pub const CANARIES: [Canary; 13] = [
         path_part: "tables-",
         structure: Some(Structure::Lsm),
         diet: Diet::Everything,
+    },
+    // An index that is said to be ready before its entries are: nothing else syncs the log.
+    Canary {
+        name: "sync of the log before an index is ready",
+        operation: Operation::Sync,
+        path_part: ".wal",
+        structure: None,
+        diet: Diet::Builds,
     },
     Canary {
         name: "any sync",

@@ -7,6 +7,7 @@
 //! - E4  All this also when recovery itself is interrupted, at any mutation.
 //! - E5  Writing goes on, and is as safe as before.
 //! - E6  An opening that only reads shows the same moment, and leaves the disk as it is.
+//! - E7  Indexes show what their keyspaces have, and what was being built of them can be built on.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,8 +17,9 @@ use lithedb::{Access, Db, Error};
 
 use crate::clock::SimClock;
 use crate::crash::states::{self, CrashState};
-use crate::crash::{STATES_AFTER_RECOVERY, STATES_IN_RECOVERY, STATES_READ_FIRST};
+use crate::crash::{BUILT_ON, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY, STATES_READ_FIRST};
 use crate::finding::{Fault, Finding, Verdict};
+use crate::indexed::expect_building_goes_on;
 use crate::ledger::Ledger;
 use crate::ops::{Mix, Purpose, draw};
 use crate::parallel::survive;
@@ -85,7 +87,9 @@ impl Examiner {
                 .map_err(|error| Finding::new(Fault::Refused, format!("close: {error}")))
                 .and_then(|_| self.expect_same_after(&found, &storage.duplicate(), "close")),
             3 | 4 if depth > 0 => return self.go_on((db, clock), storage, random, depth),
-            _ => Ok(()),
+            _ => expect_building_goes_on(&db).map(|built| {
+                self.ledger.count_many(BUILT_ON, built);
+            }),
         };
         abandon(storage, db);
         verdict
@@ -274,7 +278,8 @@ impl Nested {
 }
 
 fn expect_same(seen: &Found, found: &Found, otherwise: &str) -> Verdict {
-    if seen.catalog == found.catalog && seen.digests == found.digests {
+    let is_same = seen.catalog == found.catalog && seen.indexes == found.indexes;
+    if is_same && seen.digests == found.digests {
         return Ok(());
     }
     Err(Finding::new(Fault::Lost, otherwise.to_owned()))

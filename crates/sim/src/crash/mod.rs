@@ -27,9 +27,7 @@ use lithedb::storage::{FaultPlan, Operation, SimStorage};
 
 use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::ledger::{HOLES, Ledger, VALUE_BYTES, VALUE_FILES_REMOVED, VALUES_MOVED};
-use crate::ops::{
-    Mix, Op, Purpose, draw, draw_conversion, draw_ingest, draw_run, draw_table_ingest,
-};
+use crate::ops::{Mix, Op, Purpose};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
 use crate::sample::ValueSizes;
@@ -39,6 +37,8 @@ use crate::watched::{Mutation, WatchedStorage};
 
 use examine::Examiner;
 
+pub use crate::diet::Diet;
+
 /// Count of states that were tried, in the ledger.
 pub const STATES: &str = "crash states";
 /// Count of states that were tried while an earlier crash was being recovered from.
@@ -47,25 +47,14 @@ pub const STATES_IN_RECOVERY: &str = "crash states inside recovery";
 pub const STATES_AFTER_RECOVERY: &str = "crash states after writing on behind a recovery";
 /// Count of states that were opened to be read first.
 pub const STATES_READ_FIRST: &str = "crash states opened to be read first";
+/// Count of indexes that were built on behind a crash.
+pub const BUILT_ON: &str = "indexes built on behind a crash";
 /// Count of mutations at which states were tried.
 pub const POINTS: &str = "crash points";
 /// Crashes within recoveries within recoveries.
 const DEPTH: u32 = 3;
 /// Numbers of option sets that runs choose from.
 const SETUP_COUNT: u64 = 48;
-
-/// Which operations a run has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Diet {
-    /// All that there are.
-    Everything,
-    /// Ingests and nothing else.
-    Ingests,
-    /// Ingests of tables and nothing else.
-    Tables,
-    /// Conversions of one keyspace, among other things.
-    Conversions,
-}
 
 /// A run and how it is struck.
 #[derive(Clone, Debug)]
@@ -126,7 +115,8 @@ impl CrashRun {
     fn command(&self) -> String {
         let structure = self.structure.map(Structure::to_u8);
         let structure = structure.map(|number| format!(" --structure {number}"));
-        format!("crash --run {:#x}{}", self.seed, structure.unwrap_or_default())
+        let diet = self.diet.argument();
+        format!("crash --run {:#x}{}{diet}", self.seed, structure.unwrap_or_default())
     }
 
     /// What it does.
@@ -136,27 +126,7 @@ impl CrashRun {
         let key_count = random.pick(&[12, 60, 160]);
         let sizes = random.pick(&[ValueSizes::Mixed, ValueSizes::Mixed, ValueSizes::Small]);
         let mix = Mix { key_count, sizes, purpose: Purpose::Writing };
-        match self.diet {
-            Diet::Everything => draw_run(&mut random, mix, self.op_count),
-            Diet::Ingests => {
-                let mut ops = vec![Op::Create(0, 0)];
-                ops.extend((0..self.op_count).map(|_| draw_ingest(&mut random, mix)));
-                ops
-            }
-            Diet::Conversions => {
-                let mut ops = vec![Op::Create(0, random.below(8) as u8)];
-                ops.extend((0..self.op_count).map(|number| match number % 6 {
-                    5 => draw_conversion(&mut random, mix),
-                    _ => draw(&mut random, mix),
-                }));
-                ops
-            }
-            Diet::Tables => {
-                let mut ops = vec![Op::Create(0, 0)];
-                ops.extend((0..self.op_count).map(|_| draw_table_ingest(&mut random, mix)));
-                ops
-            }
-        }
+        self.diet.draw(&mut random, mix, self.op_count)
     }
 
     /// Runs it, and notes what is tried and what is wrong.

@@ -22,8 +22,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lithedb::storage::{FaultEffect, Operation, SimStorage};
 
+use crate::diet::Diet;
 use crate::ledger::Ledger;
-use crate::ops::{Mix, Op, Purpose, draw_run};
+use crate::ops::{Mix, Op, Purpose};
 use crate::parallel::{run_cases, survive};
 use crate::random::{Random, seed_of};
 use crate::sample::ValueSizes;
@@ -52,9 +53,17 @@ pub struct FaultRun {
     pub op_count: usize,
     /// Only every so many calls are struck.
     pub stride: u64,
+    /// Which operations it has.
+    pub diet: Diet,
 }
 
 impl FaultRun {
+    /// The run of a seed, with so many operations of every kind, struck at each call.
+    #[must_use]
+    pub fn new(seed: u64, op_count: usize) -> FaultRun {
+        FaultRun { seed, op_count, stride: 1, diet: Diet::Everything }
+    }
+
     /// How the database is opened.
     #[must_use]
     pub fn setup(&self) -> Setup {
@@ -66,7 +75,7 @@ impl FaultRun {
     pub fn ops(&self) -> Vec<Op> {
         let mut random = Random::new(seed_of(&[self.seed, 3]));
         let mix = Mix { key_count: 40, sizes: ValueSizes::Mixed, purpose: Purpose::Writing };
-        draw_run(&mut random, mix, self.op_count)
+        self.diet.draw(&mut random, mix, self.op_count)
     }
 
     /// Every case of the run, in order.
@@ -114,10 +123,9 @@ impl FaultRun {
         match verdict {
             Ok(outcome) => ledger.count(outcome.name()),
             Err(finding) => ledger.note(finding.at(&format!("{case:?}")), || {
-                format!(
-                    "errors --run {:#x} --operations {} --stride {} --case {number}",
-                    self.seed, self.op_count, self.stride
-                )
+                let (seed, op_count, stride) = (self.seed, self.op_count, self.stride);
+                let (diet, ops) = (self.diet.argument(), format!("--operations {op_count}"));
+                format!("errors --run {seed:#x} {ops} --stride {stride} --case {number}{diet}")
             }),
         }
     }

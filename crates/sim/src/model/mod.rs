@@ -4,8 +4,10 @@
 //! | file | what |
 //! |---|---|
 //! | `compare` | reads, iterators and cursors against sorted rows |
+//! | `canary` | planted mistakes that must be found |
 //! | `shrink` | cutting a failing run down |
 
+pub mod canary;
 mod compare;
 mod shrink;
 
@@ -13,18 +15,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lithedb::storage::{MemoryStorage, Operation, SimStorage, Storage};
-use lithedb::{Error, Keyspace, Snapshot};
+use lithedb::{Error, Index, Keyspace, Snapshot, Structure};
 
+use crate::diet::Diet;
 use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
+use crate::indexed::{compare_index, expect_shows, indexes_of};
 use crate::ledger::{HOLES, Ledger};
-use crate::ops::{Farewell, Mix, Op, Purpose, Reading, draw_run};
+use crate::ops::{Farewell, INDEX_NAMES, IndexReading, Mix, Op, Purpose, Reading, draw_run};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
 use crate::readback::{expect_check_ok, expect_pasts, millis_of, now_of};
 use crate::sample::ValueSizes;
-use crate::session::{Session, SharedTimeline, Trouble};
+use crate::session::{Session, SharedTimeline, Trouble, index_name};
 use crate::setup::Setup;
-use crate::timeline::{Catalog, Rows, rows_at};
+use crate::timeline::{Catalog, IndexState, Indexes, Rows, rows_at};
 
 use compare::{View, compare};
 
@@ -42,13 +46,27 @@ pub struct ModelRun {
     pub seed: u64,
     /// How many operations it has.
     pub op_count: usize,
+    /// Which.
+    pub diet: Diet,
+    /// The structure of all keyspaces, if it is to be one.
+    pub structure: Option<Structure>,
 }
 
 impl ModelRun {
+    /// The run of a seed, with so many operations of every kind.
+    #[must_use]
+    pub fn new(seed: u64, op_count: usize) -> ModelRun {
+        ModelRun { seed, op_count, diet: Diet::Everything, structure: None }
+    }
+
     /// How the database is opened.
     #[must_use]
     pub fn setup(&self) -> Setup {
-        Setup::numbered(self.seed % 64)
+        let setup = Setup::numbered(self.seed % 64);
+        match self.structure {
+            Some(structure) => setup.all_of(structure),
+            None => setup,
+        }
     }
 
     /// What it does.
@@ -57,7 +75,7 @@ impl ModelRun {
         let mut random = Random::new(seed_of(&[self.seed, 2]));
         let key_count = random.pick(&[20, 160, 160, 700]);
         let mix = Mix { key_count, sizes: ValueSizes::Mixed, purpose: Purpose::Comparing };
-        draw_run(&mut random, mix, self.op_count)
+        self.diet.draw(&mut random, mix, self.op_count)
     }
 
     /// Runs it; a failure is cut down before it is noted.
@@ -69,9 +87,22 @@ impl ModelRun {
             let (ops, finding) = shrink(ops, finding, |ops| self.try_ops(&setup, ops, ledger));
             let finding = finding.at(&format!("{ops:?} with {setup:?}"));
             ledger.note(finding, || {
-                format!("model --run {:#x} --operations {}", self.seed, self.op_count)
+                let diet = self.diet.argument();
+                let structure = self.structure.map(Structure::to_u8);
+                let structure = structure.map(|number| format!(" --structure {number}"));
+                let structure = structure.unwrap_or_default();
+                let (seed, op_count) = (self.seed, self.op_count);
+                format!("model --run {seed:#x} --operations {op_count}{structure}{diet}")
             });
         }
+    }
+
+    /// Runs it with this setup, as far as it goes.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    fn run_once(&self, setup: &Setup, ledger: &Ledger) -> Verdict {
+        self.try_ops(setup, &self.ops(), ledger)
     }
 
     fn try_ops(&self, setup: &Setup, ops: &[Op], ledger: &Ledger) -> Verdict {
@@ -122,6 +153,8 @@ pub fn run_bytes(bytes: &[u8]) -> Verdict {
 struct Held {
     snapshot: Snapshot,
     keyspaces: Vec<(Keyspace, Arc<Rows>)>,
+    /// The indexes that there were, with the place of their keyspace in that list.
+    indexes: Vec<(usize, Index, IndexState)>,
 }
 
 struct Run {
@@ -141,10 +174,7 @@ impl Run {
     fn run(&mut self, op: &Op) -> Verdict {
         match op {
             Op::Read(reading) => self.read(reading),
-            Op::TakeSnapshot => {
-                self.take_snapshot();
-                Ok(())
-            }
+            Op::TakeSnapshot => self.take_snapshot(),
             Op::ReadSnapshot(which, reading) => self.read_snapshot(*which, reading),
             Op::DropSnapshot(which) => {
                 let Some(index) = usize::from(*which).checked_rem(self.held.len()) else {
@@ -170,12 +200,41 @@ impl Run {
         let Some(keyspace) = self.session.keyspace(slot_of(reading)) else { return Ok(()) };
         let rows = self.session.timeline().rows(keyspace.id());
         let rows = rows_at(&rows, now_of(&self.session.db));
-        compare(&View::Now(&keyspace), &rows, reading)
+        match reading {
+            Reading::Index(_, which, reading) => self.read_index(&keyspace, &rows, *which, reading),
+            reading => compare(&View::Now(&keyspace), &rows, reading),
+        }
     }
 
-    fn take_snapshot(&mut self) {
+    /// Reads an index; one that is not ready says so.
+    fn read_index(
+        &self,
+        keyspace: &Keyspace,
+        rows: &Rows,
+        which: u8,
+        reading: &IndexReading,
+    ) -> Verdict {
+        let name = index_name(which);
+        let state = self.session.timeline().indexes().get(&(keyspace.id(), name.into())).cloned();
+        let (index, state) = match (keyspace.index(name), state) {
+            (Err(Error::IndexNotFound { .. }), None) => return Ok(()),
+            (Ok(index), Some(state)) => (index, state),
+            (index, state) => {
+                return Err(wrong(format!("{name:?} is {index:?}, and should be {state:?}")));
+            }
+        };
+        match index.view() {
+            Err(Error::IndexNotReady { .. }) if !state.is_ready => return Ok(()),
+            Ok(_) if state.is_ready => {}
+            other => return Err(wrong(format!("{name:?} is {state:?}: {other:?}"))),
+        }
+        let compared = compare_index(&index, (rows, &state.extractor), reading);
+        compared.map_err(Trouble::into_finding)
+    }
+
+    fn take_snapshot(&mut self) -> Verdict {
         if self.held.len() >= SNAPSHOTS_MAX {
-            return;
+            return Ok(());
         }
         let snapshot = self.session.db.snapshot();
         let timeline = self.session.timeline();
@@ -183,9 +242,18 @@ impl Run {
         let now = millis_of(snapshot.time());
         let rows_of = |keyspace: &Keyspace| Arc::new(rows_at(&timeline.rows(keyspace.id()), now));
         let keyspaces = keyspaces.map(|(_, keyspace)| (keyspace.clone(), rows_of(keyspace)));
-        let keyspaces = keyspaces.collect();
+        let keyspaces: Vec<(Keyspace, Arc<Rows>)> = keyspaces.collect();
+        let mut indexes = Vec::new();
+        for (place, (keyspace, _)) in keyspaces.iter().enumerate() {
+            for (name, state) in timeline.indexes_of(keyspace.id()) {
+                let index = keyspace.index(name);
+                let index = index.map_err(|error| wrong(format!("{name:?}: {error}")))?;
+                indexes.push((place, index, state.clone()));
+            }
+        }
         drop(timeline);
-        self.held.push(Held { snapshot, keyspaces });
+        self.held.push(Held { snapshot, keyspaces, indexes });
+        Ok(())
     }
 
     fn read_snapshot(&self, which: u8, reading: &Reading) -> Verdict {
@@ -194,12 +262,15 @@ impl Run {
         let slot = usize::from(slot_of(reading));
         let Some(slot) = slot.checked_rem(held.keyspaces.len()) else { return Ok(()) };
         let (keyspace, rows) = &held.keyspaces[slot];
-        compare(&View::Then(&held.snapshot, keyspace), rows, reading)
+        match reading {
+            Reading::Index(_, which, reading) => held.read_index((slot, rows), *which, reading),
+            reading => compare(&View::Then(&held.snapshot, keyspace), rows, reading),
+        }
     }
 
     /// Leaves and opens again: everything must be as it was.
     fn reopen(&mut self, farewell: Farewell) -> Verdict {
-        let (catalog, before) = self.contents();
+        let (catalog, indexes, before) = self.contents();
         if farewell == Farewell::Close {
             let closed = self.session.close();
             closed.map_err(|error| Finding::new(Fault::Refused, format!("close: {error}")))?;
@@ -219,19 +290,20 @@ impl Run {
         let now = now_of(&self.session.db);
         let there = |(id, rows): (u32, Arc<Rows>)| (id, Arc::new(rows_at(&rows, now)));
         let before = before.into_iter().map(there).collect();
-        if (catalog, before) == self.contents() {
+        if (catalog, indexes, before) == self.contents() {
             return Ok(());
         }
-        let what = format!("reopened after {farewell:?}: other keyspaces or rows than before");
+        let what =
+            format!("reopened after {farewell:?}: other keyspaces, indexes or rows than before");
         Err(Finding::new(Fault::Lost, what))
     }
 
-    fn contents(&self) -> (Catalog, BTreeMap<u32, Arc<Rows>>) {
+    fn contents(&self) -> (Catalog, Indexes, BTreeMap<u32, Arc<Rows>>) {
         let timeline = self.session.timeline();
-        let catalog = timeline.catalog().clone();
+        let (catalog, indexes) = (timeline.catalog().clone(), timeline.indexes().clone());
         let ids = catalog.values().flatten();
         let rows = ids.map(|id| (*id, timeline.rows(*id))).collect();
-        (catalog, rows)
+        (catalog, indexes, rows)
     }
 
     /// Every call on what was closed says so; closing again does nothing.
@@ -257,9 +329,64 @@ impl Run {
             let rows = self.session.timeline().rows(keyspace.id());
             let rows = rows_at(&rows, now_of(&self.session.db));
             compare::compare_all(&View::Now(keyspace), &rows)?;
+            let everything = IndexReading::Values;
+            for which in 0..INDEX_NAMES.len() as u8 {
+                self.read_index(keyspace, &rows, which, &everything)?;
+            }
+        }
+        let found = indexes_of(&self.session.db).map_err(|error| wrong(error.to_string()))?;
+        let timeline = self.session.timeline();
+        if found != *timeline.indexes() {
+            return Err(wrong(format!("indexes {found:?}, not {:?}", timeline.indexes())));
         }
         Ok(())
     }
+}
+
+impl Held {
+    /// Reads an index as it was then, be it dropped or built anew since.
+    fn read_index(
+        &self,
+        (place, rows): (usize, &Rows),
+        which: u8,
+        reading: &IndexReading,
+    ) -> Verdict {
+        let name = index_name(which);
+        let mut held = self.indexes.iter();
+        let held = held.find(|(of, index, _)| *of == place && index.name() == name);
+        let Some((_, index, state)) = held else {
+            // It may be there by now; then it was not.
+            let (keyspace, _) = &self.keyspaces[place];
+            return match keyspace.index(name).map(|index| index.at(&self.snapshot)) {
+                Ok(Err(Error::IndexNotFound { .. })) => Ok(()),
+                Err(Error::IndexNotFound { .. } | Error::KeyspaceNotFound { .. }) => Ok(()),
+                other => Err(wrong(format!("{name:?}, which was not there: {other:?}"))),
+            };
+        };
+        match index.at(&self.snapshot) {
+            Err(Error::IndexNotReady { .. }) if !state.is_ready => Ok(()),
+            Ok(view) if state.is_ready => {
+                let compared = compare_index(&view, (rows, &state.extractor), reading);
+                compared.map_err(Trouble::into_finding)
+            }
+            other => Err(wrong(format!("{name:?} was {state:?}, and is {other:?}"))),
+        }
+    }
+
+    /// All indexes show what they did.
+    fn expect_indexes_unmoved(&self) -> Verdict {
+        for (place, index, state) in self.indexes.iter().filter(|(.., state)| state.is_ready) {
+            let view = index.at(&self.snapshot);
+            let view = view.map_err(|error| wrong(format!("{:?}: {error}", index.name())))?;
+            let (_, rows) = &self.keyspaces[*place];
+            expect_shows(&view, (rows, &state.extractor)).map_err(Trouble::into_finding)?;
+        }
+        Ok(())
+    }
+}
+
+fn wrong(what: String) -> Finding {
+    Finding::new(Fault::Wrong, what)
 }
 
 fn open(setup: &Setup, storage: &Arc<dyn Storage>, nth: u64) -> Verdict<Session> {
@@ -272,7 +399,7 @@ fn expect_unmoved(held: &Held) -> Verdict {
         compare::compare_all(&View::Then(&held.snapshot, keyspace), rows)
             .map_err(|finding| finding.at("a held snapshot"))?;
     }
-    Ok(())
+    held.expect_indexes_unmoved().map_err(|finding| finding.at("a held snapshot"))
 }
 
 fn slot_of(reading: &Reading) -> u8 {
@@ -283,6 +410,7 @@ fn slot_of(reading: &Reading) -> u8 {
         | Reading::Ends(slot)
         | Reading::Order(slot, ..)
         | Reading::Walk(slot, ..)
-        | Reading::Cursor(slot, ..) => *slot,
+        | Reading::Cursor(slot, ..)
+        | Reading::Index(slot, ..) => *slot,
     }
 }

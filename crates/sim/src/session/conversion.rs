@@ -5,12 +5,15 @@ use std::ops::ControlFlow;
 use lithedb::{Conversion, Error, KeyspaceOptions, Structure};
 
 use super::{Session, Trouble, absurd};
-use crate::ops::{ConversionOp, Op};
+use crate::ops::ConversionOp;
 
 impl Session {
     /// Converts a keyspace. Behind each slice one of the other operations is done; when they are
     /// used up, it goes on to its end or is cancelled.
     pub(super) fn convert(&mut self, op: &ConversionOp) -> Result<(), Trouble> {
+        if self.is_converting {
+            return Ok(()); // One at a time.
+        }
         let Some(keyspace) = self.keyspace(op.slot) else { return Ok(()) };
         let Some(now) = self.options_of(keyspace.id()) else { return Ok(()) };
         let target = self.conversion_target(op.options, &now);
@@ -28,17 +31,18 @@ impl Session {
         let mut conversion = Conversion::to(target.clone());
         conversion.loses_versions = loses_versions;
         let (mut beside, mut slices, mut failed) = (op.beside.iter(), 0, None);
+        self.is_converting = true;
         let converted = keyspace.convert_while(conversion, |so_far| {
             slices = so_far.slices;
             match beside.next() {
-                // One at a time, and what reads or opens anew is done nowhere in here.
-                Some(Op::Convert(_)) => {}
+                // What reads or opens anew is done nowhere in here.
                 Some(beside) => failed = self.run(beside).err(),
                 None if op.is_cancelled => return ControlFlow::Break(()),
                 None => {}
             }
             if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
+        self.is_converting = false;
         if let Some(trouble) = failed {
             return Err(trouble);
         }

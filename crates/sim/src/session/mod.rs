@@ -4,6 +4,8 @@
 //! storage, crashes or faults, nor judge errors: it reports them.
 
 mod conversion;
+mod indexes;
+mod transaction;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -30,6 +32,8 @@ use crate::readback::{Detail, now_of, payload_for, read_all, timeline_of};
 use crate::sample::{Key, Value};
 use crate::setup::{Setup, start_of};
 use crate::timeline::{Change, Timeline, Until};
+
+pub(crate) use indexes::index_name;
 
 /// A history that is shared with whoever judges moments of it while the session goes on.
 pub type SharedTimeline = Arc<Mutex<Timeline>>;
@@ -85,6 +89,10 @@ pub struct Session {
     began: u64,
     /// While it is there, compaction and the like are paused.
     pause: Option<BackgroundPause>,
+    /// Indexes that are being built, the last one within a step of the one before.
+    building: Vec<indexes::IndexId>,
+    /// Whether a keyspace is being converted.
+    is_converting: bool,
     /// Tables made.
     table_count: AtomicU64,
     /// Whether an ingest has told of files that it could not remove durably.
@@ -143,8 +151,20 @@ impl Session {
         *look(&timeline) = timeline_of(found);
         let began = clock.wall_millis();
         let (setup, pause, table_count) = (setup.clone(), None, AtomicU64::new(0));
-        let has_told = AtomicBool::new(false);
-        Ok(Session { db, clock, keyspaces, timeline, setup, began, pause, table_count, has_told })
+        let (has_told, building, is_converting) = (AtomicBool::new(false), Vec::new(), false);
+        Ok(Session {
+            db,
+            clock,
+            keyspaces,
+            timeline,
+            setup,
+            began,
+            pause,
+            building,
+            is_converting,
+            table_count,
+            has_told,
+        })
     }
 
     /// Whether something that went wrong was told by an operation that succeeded.
@@ -208,11 +228,10 @@ impl Session {
             Op::Vacuum(slice_count) => self.vacuum(*slice_count),
             Op::Compact(slot, extent, slice_count) => self.compact(*slot, extent, *slice_count),
             Op::Convert(conversion) => self.convert(conversion),
+            Op::Index(index) => self.run_index(index),
+            Op::Transact(transaction) => self.transact(transaction),
             Op::Pause => {
-                self.pause = match self.pause.take() {
-                    Some(_) => None,
-                    None => Some(self.db.pause_background()),
-                };
+                self.pause_or_go_on();
                 Ok(())
             }
             Op::Step(count) => {
@@ -253,6 +272,13 @@ impl Session {
         self.db.close()?;
         self.timeline().mark_durable();
         Ok(())
+    }
+
+    fn pause_or_go_on(&mut self) {
+        self.pause = match self.pause.take() {
+            Some(_) => None,
+            None => Some(self.db.pause_background()),
+        };
     }
 
     /// Gives back room, for so many slices at most.
@@ -433,22 +459,23 @@ impl Session {
         let mut issued = Vec::new();
         self.add_edits(&mut batch, &mut issued, before);
         batch.delete_range(&erased, (range.start.clone(), range.end.clone()));
-        let rows = self.timeline().rows(erased.id());
-        let own = issued.iter().filter(|change| change.keyspace == erased.id());
-        let keys: Vec<Vec<u8>> = rows
-            .keys()
-            .chain(own.map(|change| &change.key))
-            .filter(|key| range.contains(key))
-            .cloned()
-            .collect();
-        let keyspace = erased.id();
-        let until = Until::Never;
-        issued.extend(keys.into_iter().map(|key| Change { keyspace, key, value: None, until }));
+        issued.extend(self.erasures(erased.id(), range, &issued));
         self.add_edits(&mut batch, &mut issued, behind);
         if batch.is_empty() {
             return Ok(()); // An empty range and nothing else.
         }
         self.commit(issued, durability, |db| db.write_with(batch, durability))
+    }
+
+    /// What deleting a range comes to behind what the same commit has changed before.
+    fn erasures(&self, keyspace: u32, range: &KeyRange, before: &[Change]) -> Vec<Change> {
+        let rows = self.timeline().rows(keyspace);
+        let own = before.iter().filter(|change| change.keyspace == keyspace);
+        let keys = rows.keys().chain(own.map(|change| &change.key));
+        let until = Until::Never;
+        keys.filter(|key| range.contains(key))
+            .map(|key| Change { keyspace, key: key.clone(), value: None, until })
+            .collect()
     }
 
     /// Ingests entries; one that does not finish must leave nothing. Each is told when it expires,
@@ -460,7 +487,7 @@ impl Session {
         end: IngestEnd,
     ) -> Result<(), Trouble> {
         let Some(keyspace) = self.keyspace(slot) else { return Ok(()) };
-        if keyspace.keeps_history() {
+        if keyspace.keeps_history() || self.has_indexes(keyspace.id()) {
             return expect_no_ingest(&keyspace);
         }
         let may_expire = self.kind_of(&keyspace) != Kind::Merging;
@@ -505,6 +532,9 @@ impl Session {
         if keyspace.keeps_history() {
             return expect_no_ingest(&keyspace);
         }
+        if self.has_indexes(keyspace.id()) {
+            return self.expect_no_tables(&keyspace);
+        }
         let infos = self.db.keyspaces();
         let info = infos.iter().find(|info| info.id == keyspace.id());
         let deletes = info.is_some_and(|info| info.options.structure == Structure::Lsm);
@@ -542,9 +572,7 @@ impl Session {
         self.commit(changes, Durability::Sync, |_| {
             let mut paths = Vec::new();
             for rows in rows.chunks(len) {
-                let number = self.table_count.fetch_add(1, Ordering::Relaxed);
-                let name = format!("table-{}-{number}", self.began);
-                let path: PathBuf = self.setup.path.with_file_name(name);
+                let path = self.next_table_path();
                 let mut writer = keyspace.table_writer(&path)?;
                 for (key, (value, until)) in rows {
                     match value {
@@ -567,6 +595,11 @@ impl Session {
         })
     }
 
+    fn next_table_path(&self) -> PathBuf {
+        let number = self.table_count.fetch_add(1, Ordering::Relaxed);
+        self.setup.path.with_file_name(format!("table-{}-{number}", self.began))
+    }
+
     fn commit(
         &self,
         changes: impl IntoIterator<Item = Change>,
@@ -574,6 +607,8 @@ impl Session {
         write: impl FnOnce(&Db) -> Result<SeqNo, Error>,
     ) -> Result<(), Trouble> {
         let was_in_doubt = self.timeline().is_in_doubt();
+        let changes: Vec<Change> = changes.into_iter().collect();
+        let refusals = self.refusals_of(&changes);
         if !was_in_doubt {
             let now = now_of(&self.db).max(self.clock.wall_millis());
             self.timeline().issue(now, changes);
@@ -586,7 +621,16 @@ impl Session {
             Ok(seqno) => {
                 let before = self.timeline().last_seqno();
                 self.timeline().acknowledge(seqno, durability);
+                if refusals.is_certain {
+                    return Err(absurd("an index has a key twice, and is unique".to_owned()));
+                }
                 Ok(expect_rising(before, seqno)?)
+            }
+            // Where the fate of a commit is unknown, so is what there is.
+            Err(Error::UniqueViolation { .. }) if was_in_doubt => Ok(()),
+            Err(error) if refusals.has(&error) => {
+                self.timeline().take_back();
+                Ok(())
             }
             Err(error) => {
                 self.expect_honest(&error)?;
@@ -731,11 +775,11 @@ fn absurd(what: String) -> Trouble {
     Trouble::Absurd(Finding::new(Fault::Wrong, what))
 }
 
-/// A keyspace that keeps every version takes no ingest, and says so.
+/// A keyspace that keeps every version or has indexes takes no ingest, and says so.
 fn expect_no_ingest(keyspace: &Keyspace) -> Result<(), Trouble> {
     match keyspace.begin_ingest() {
         Err(Error::InvalidArgument { .. }) => Ok(()),
         Err(error) => Err(error.into()),
-        Ok(_) => Err(absurd("a keyspace that keeps versions began an ingest".to_owned())),
+        Ok(_) => Err(absurd("a keyspace that takes no ingest began one".to_owned())),
     }
 }

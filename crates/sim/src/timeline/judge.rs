@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use crate::digest::Digest;
 use crate::finding::{Fault, Finding, Verdict};
 use crate::sample::shown;
-use crate::timeline::{Catalog, Lane, Rows, Timeline};
+use crate::timeline::{Catalog, Indexes, Lane, Rows, Timeline};
 
 /// Differences that are listed in a finding.
 const DIFFERENCES_SHOWN_MAX: usize = 6;
@@ -26,6 +26,8 @@ pub enum Survival {
 pub struct Found {
     /// Names and ids of the keyspaces.
     pub catalog: BTreeMap<String, u32>,
+    /// Their indexes.
+    pub indexes: Indexes,
     /// By when it was judged what has expired.
     pub now: u64,
     /// Digest of each keyspace, by id.
@@ -50,6 +52,7 @@ impl Timeline {
     /// `Lost`, `Hole` or `Wrong`.
     pub fn judge(&self, found: &Found, survival: Survival) -> Verdict<Moment> {
         self.judge_catalog(found)?;
+        self.judge_indexes(found)?;
         let least = match survival {
             Survival::Acknowledged => self.acknowledged,
             Survival::Durable => self.durable,

@@ -5,7 +5,8 @@
 //!
 //! Moments are numbered: 0 is what was there when the database was opened, `n` is that and the
 //! first `n` commits. A keyspace is a *lane*: its rows now, and its digest at each moment that
-//! changed it. Creating, dropping and renaming keyspaces makes *catalogs*, numbered likewise.
+//! changed it. Creating, dropping and renaming keyspaces makes *catalogs*, numbered likewise. Which
+//! indexes there are is not a matter of commits either: each change of them is durable by itself.
 //!
 //! Rows that expire are not in digests, but kept one by one: which of them are there depends on
 //! when it is looked.
@@ -15,6 +16,7 @@
 //! - L2  Only the last commit may have no stamp: it is under way, or its fate is unknown.
 //! - L3  durable <= acknowledged <= issued.
 
+mod indexes;
 mod judge;
 #[cfg(test)]
 mod tests;
@@ -26,6 +28,7 @@ use lithedb::{Durability, SeqNo};
 
 use crate::digest::Digest;
 
+pub use indexes::{IndexState, Indexes};
 pub use judge::{Found, Moment, Survival};
 
 /// A value and the stamp of the commit that wrote it.
@@ -106,6 +109,8 @@ pub struct Timeline {
     catalogs: Vec<Catalog>,
     /// The catalog that was acknowledged last.
     catalog_durable: usize,
+    /// The indexes as acknowledged, and behind that as they may become.
+    indexes: Vec<Indexes>,
     issued: u64,
     acknowledged: u64,
     durable: u64,
@@ -161,12 +166,20 @@ impl Timeline {
             lanes: lanes.collect(),
             catalogs: vec![catalog],
             catalog_durable: 0,
+            indexes: vec![Indexes::new()],
             issued: 0,
             acknowledged: 0,
             durable: 0,
             last_seqno,
             pending: None,
         }
+    }
+
+    /// The same, and these indexes.
+    #[must_use]
+    pub fn with_indexes(mut self, indexes: Indexes) -> Timeline {
+        self.indexes = vec![indexes];
+        self
     }
 
     /// The rows of a keyspace after the last acknowledged commit, also those that have expired
@@ -312,6 +325,7 @@ impl Timeline {
     /// The change of keyspaces was acknowledged; `created` is the id of a new one.
     pub fn acknowledge_catalog(&mut self, created: Option<u32>) {
         self.catalog_durable = self.catalogs.len() - 1;
+        self.forget_indexes_of_gone();
         let Some(id) = created else { return };
         for entry in self.catalogs[self.catalog_durable].values_mut() {
             entry.get_or_insert(id);

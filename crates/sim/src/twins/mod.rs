@@ -5,6 +5,8 @@
 //! for levels to fill, and shows what depends on which entries meet in which run. Sizes are those
 //! of small databases, not of tiny ones.
 
+mod indexes;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +26,8 @@ use crate::random::{Random, mix, seed_of};
 use crate::readback::expect_check_ok;
 use crate::sample::Key;
 use crate::setup::{Setup, start_of};
+
+use indexes::Indexing;
 
 /// Count of operations, in the ledger: each is one of both twins.
 pub const TWIN_OPERATIONS: &str = "operations on twins";
@@ -86,6 +90,7 @@ fn setup_of(seed: u64) -> Setup {
     setup.flush_slice_size = None;
     let apart = random.pick(&[None, None, Some(200), Some(600)]);
     let merges = random.chance(500); // Entries of such keyspaces do not expire.
+    setup.index_step_entries = random.pick(&[None, None, Some(100)]);
     let twin = |structure| {
         let mut options = setup.clone().all_of(structure).keyspace_options(0);
         options.ttl = None;
@@ -112,6 +117,9 @@ struct Twins {
     merges: bool,
     /// Whether ingests have given them different stamps.
     have_own_stamps: bool,
+    indexing: Indexing,
+    /// How many indexes there have been.
+    index_count: u64,
     walked: u64,
 }
 
@@ -143,12 +151,17 @@ impl Twins {
             key_count,
             merges,
             have_own_stamps,
+            indexing: Indexing::Without,
+            index_count: 0,
             walked: 0,
         })
     }
 
     /// Closes both and opens them again.
     fn reopen(&mut self) -> Verdict {
+        if matches!(self.indexing, Indexing::Underway(_)) {
+            return Ok(()); // Between two steps, nobody is to close it.
+        }
         self.snapshots.clear();
         self.db.close().map_err(refused)?;
         let nth = self.openings;
@@ -179,13 +192,15 @@ impl Twins {
                 self.snapshots.push_back(self.db.snapshot());
                 Ok(())
             }
+            4790..4796 => self.change_index(),
             4600..4800 => {
                 self.clock.jump(self.random.below(400) as i16);
                 Ok(())
             }
             4800..8300 => self.get(),
             8300..8500 => self.get_several(),
-            8500..9900 => self.walk(),
+            8500..9750 => self.walk(),
+            9750..9900 => self.read_index(),
             // A walk over all runs of an Lsm where they overlap.
             9900..9920 => self.count(),
             9920..9940 => self.rank_and_select(),
@@ -214,7 +229,10 @@ impl Twins {
     }
 
     fn write(&self, batch: WriteBatch) -> Verdict {
-        self.db.write_with(batch, Durability::Buffered).map(drop).map_err(refused)
+        match self.db.write_with(batch, Durability::Buffered) {
+            Err(Error::UniqueViolation { .. }) if self.indexing.refuses() => Ok(()),
+            written => written.map(drop).map_err(refused),
+        }
     }
 
     fn put(&mut self) -> Verdict {
@@ -282,6 +300,20 @@ impl Twins {
     }
 
     fn ingest(&mut self) -> Verdict {
+        match self.indexing {
+            Indexing::Without => {}
+            Indexing::Underway(_) => return Ok(()),
+            Indexing::With(_) => {
+                for keyspace in [&self.flex, &self.lsm] {
+                    let begun = keyspace.begin_ingest();
+                    if !matches!(begun, Err(Error::InvalidArgument { .. })) {
+                        let what = format!("an ingest beside an index: {begun:?}");
+                        return Err(Finding::new(Fault::Wrong, what));
+                    }
+                }
+                return Ok(());
+            }
+        }
         self.have_own_stamps = true;
         let start = self.random.below(self.key_count);
         let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();

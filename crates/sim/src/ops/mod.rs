@@ -1,11 +1,18 @@
 //! Operations: what a run does, as data, so that it can be printed, repeated and cut down.
 
+mod indexes;
+
 use std::ops::Bound;
 
 use lithedb::{Durability, KeyRange, TableIngestMode};
 
 use crate::random::Random;
 use crate::sample::{FAMILY_COUNT, Key, Value, ValueSizes};
+
+pub use indexes::{
+    INDEX_NAMES, IndexAction, IndexOp, IndexReading, Spot, TransactionOp, Uniqueness, Which,
+    draw_index_op, draw_index_reading, draw_transaction,
+};
 
 /// Operations of a batch at most.
 const BATCH_LEN_MAX: u64 = 24;
@@ -58,6 +65,10 @@ pub enum Op {
     Compact(Slot, Extent, u8),
     /// Converts a keyspace.
     Convert(ConversionOp),
+    /// Does something with an index.
+    Index(IndexOp),
+    /// Commits a transaction, or rolls it back.
+    Transact(TransactionOp),
     /// Pauses what keeps structures in shape, or has it go on.
     Pause,
     /// Creates a keyspace with this name and these options.
@@ -177,6 +188,8 @@ pub enum Reading {
     Walk(Slot, Extent, Vec<Move>),
     /// A cursor over a range, moved about.
     Cursor(Slot, Extent, Vec<Move>),
+    /// An index.
+    Index(Slot, Which, IndexReading),
 }
 
 /// A range of keys.
@@ -278,7 +291,9 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
     }
     let slot = random.below(8) as Slot;
     let key = Key::choose(random, mix.key_count);
-    match random.below(300) {
+    match random.below(310) {
+        300..304 => draw_index_op(random, mix),
+        304.. => draw_transaction(random, mix),
         0..74 => Op::Put(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
         74..79 => draw_compaction(random, mix),
         79 => Op::Pause,
@@ -298,15 +313,15 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
             let piece = 1 + random.below(2000) as u16;
             Op::Stream(slot, key, value, piece, draw_durability(random))
         }
-        294.. => Op::Expire(slot, key, draw_life(random)),
+        294..300 => Op::Expire(slot, key, draw_life(random)),
         252..294 => {
             let (value, life) = (Value::choose(random, mix.sizes), draw_life(random));
             Op::PutExpiring(slot, key, value, life, draw_durability(random))
         }
-        222.. => Op::Merge(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
-        217.. => draw_ingest(random, mix),
-        214.. => draw_table_ingest(random, mix),
-        212.. => Op::Vacuum(if random.chance(700) { u8::MAX } else { random.below(4) as u8 }),
+        222..252 => Op::Merge(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),
+        217..222 => draw_ingest(random, mix),
+        214..217 => draw_table_ingest(random, mix),
+        212..214 => Op::Vacuum(if random.chance(700) { u8::MAX } else { random.below(4) as u8 }),
         _ if mix.purpose == Purpose::Comparing => Op::Reopen(draw_farewell(random)),
         _ => Op::Step(16),
     }
@@ -456,8 +471,15 @@ fn draw_reading(random: &mut Random, mix: Mix) -> Reading {
         50..56 => Reading::Ends(slot),
         56..66 => Reading::Order(slot, draw_extent(random, count), Key::choose(random, count)),
         66..84 => Reading::Walk(slot, draw_extent(random, count), draw_moves(random, count)),
-        _ => Reading::Cursor(slot, draw_extent(random, count), draw_moves(random, count)),
+        84..93 => Reading::Cursor(slot, draw_extent(random, count), draw_moves(random, count)),
+        _ => draw_reading_of_index(random, mix),
     }
+}
+
+/// A reading of an index.
+pub fn draw_reading_of_index(random: &mut Random, mix: Mix) -> Reading {
+    let (slot, which) = (random.below(8) as Slot, random.below(2) as Which);
+    Reading::Index(slot, which, draw_index_reading(random, mix.key_count))
 }
 
 fn draw_extent(random: &mut Random, count: u16) -> Extent {

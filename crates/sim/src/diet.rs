@@ -1,0 +1,126 @@
+//! Diets: which operations a run has.
+
+use lithedb::Durability;
+
+use crate::ops::{
+    Edit, IndexAction, IndexOp, Mix, Op, Purpose, Uniqueness, draw, draw_conversion, draw_index_op,
+    draw_ingest, draw_reading_of_index, draw_run, draw_table_ingest, draw_transaction,
+};
+use crate::random::Random;
+use crate::sample::{Key, Value};
+
+/// Which operations a run has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Diet {
+    /// All that there are.
+    #[default]
+    Everything,
+    /// Ingests and nothing else.
+    Ingests,
+    /// Ingests of tables and nothing else.
+    Tables,
+    /// Conversions of one keyspace, among other things.
+    Conversions,
+    /// Indexes of two keyspaces, among other things.
+    Indexes,
+    /// Indexes that are built over what is there, while no commit is synced by itself.
+    Builds,
+}
+
+/// Entries that an index is built over, of [`Diet::Builds`], at most.
+const BUILT_OVER_MAX: u64 = 40;
+
+impl Diet {
+    /// All of them.
+    pub const ALL: [Diet; 6] = [
+        Diet::Everything,
+        Diet::Ingests,
+        Diet::Tables,
+        Diet::Conversions,
+        Diet::Indexes,
+        Diet::Builds,
+    ];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Diet::Everything => "everything",
+            Diet::Ingests => "ingests",
+            Diet::Tables => "tables",
+            Diet::Conversions => "conversions",
+            Diet::Indexes => "indexes",
+            Diet::Builds => "builds",
+        }
+    }
+
+    /// What a program is called with for it.
+    #[must_use]
+    pub fn argument(self) -> String {
+        match self {
+            Diet::Everything => String::new(),
+            diet => format!(" --diet {}", diet.name()),
+        }
+    }
+
+    /// The operations of a run.
+    #[must_use]
+    pub fn draw(self, random: &mut Random, mix: Mix, count: usize) -> Vec<Op> {
+        match self {
+            Diet::Everything => draw_run(random, mix, count),
+            Diet::Ingests => {
+                let mut ops = vec![Op::Create(0, 0)];
+                ops.extend((0..count).map(|_| draw_ingest(random, mix)));
+                ops
+            }
+            Diet::Conversions => {
+                let mut ops = vec![Op::Create(0, random.below(8) as u8)];
+                ops.extend((0..count).map(|number| match number % 6 {
+                    5 => draw_conversion(random, mix),
+                    _ => draw(random, mix),
+                }));
+                ops
+            }
+            Diet::Tables => {
+                let mut ops = vec![Op::Create(0, 0)];
+                ops.extend((0..count).map(|_| draw_table_ingest(random, mix)));
+                ops
+            }
+            Diet::Indexes => draw_indexes(random, mix, count),
+            Diet::Builds => draw_builds(random, mix, count),
+        }
+    }
+}
+
+fn draw_indexes(random: &mut Random, mix: Mix, count: usize) -> Vec<Op> {
+    let create = |slot: u8, random: &mut Random| Op::Create(slot, random.below(8) as u8);
+    let mut ops = vec![create(0, random), create(1, random)];
+    ops.extend((0..count).map(|number| match number % 8 {
+        2 => draw_index_op(random, mix),
+        4 => draw_transaction(random, mix),
+        5 | 6 if mix.purpose == Purpose::Comparing => Op::Read(draw_reading_of_index(random, mix)),
+        _ => draw(random, mix),
+    }));
+    ops
+}
+
+/// What is there is durable by being flushed, and not by the log: what the log has to be synced for
+/// is the build.
+fn draw_builds(random: &mut Random, mix: Mix, count: usize) -> Vec<Op> {
+    let mut ops = vec![Op::Create(0, random.below(8) as u8)];
+    while ops.len() < count {
+        let edits = (0..1 + random.below(BUILT_OVER_MAX)).map(|_| {
+            let value = Value::choose(random, mix.sizes);
+            (0, Key::choose(random, mix.key_count), Edit::Put(value))
+        });
+        ops.push(Op::Batch(edits.collect(), Durability::Buffered));
+        ops.push(Op::Flush);
+        let index =
+            |action| IndexOp { slot: 0, which: 0, action, beside: Vec::new(), is_cancelled: false };
+        let action = IndexAction::Create(random.below(8) as u8, Uniqueness::Free);
+        ops.push(Op::Index(index(action)));
+        ops.push(Op::Index(index(IndexAction::Rebuild)));
+        ops.push(Op::Index(index(IndexAction::Drop)));
+    }
+    ops
+}
