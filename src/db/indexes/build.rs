@@ -86,8 +86,8 @@ impl Keyspace {
     /// # Errors
     /// `IndexExists`, `ExtractorMissing`; `InvalidArgument` for a name of no or more than 255
     /// bytes; `ExtractorFailed`, `UniqueViolation` for what the keyspace has; `KeyspaceNotFound`,
-    /// `DiskFull`, `Corruption`: there is no index then. `Io`, `ReadOnly`, `Closed`: there is one
-    /// that is not ready, perhaps.
+    /// `DiskFull`, `Corruption`: there is no index then. `Io`, `ReadOnly`, `Closed`, also where
+    /// that comes of dropping it again: there is one that is not ready, perhaps.
     pub fn create_index(
         &self,
         name: &str,
@@ -243,8 +243,11 @@ impl Keyspace {
         let is_done = built.as_ref().is_ok_and(|report| !report.is_cancelled);
         if !is_done && beginning == Beginning::New {
             let dropped = self.core().drop_indexes(&self.runtime(), |other| other.runtime.id == id);
-            if built.is_ok() {
-                dropped?; // Else what came first is told.
+            // Else what came first is told. These say that the index may be there.
+            match (&built, dropped) {
+                (_, Ok(())) => {}
+                (Err(Error::Io { .. } | Error::ReadOnly { .. } | Error::Closed), _) => {}
+                (_, Err(error)) => return Err(error),
             }
         }
         built

@@ -1,6 +1,8 @@
 //! Extractors that fail or are missing, keys that are too long, and faults that the check finds.
 
-use lithedb::storage::SimStorage;
+use std::ops::ControlFlow;
+
+use lithedb::storage::{CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage};
 use lithedb::{Db, Error, ExtractError, IndexKeys, IndexOptions, KeyspaceOptions, WriteBatch};
 
 use super::{builder_at, memory, pair, pairs, with_index, words};
@@ -120,5 +122,35 @@ fn an_extractor_that_has_changed_is_found_and_mended_by_building_anew() {
     k.rebuild_index("by_word").unwrap();
     assert_eq!(index.count("ALL"..="ALL").unwrap(), 99);
     assert_eq!(index.count("a"..).unwrap(), 0);
+    assert_sound(&db);
+}
+
+/// The story: a build was refused, or found no room, and dropping what it had begun failed as well.
+/// What was told was the first, which promises that there is no index, of a database that had
+/// become read-only and had one.
+#[test]
+fn an_index_that_cannot_be_dropped_again_is_told() {
+    let storage = SimStorage::new(5);
+    let db = builder_at(&storage).open(PATH).unwrap();
+    let k = db.create_keyspace("k", KeyspaceOptions::flex()).unwrap();
+    for number in 0..10 {
+        k.put(format!("p{number}"), format!("v{}", number.min(8))).unwrap();
+    }
+    let options = IndexOptions::new().unique();
+    let refused = k.create_index_while("i", "value", options, |_| {
+        let no_room = FaultRule::new(FaultEffect::OsError(28)).on(&[Operation::Write]);
+        storage.arm(FaultPlan::new().rule(no_room.path("MANIFEST").lasting()));
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
+    assert!(db.stats().read_only.is_some());
+    let left = storage.crash(CrashMode::KeepAll, 0);
+    let db = builder_at(&left).open(PATH).unwrap();
+    assert_sound(&db);
+    let k = db.keyspace("k").unwrap();
+    assert!(!k.index("i").unwrap().info().unwrap().is_ready);
+    assert!(matches!(k.build_index("i"), Err(Error::UniqueViolation { .. })));
+    k.delete("p9").unwrap();
+    k.build_index("i").unwrap();
     assert_sound(&db);
 }
