@@ -9,6 +9,7 @@ mod compaction;
 mod concurrency;
 mod consolidation;
 mod conversion;
+mod conversion_timings;
 mod corruption;
 mod crash;
 #[cfg(feature = "zstd")]
