@@ -4,7 +4,7 @@
 //! while the engine reads (and copies the value out).
 
 use crate::clock::Stopwatch;
-use crate::data::{KeyShape, MISS_FIRST, ValueChecker, operation, pick};
+use crate::data::{KeyShape, MISS_FIRST, VERSION_LOAD, ValueChecker, operation, pick};
 use crate::engine::{Engine, Result, View, wrong};
 use crate::threads::on_threads;
 use crate::zipf::Zipf;
@@ -64,6 +64,22 @@ pub struct Read {
     pub busy: Duration,
     /// Sum of the last bytes of all values.
     pub checksum: u64,
+}
+
+impl<'a> Gets<'a> {
+    /// Uniform reads of the newest state, on one thread, of a store as a load leaves it.
+    pub fn uniform(stream: u64, count: u64, keys: u64, value_len: usize) -> Gets<'a> {
+        Gets {
+            stream,
+            count,
+            threads: 1,
+            keys,
+            value_len,
+            versions: &[VERSION_LOAD],
+            choice: Choice::Uniform,
+            source: Source::Newest,
+        }
+    }
 }
 
 impl Gets<'_> {

@@ -344,35 +344,25 @@ fn write_seeds() {
 
 fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
     const RUN_COUNT_MAX: u64 = 20;
-    for canary in CANARIES {
-        match canary.runs_until_found(arguments.seed(), RUN_COUNT_MAX) {
-            Some(count) => println!("found after {count} runs: forgotten {}", canary.name),
-            None => {
-                println!("NOT FOUND in {RUN_COUNT_MAX} runs: forgotten {}", canary.name);
-                ledger.count("canaries that were not found");
-            }
+    let tell = |found: Option<u64>, what: String| match found {
+        Some(count) => println!("found after {count} runs: {what}"),
+        None => {
+            println!("NOT FOUND in {RUN_COUNT_MAX} runs: {what}");
+            ledger.count("canaries that were not found");
         }
+    };
+    let seed = arguments.seed();
+    for canary in CANARIES {
+        tell(canary.runs_until_found(seed, RUN_COUNT_MAX), format!("forgotten {}", canary.name));
     }
     for canary in INDEX_CANARIES {
-        match canary.runs_until_found(arguments.seed(), RUN_COUNT_MAX) {
-            Some(count) => println!("found after {count} runs: lost {}", canary.name),
-            None => {
-                println!("NOT FOUND in {RUN_COUNT_MAX} runs: lost {}", canary.name);
-                ledger.count("canaries that were not found");
-            }
-        }
+        tell(canary.runs_until_found(seed, RUN_COUNT_MAX), format!("lost {}", canary.name));
     }
     for canary in SPACE_CANARIES {
-        match canary.runs_until_found(arguments.seed(), RUN_COUNT_MAX) {
-            Some(count) => println!("found after {count} runs: forgotten {}", canary.name),
-            None => {
-                println!("NOT FOUND in {RUN_COUNT_MAX} runs: forgotten {}", canary.name);
-                ledger.count("canaries that were not found");
-            }
-        }
+        tell(canary.runs_until_found(seed, RUN_COUNT_MAX), format!("forgotten {}", canary.name));
     }
     for planted in PLANTED {
-        match planted.is_found(arguments.seed(), RUN_COUNT_MAX) {
+        match planted.is_found(seed, RUN_COUNT_MAX) {
             Some(true) => println!("found: planted {}", planted.name),
             _ => {
                 println!("NOT FOUND: planted {}", planted.name);

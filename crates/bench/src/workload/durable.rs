@@ -6,7 +6,7 @@ use super::stream;
 use crate::clock::{microseconds_each, nanoseconds_each, rate, timed};
 use crate::data::{KeyShape, VERSION_LOAD, append_value};
 use crate::engine::{Commit, Engine, Result};
-use crate::gets::{Choice, Gets, Source};
+use crate::gets::Gets;
 use crate::job::Context;
 use crate::latency::Latency;
 use crate::load::{VALUE_LEN, Writes};
@@ -61,16 +61,7 @@ pub fn run_tables<E: Engine>(context: &mut Context<'_>) -> Result<()> {
         let keys = context.count(keys);
         let engine = E::open(&context.fresh_store(STORE)?, context.job.memory)?;
         Writes::load(SHAPE).run_in_order(&engine, keys)?;
-        let gets = Gets {
-            stream: stream::TABLE_GETS,
-            count: context.count(TABLE_GETS),
-            threads: 1,
-            keys,
-            value_len: VALUE_LEN,
-            versions: &[VERSION_LOAD],
-            choice: Choice::Uniform,
-            source: Source::Newest,
-        };
+        let gets = Gets::uniform(stream::TABLE_GETS, context.count(TABLE_GETS), keys, VALUE_LEN);
         let read = gets.run(&engine)?;
         engine.close()?;
         let time = nanoseconds_each(read.count, read.busy);

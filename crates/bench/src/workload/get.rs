@@ -6,7 +6,6 @@
 use super::{STORE_LARGE, stream};
 use crate::clock::{nanoseconds_each, rate};
 use crate::costs::{Reads, peak_memory_row};
-use crate::data::VERSION_LOAD;
 use crate::engine::{Engine, Result};
 use crate::gets::{Choice, Gets, Source};
 use crate::job::Context;
@@ -20,16 +19,7 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
     let keys = context.job.keys;
     let zipf = Zipf::new(keys);
     let engine = E::open(&context.store(STORE_LARGE), context.job.memory)?;
-    let uniform = Gets {
-        stream: stream::GETS,
-        count: context.count(GETS),
-        threads: 1,
-        keys,
-        value_len: VALUE_LEN,
-        versions: &[VERSION_LOAD],
-        choice: Choice::Uniform,
-        source: Source::Newest,
-    };
+    let uniform = Gets::uniform(stream::GETS, context.count(GETS), keys, VALUE_LEN);
     Gets { stream: stream::WARM_UP, ..uniform }.run(&engine)?;
 
     let zipf = Gets { choice: Choice::Zipf(&zipf), ..uniform };

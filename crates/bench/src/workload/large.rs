@@ -5,9 +5,9 @@
 use super::stream;
 use crate::clock::microseconds_each;
 use crate::costs::Costs;
-use crate::data::{KeyShape, VERSION_LOAD};
+use crate::data::KeyShape;
 use crate::engine::{Engine, Memory, Offered, Result};
-use crate::gets::{Choice, Gets, Source};
+use crate::gets::Gets;
 use crate::job::Context;
 use crate::load::Writes;
 use crate::report::Row;
@@ -45,16 +45,7 @@ fn load_and_read<E: Engine>(
     let engine = open(&dir, context.job.memory)?;
     let written = writes.run_in_order(&engine, keys)?;
     costs.mark("synced")?;
-    let gets = Gets {
-        stream: stream::LARGE_GETS,
-        count: context.count(READS),
-        threads: 1,
-        keys,
-        value_len: VALUE_LEN,
-        versions: &[VERSION_LOAD],
-        choice: Choice::Uniform,
-        source: Source::Newest,
-    };
+    let gets = Gets::uniform(stream::LARGE_GETS, context.count(READS), keys, VALUE_LEN);
     let read = gets.run(&engine)?;
     let seen = check_load(&engine, shape, keys, VALUE_LEN)?;
     engine.close()?;

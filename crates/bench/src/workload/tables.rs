@@ -10,7 +10,7 @@ use crate::clock::{Stopwatch, microseconds_each, nanoseconds_each, timed};
 use crate::data::{KeyShape, VERSION_LOAD, ValueChecker, append_value, entry_checksum};
 use crate::data::{operation, pick};
 use crate::engine::{Commit, Engine, Result, View, Walk, wrong};
-use crate::gets::{Choice, Gets, Source};
+use crate::gets::Gets;
 use crate::job::Context;
 use crate::load::{VALUE_LEN, Writes};
 use crate::report::Row;
@@ -51,16 +51,7 @@ pub fn run<E: Engine>(context: &mut Context<'_>) -> Result<()> {
 }
 
 fn read_table<E: Engine>(context: &Context<'_>, engine: &E, name: &str, keys: u64) -> Result<()> {
-    let gets = Gets {
-        stream: stream::ROOTS_GETS,
-        count: context.count(GETS),
-        threads: 1,
-        keys,
-        value_len: VALUE_LEN,
-        versions: &[VERSION_LOAD],
-        choice: Choice::Uniform,
-        source: Source::Newest,
-    };
+    let gets = Gets::uniform(stream::ROOTS_GETS, context.count(GETS), keys, VALUE_LEN);
     let read = gets.run(engine)?;
     let each = nanoseconds_each(read.count, read.busy);
     let row = Row::new("W17", &format!("gets of {name}"), each, "ns");

@@ -10,7 +10,7 @@ use crate::clock::{Stopwatch, microseconds_each, rate};
 use crate::costs::Costs;
 use crate::data::{KeyShape, VERSION_LOAD, operation, pick};
 use crate::engine::{Engine, Result, View, Walk};
-use crate::gets::{Choice, Gets, Source};
+use crate::gets::Gets;
 use crate::job::Context;
 use crate::load::{VALUE_LEN, Writes};
 use crate::measure::DirectorySize;
@@ -87,16 +87,9 @@ struct Reads {
 impl Reads {
     fn run<E: Engine>(&mut self, context: &Context<'_>, engine: &E) -> Result<()> {
         let keys = context.job.keys;
-        let gets = Gets {
-            stream: stream::TRADE_GETS + self.scans, // Other keys in each pause.
-            count: context.count(GETS),
-            threads: 1,
-            keys,
-            value_len: VALUE_LEN,
-            versions: &[VERSION_LOAD, VERSION_OVERWRITE],
-            choice: Choice::Uniform,
-            source: Source::Newest,
-        };
+        let stream = stream::TRADE_GETS + self.scans; // Other keys in each pause.
+        let uniform = Gets::uniform(stream, context.count(GETS), keys, VALUE_LEN);
+        let gets = Gets { versions: &[VERSION_LOAD, VERSION_OVERWRITE], ..uniform };
         let read = gets.run(engine)?;
         self.gets += read.count;
         self.get_time += read.busy;
