@@ -468,7 +468,7 @@ impl Core {
         self.check_has_store(runtime)?;
         let _guard = PoisonOnPanic::new(self);
         if let Some(conversion) = runtime.conversion() {
-            conversion.note_ingest(&order.range); // Also if it fails: it costs copying it again.
+            conversion.note_ingest(&order.range, seqno); // Also if it fails: it is copied again.
         }
         let version = staged.commit(seqno);
         let version = version.inspect_err(|error| self.note_failure(error))?; // D4

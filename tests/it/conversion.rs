@@ -15,7 +15,7 @@ use lithedb::base::ManualClock;
 use lithedb::storage::{CrashMode, SimStorage, Storage};
 use lithedb::{
     Background, Builder, Conversion, Db, Durability, Entry, Error, Keyspace, KeyspaceOptions,
-    Snapshot, TableIngestOptions, WriteBatch,
+    Snapshot, WriteBatch,
 };
 
 use crate::THREADS;
@@ -23,10 +23,10 @@ use crate::support::{PATH, assert_sound, rows, step_to_rest, tiny};
 
 const START: u64 = 1_700_000_000_000;
 
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The smallest of everything, of each structure, and of each once more with other options.
-fn targets() -> [KeyspaceOptions; 6] {
+pub fn targets() -> [KeyspaceOptions; 6] {
     let lsm = KeyspaceOptions::lsm().table_size(8 << 10).block_size(512);
     let flex = KeyspaceOptions::flex().interval_size(512).segment_size(4096);
     let history = KeyspaceOptions::history().interval_size(1024).segment_size(4096);
@@ -44,7 +44,7 @@ fn conversion_to(options: &KeyspaceOptions) -> Conversion {
     Conversion::to(options.clone()).losing_versions()
 }
 
-fn key(number: u64) -> Vec<u8> {
+pub fn key(number: u64) -> Vec<u8> {
     format!("key {number:05}").into_bytes()
 }
 
@@ -78,7 +78,7 @@ fn write(random: &mut Random, (db, keyspace): (&Db, &Keyspace), model: &mut Rows
     db.write(batch).unwrap();
 }
 
-fn rows_in(snapshot: &Snapshot, keyspace: &Keyspace) -> Rows {
+pub fn rows_in(snapshot: &Snapshot, keyspace: &Keyspace) -> Rows {
     let entries = snapshot.iter(keyspace).map(|entry| entry.unwrap());
     entries.map(|entry| (entry.key.to_vec(), entry.value.to_vec())).collect()
 }
@@ -185,7 +185,7 @@ fn after_a_crash_within_a_conversion_a_moment_that_had_to_survive_is_found() {
 }
 
 /// A database whose clock stands, in memory; nothing happens but what is asked for.
-fn open_in(storage: &SimStorage, clock: &Arc<ManualClock>) -> Db {
+pub fn open_in(storage: &SimStorage, clock: &Arc<ManualClock>) -> Db {
     open_with_slices(storage, clock, 4 << 10)
 }
 
@@ -196,7 +196,7 @@ fn open_with_slices(storage: &SimStorage, clock: &Arc<ManualClock>, bytes: u64) 
     builder.flush_slice_size(bytes).open(PATH).unwrap()
 }
 
-fn opened() -> (SimStorage, Arc<ManualClock>, Db) {
+pub fn opened() -> (SimStorage, Arc<ManualClock>, Db) {
     let (storage, clock) = (SimStorage::new(1), Arc::new(ManualClock::at_millis(START)));
     let db = open_in(&storage, &clock);
     (storage, clock, db)
@@ -210,7 +210,7 @@ fn folders(storage: &SimStorage) -> Vec<String> {
     names
 }
 
-fn fill(keyspace: &Keyspace, count: u64, len: usize) -> Rows {
+pub fn fill(keyspace: &Keyspace, count: u64, len: usize) -> Rows {
     let rows: Rows = (0..count).map(|n| (key(n), vec![n as u8; len])).collect();
     for (key, value) in &rows {
         keyspace.put_with(key, value, Durability::Buffered).unwrap();
@@ -526,54 +526,6 @@ fn operands_that_are_copied_again_count_once() {
     let wrong: Vec<_> = found.iter().filter(|(_, value)| value[..] != one).collect();
     assert!(wrong.is_empty(), "{} are wrong: {:?}", wrong.len(), wrong.first());
     assert_eq!(found.len(), 6000);
-    assert_sound(&db);
-}
-
-#[test]
-fn what_tables_delete_meanwhile_is_not_in_the_past() {
-    let (storage, _, db) = opened();
-    let k = db.create_keyspace("k", targets()[1].clone()).unwrap();
-    let mut model = fill(&k, 3000, 20);
-    db.flush().unwrap();
-    storage.create_dir_all(Path::new("/outside")).unwrap();
-    let path = Path::new("/outside/table");
-    let mut is_ingested = false;
-    let report = k.convert_while(KeyspaceOptions::history(), |so_far| {
-        if so_far.entries > 1500 && !is_ingested {
-            is_ingested = true;
-            // One that is not copied yet comes to the archive with its memtable.
-            k.put(key(2900), "later").unwrap();
-            db.flush().unwrap();
-            let mut writer = k.table_writer(path).unwrap();
-            writer.delete(key(10)).unwrap();
-            writer.delete_range(key(20)..key(40)).unwrap();
-            writer.put(key(50), "new").unwrap();
-            writer.delete(key(2900)).unwrap();
-            writer.finish().unwrap();
-            k.ingest_tables([path], TableIngestOptions::copying()).unwrap();
-            model.retain(|of, _| *of != key(10) && *of != key(2900));
-            model.retain(|of, _| !(key(20)..key(40)).contains(of));
-            model.insert(key(50), b"new".to_vec());
-        }
-        ControlFlow::Continue(())
-    });
-    let began = report.unwrap().begins_at.unwrap();
-    assert!(is_ingested);
-    assert_eq!(rows(&k), model);
-    let check = |db: &Db, k: &Keyspace| {
-        for gone in [10, 20, 39, 2900] {
-            assert_eq!(k.get_at(key(gone), began).unwrap(), None, "{gone}");
-        }
-        assert_eq!(rows_in(&db.snapshot_at(began).unwrap(), k), model);
-    };
-    check(&db, &k);
-    db.compact().unwrap();
-    check(&db, &k);
-    // What is deleted once more was not there.
-    let seen = k.history(key(10), ..).unwrap().count();
-    k.delete(key(10)).unwrap();
-    db.flush().unwrap();
-    assert_eq!(k.history(key(10), ..).unwrap().count(), seen);
     assert_sound(&db);
 }
 

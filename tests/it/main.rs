@@ -9,6 +9,7 @@ mod compaction;
 mod concurrency;
 mod consolidation;
 mod conversion;
+mod conversion_past;
 mod conversion_timings;
 mod corruption;
 mod crash;

@@ -55,7 +55,7 @@ struct Gathering<'p> {
     end: Option<&'p [u8]>,
     slice_bytes: usize,
     entries: BlockBuilder,
-    archive: Option<ForArchive>,
+    archive: Option<ForArchive<'p>>,
     counts: Counts,
 }
 
@@ -120,29 +120,29 @@ impl Gathering<'_> {
 }
 
 /// What comes to an archive of the entries that are copied.
-struct ForArchive {
+struct ForArchive<'p> {
     builder: BlockBuilder,
     /// Keys that it has a value of already: memtables come to it whole, and what is copied again
     /// was copied before.
     known: Box<dyn StructureCursor>,
-    /// The stamp with which it is told of keys that are gone.
-    gone_at: SeqNo,
+    /// Knows which ingest deleted a key.
+    job: &'p ConversionJob,
     // A buffer.
     key: Vec<u8>,
 }
 
-impl ForArchive {
+impl<'p> ForArchive<'p> {
     /// Of what `archive` is to have of `range`.
     fn new(
         archive: Arc<dyn Version>,
         (range, start): (&KeyRange, &[u8]),
-        gone_at: SeqNo,
+        job: &'p ConversionJob,
         heap: &Arc<Heap>,
-    ) -> Result<ForArchive> {
+    ) -> Result<ForArchive<'p>> {
         let mut known = VersionAt::new(archive, SeqNo::MAX, heap).cursor(range);
         known.seek(start)?;
         let builder = BlockBuilder::new(RestartPolicy::Whole);
-        Ok(ForArchive { builder, known, gone_at, key: Vec::new() })
+        Ok(ForArchive { builder, known, job, key: Vec::new() })
     }
 
     /// The next key that it has a value of, in the range.
@@ -159,12 +159,16 @@ impl ForArchive {
     }
 
     /// Adds that the next known key is gone: an ingest of tables can delete it past the memtables.
+    /// It is gone as of that ingest, and as of no later stamp: memtables may have a newer value.
     fn add_known_as_gone(&mut self) -> Result<()> {
         let Some(key) = self.known.key() else { return Ok(()) };
-        put_head(&mut self.key, key);
-        put_tail(&mut self.key, self.gone_at, VersionKind::Deleted);
-        let (kind, seqno) = (EntryKind::Value, self.gone_at);
-        self.builder.add(EntryRef { key: &self.key, seqno, kind, value: &[] })?;
+        // No ingest: it has expired, which is no version (H3).
+        if let Some(seqno) = self.job.ingested_over(key) {
+            put_head(&mut self.key, key);
+            put_tail(&mut self.key, seqno, VersionKind::Deleted);
+            let kind = EntryKind::Value;
+            self.builder.add(EntryRef { key: &self.key, seqno, kind, value: &[] })?;
+        }
         self.known.next()
     }
 }
@@ -217,10 +221,10 @@ impl Core {
         let bound = end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.to_vec()));
         let range = KeyRange { start: Bound::Included(start.to_vec()), end: bound };
         let heap = self.budget.heap();
-        let gone_at = keyspace.runtime.store.last_seqno();
-        let archive = job.archive.as_ref().map(|archive| {
-            ForArchive::new(archive.store.version(), (&range, start), gone_at, heap)
-        });
+        let archive = job
+            .archive
+            .as_ref()
+            .map(|archive| ForArchive::new(archive.store.version(), (&range, start), job, heap));
         let mut gathering = Gathering {
             end,
             slice_bytes,

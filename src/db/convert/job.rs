@@ -1,5 +1,7 @@
 //! A conversion under way: how far it is, and what flushes bring to the store that is being made.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::base::{Cursor, EntryRef, Error, Result, SeqNo, Slice, lost_its_place};
@@ -25,12 +27,38 @@ struct Progress {
     copied: Copied,
     /// Ranges of what is copied in which the old store has changed since, other than by a flush.
     stale: Vec<IngestRange>,
+    ingested: Ingested,
     /// The last memtable that was brought to the new store: a flush that is tried again does not
     /// bring it twice (O2).
     brought: Weak<Table>,
     /// What bringing a memtable failed with: no reason for its flush to fail.
     failure: Option<Error>,
     has_failed: bool,
+}
+
+/// The stamp of the newest ingest over each key since the conversion began. An ingest finds nothing
+/// of its range in memtables (J1), so what comes to an archive of these keys later is newer.
+#[derive(Debug, Default)]
+struct Ingested {
+    /// Of keys from each of these on, in front of the next.
+    from: BTreeMap<Vec<u8>, Option<SeqNo>>,
+}
+
+impl Ingested {
+    fn add(&mut self, (start, end): &IngestRange, seqno: SeqNo) {
+        let behind = end.as_ref().map(|end| (end.to_vec(), self.over(end)));
+        let end = end.as_deref();
+        let is_replaced =
+            |from: &Vec<u8>| from[..] >= **start && end.is_none_or(|end| **from < *end);
+        self.from.retain(|from, _| !is_replaced(from));
+        self.from.insert(start.to_vec(), Some(seqno));
+        self.from.extend(behind);
+    }
+
+    fn over(&self, key: &[u8]) -> Option<SeqNo> {
+        let up_to = (Bound::Unbounded, Bound::Included(key));
+        self.from.range::<[u8], _>(up_to).next_back().and_then(|(_, seqno)| *seqno)
+    }
 }
 
 /// Up to where the keys of the old store are in the new one.
@@ -63,6 +91,7 @@ impl ConversionJob {
         let progress = Progress {
             copied: Copied::Nothing,
             stale: Vec::new(),
+            ingested: Ingested::default(),
             brought: Weak::new(),
             failure: None,
             has_failed: false,
@@ -98,8 +127,10 @@ impl ConversionJob {
     }
 
     /// Says that the old store has other entries in a range, which came past the memtables.
-    pub(in crate::db) fn note_ingest(&self, (start, end): &IngestRange) {
+    pub(in crate::db) fn note_ingest(&self, range: &IngestRange, seqno: SeqNo) {
         let mut progress = lock(&self.progress);
+        progress.ingested.add(range, seqno);
+        let (start, end) = range;
         let end = match &progress.copied {
             Copied::Nothing => return,
             Copied::To(to) if start >= to => return,
@@ -110,6 +141,11 @@ impl ConversionJob {
             Copied::Everything => end.clone(),
         };
         progress.stale.push((start.clone(), end));
+    }
+
+    /// The stamp of the newest ingest over this key since the conversion began.
+    pub(super) fn ingested_over(&self, key: &[u8]) -> Option<SeqNo> {
+        lock(&self.progress).ingested.over(key)
     }
 
     /// Where what is copied ends, if this memtable has to be brought there. Nothing is to be done
@@ -226,5 +262,34 @@ impl Cursor for EntriesInFront {
 
     fn prev(&mut self) -> Result<()> {
         Err(lost_its_place())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_ingest_over_each_key_is_known() {
+        let mut seed = 7u64;
+        let mut draw = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let slice = |number: u64| Slice::from(&[number as u8][..]);
+        for _ in 0..200 {
+            let mut ingested = Ingested::default();
+            let mut over = [None; 40];
+            for n in 1..12 {
+                let (start, count) = (draw(40), 1 + draw(12));
+                let end = (start + count < 40).then(|| slice(start + count));
+                let seqno = SeqNo::from_parts(n, 0);
+                ingested.add(&(slice(start), end), seqno);
+                over[start as usize..(start + count).min(40) as usize].fill(Some(seqno));
+            }
+            let found: Vec<_> = (0..40).map(|key: u8| ingested.over(&[key])).collect();
+            assert_eq!(found, over);
+            assert!(ingested.from.len() <= 2 * 11);
+        }
     }
 }
