@@ -21,7 +21,7 @@ use crate::db::insert::{CommitPlace, insert_commit, insert_entries};
 use crate::db::options::{Background, Durability};
 use crate::db::state::{KeyspaceState, State};
 use crate::db::transaction::{Premise, Verdict};
-use crate::wal::{Lsn, RecordReader, Wal};
+use crate::wal::{LogImage, Lsn, RecordReader, Wal};
 
 /// The log and the commits on their way.
 #[derive(Debug)]
@@ -563,6 +563,11 @@ impl Core {
         self.check_writable()?;
         let end = lock(&self.log.log).wal.sync_target().target();
         self.sync_to(end)
+    }
+
+    /// The log as it is, when all of it is durable.
+    pub(super) fn image_log(&self) -> Result<LogImage> {
+        lock(&self.log.log).wal.image().map_err(|error| self.judge(error))
     }
 
     /// Stage 2: waits until the log is durable for `caller`, or syncs.

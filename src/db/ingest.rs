@@ -512,7 +512,7 @@ impl Core {
     }
 
     /// Makes what was appended to the value log durable (X7).
-    fn sync_values(&self) -> Result<()> {
+    pub(super) fn sync_values(&self) -> Result<()> {
         self.values.sync().inspect_err(|error| self.set_poison(&error.to_string()))
     }
 }

@@ -44,7 +44,7 @@ pub struct RecoveryReport {
 /// Where the log is, in the database's directory.
 pub(super) const LOG_DIR: &str = "wal";
 /// Where value files are, in the database's directory.
-const VALUES_DIR: &str = "values";
+pub(super) const VALUES_DIR: &str = "values";
 /// Why nothing is written.
 const OPENED_FOR_READING: &str = "it was opened to be read";
 /// Log files that are kept to be overwritten.

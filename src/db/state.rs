@@ -202,6 +202,14 @@ impl Table {
         }
     }
 
+    /// Adds the value files that its entries point into.
+    pub(super) fn add_value_files(&self, files: &mut BTreeMap<u64, Arc<ValueFile>>) {
+        let held = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        for (number, (file, _)) in &*held {
+            files.entry(*number).or_insert_with(|| Arc::clone(file));
+        }
+    }
+
     /// Bytes that its entries point to.
     pub(super) fn value_bytes(&self) -> u64 {
         let held = self.values.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@
 //!   which they were written.
 
 use crate::base::{Entropy, Error, Result};
-use crate::manifest::edit_log::{self, EditLog, EditLogId, OpenReport, SnapshotSink};
+use crate::manifest::edit_log::{self, EditLog, EditLogId, EditLogImage, OpenReport, SnapshotSink};
 use crate::manifest::records::{Loader, decode_edit, encode_edit, encode_snapshot};
 use crate::manifest::state::{CatalogState, Closing, Edit};
 use crate::manifest::totals::Totals;
@@ -98,6 +98,12 @@ impl Manifest {
     #[must_use]
     pub fn state(&self) -> &CatalogState {
         &self.state
+    }
+
+    /// Its files as of the last edit.
+    #[must_use]
+    pub fn image(&self) -> EditLogImage {
+        self.log.image()
     }
 
     /// The newest file.

@@ -18,7 +18,7 @@ mod totals;
 pub use catalog::Manifest;
 pub(crate) use edit_log::inspect_edit_log;
 pub use edit_log::{
-    EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef, SnapshotSink,
+    EditLog, EditLogId, EditLogImage, LogPosition, OpenReport, Record, RecordRef, SnapshotSink,
     exists as edit_log_exists, is_log_name, newest_database, read as read_edit_log,
 };
 pub use options::{

@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use super::content::{Content, check_range};
 use super::locks::{Hold, Locks};
@@ -93,11 +93,15 @@ impl Storage for MemoryStorage {
             OpenMode::ReadWrite | OpenMode::ReadOnly => tree.names.find_file(path)?,
         };
         let content = tree.contents.get(&id).expect("a named file has contents").clone();
-        Ok(Arc::new(MemoryFile { content, mode }))
+        Ok(Arc::new(MemoryFile { content, mode, id, tree: Arc::downgrade(&self.tree) }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.tree().names.create_dir_all(path, &mut Vec::new())
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.tree().names.create_dir(path).map(drop)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -109,6 +113,10 @@ impl Storage for MemoryStorage {
             tree.contents.remove(&replaced.id);
         }
         Ok(())
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.tree().names.rename_new(from, to).map(drop)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -147,12 +155,19 @@ impl Storage for MemoryStorage {
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.tree().names.exists(path)
     }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.tree().names.resolve(path)
+    }
 }
 
 /// An open file: it keeps its contents when the name goes.
 struct MemoryFile {
     content: Arc<RwLock<Content>>,
     mode: OpenMode,
+    id: NodeId,
+    /// Where its names are; gone with the last of the clones.
+    tree: Weak<Mutex<MemoryTree>>,
 }
 
 impl MemoryFile {
@@ -189,6 +204,12 @@ impl StorageFile for MemoryFile {
 
     fn size(&self) -> io::Result<u64> {
         Ok(self.look(Content::len))
+    }
+
+    fn link_count(&self) -> io::Result<u64> {
+        let Some(tree) = self.tree.upgrade() else { return Ok(0) };
+        let tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(tree.names.name_count(self.id))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

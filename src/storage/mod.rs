@@ -13,6 +13,7 @@
 //! - T4  A process that is killed loses nothing that was written.
 
 mod content;
+mod copying;
 mod directory;
 mod locks;
 mod memory;
@@ -27,9 +28,10 @@ mod tests;
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use copying::{CopyShape, Zeros, copy_file, copy_into, is_shared, try_link};
 pub(crate) use directory::{lock_directory, make_directory, share_directory};
 pub use memory::MemoryStorage;
 pub(crate) use numbered::NumberedNames;
@@ -85,6 +87,19 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Whatever the system says.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
 
+    /// Creates a directory in one that is there; what has the name already stays as it is. Not
+    /// durable until the parent is synced. A storage that does not say how looks for the name
+    /// first.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is anything at `path`, `NotFound`; whatever the system says.
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        if self.exists(path)? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.create_dir_all(path)
+    }
+
     /// Renames a file, replacing a file of the new name. Not durable until the directories are
     /// synced.
     ///
@@ -92,9 +107,23 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Whatever the system says.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Renames a file or a directory to a name that nothing has; what has it already stays as it
+    /// is. Not durable until the directories are synced. A storage that does not say how looks for
+    /// the name first.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is anything at `to`; whatever the system says.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if self.exists(to)? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.rename(from, to)
+    }
+
     /// Gives the file `from` the name `to` as well, which nothing may have: one file with two
     /// names, each as good as the other. Not durable until the directory of `to` is synced. A
-    /// storage that does not say how refuses.
+    /// storage that does not say how refuses. One that does has its files say
+    /// [how many names](StorageFile::link_count) they have.
     ///
     /// # Errors
     /// `Unsupported` and `CrossesDevices` where that cannot be, `Unsupported` for a symbolic link;
@@ -151,6 +180,15 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// Whatever the system says.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// The path from the root on, without symbolic links and `..`, of what is at `path`: whatever
+    /// it is in is in front of it. A storage that does not say how gives the path as it is.
+    ///
+    /// # Errors
+    /// `NotFound`, also for a link that leads nowhere; whatever the system says.
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
 }
 
 /// An open file.
@@ -173,6 +211,16 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     /// # Errors
     /// Whatever the system says.
     fn size(&self) -> io::Result<u64>;
+
+    /// How many names the file has: see [`Storage::link`]. What is destroyed in one that has
+    /// several is destroyed under all of them. To be said by storages whose files can have more
+    /// than one.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn link_count(&self) -> io::Result<u64> {
+        Ok(1)
+    }
 
     /// Cuts or extends (with zeros) to `len` bytes.
     ///

@@ -178,6 +178,46 @@ impl Names {
         }
     }
 
+    /// Creates a directory that must not exist, in one that must.
+    pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<(Node, Place)> {
+        if path.file_name().is_none() {
+            self.directory_at(path)?;
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let place = self.place_at(path)?;
+        if self.node_at(&place).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let node = self.new_node(EntryType::Directory);
+        self.add(node, place.clone());
+        Ok((node, place))
+    }
+
+    /// The path from the root on of what is there.
+    pub(super) fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let node = self.find(path)?;
+        match node.entry_type {
+            EntryType::Directory => Ok(self.path_of(node.id)),
+            // A file may have several names: this one.
+            EntryType::File | EntryType::Other => {
+                let place = self.place_at(path)?;
+                Ok(self.path_of(place.directory).join(&*place.name))
+            }
+        }
+    }
+
+    /// Renames to a name that nothing has; `None` never.
+    pub(super) fn rename_new(&mut self, from: &Path, to: &Path) -> io::Result<Option<Renamed>> {
+        let (source, place) = (self.place_at(from)?, self.place_at(to)?);
+        if self.node_at(&source).is_none() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if self.node_at(&place).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.rename(from, to)
+    }
+
     /// Renames; `None` when both names are the same.
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<Option<Renamed>> {
         let from = self.place_at(from)?;
@@ -291,6 +331,11 @@ impl Names {
     /// Whether the node has a name.
     pub(super) fn is_named(&self, id: NodeId) -> bool {
         self.places.contains_key(&id)
+    }
+
+    /// How many names the node has.
+    pub(super) fn name_count(&self, id: NodeId) -> u64 {
+        self.places.get(&id).map_or(0, |places| places.len() as u64)
     }
 
     /// A path of a node, as far as it hangs together.

@@ -12,11 +12,11 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(target_os = "linux")]
-use rustix::fs::Advice;
+use rustix::fs::{Advice, CWD, RenameFlags, renameat_with};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
@@ -75,9 +75,26 @@ impl Storage for OsStorage {
         DirBuilder::new().recursive(true).mode(DIRECTORY_PERMISSIONS).create(path)
     }
 
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        DirBuilder::new().mode(DIRECTORY_PERMISSIONS).create(path)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the storage that others go through")]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Not every kernel and file system can.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            renamed => return renamed.map_err(io::Error::from),
+        }
+        if self.exists(to)? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.rename(from, to)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -166,6 +183,10 @@ impl Storage for OsStorage {
             },
         }
     }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(path)
+    }
 }
 
 fn open_lock_file(path: &Path) -> io::Result<File> {
@@ -245,6 +266,10 @@ impl StorageFile for OsFile {
 
     fn size(&self) -> io::Result<u64> {
         self.file.metadata().map(|metadata| metadata.len())
+    }
+
+    fn link_count(&self) -> io::Result<u64> {
+        self.file.metadata().map(|metadata| metadata.nlink())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

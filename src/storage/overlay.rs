@@ -145,6 +145,10 @@ impl Storage for Overlay {
         self.tree().names.create_dir_all(self.own_to_change(path)?, &mut Vec::new())
     }
 
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.tree().names.create_dir(self.own_to_change(path)?).map(drop)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut tree = self.tree();
         let renamed = tree.names.rename(self.own_to_change(from)?, self.own_to_change(to)?)?;
@@ -152,6 +156,11 @@ impl Storage for Overlay {
             tree.release(replaced.id);
         }
         Ok(())
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (self.own_to_change(from)?, self.own_to_change(to)?);
+        self.tree().names.rename_new(from, to).map(drop)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -196,6 +205,13 @@ impl Storage for Overlay {
         match self.own(path) {
             Some(own) => self.tree().names.exists(own),
             None => self.below.exists(path),
+        }
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        match self.own(path) {
+            Some(own) => self.tree().names.resolve(own).map(|_| path.to_owned()),
+            None => self.below.resolve(path),
         }
     }
 }

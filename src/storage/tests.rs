@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{
-    EntryType, MemoryStorage, OpenMode, OsStorage, Overlay, SimStorage, Storage, StorageFile,
-    StorageLock,
+    CopyShape, CrashMode, EntryType, MemoryStorage, OpenMode, OsStorage, Overlay, SimStorage,
+    Storage, StorageFile, StorageLock, Zeros, copy_file, copy_into, is_shared,
 };
-use crate::base::{Entropy, SeededEntropy};
+use crate::base::{Entropy, Error, SeededEntropy};
 
 const STEP_COUNT: u64 = 400;
 const SEED_COUNT: u64 = 60;
@@ -34,7 +34,7 @@ impl Subject {
         let below = |end: usize| (random.next_u64() % end as u64) as usize;
         let path = self.root.join(PATHS[below(PATHS.len())]);
         let other = self.root.join(PATHS[below(PATHS.len())]);
-        let (choice, offset, size) = (below(25), below(20_000) as u64, below(9000));
+        let (choice, offset, size) = (below(27), below(20_000) as u64, below(9000));
         let fill = below(255) as u8 + 1;
         let handle = self.handles.get(below(HANDLES_MAX)).cloned();
         match choice {
@@ -55,6 +55,8 @@ impl Subject {
             11 => told(self.storage.list_dir(&path)),
             12 => told(self.storage.sync_dir(&path)),
             13 => told(self.storage.exists(&path)),
+            25 => told(self.storage.create_dir(&path)),
+            26 => told(self.storage.rename_new(&path, &other)),
             23 | 24 if !self.links => "no link".into(),
             23 | 24 => told(self.storage.link(&path, &other)),
             _ => handle.map_or("no file".into(), |file| match choice {
@@ -255,4 +257,145 @@ fn a_shared_lock_keeps_out_who_wants_it_alone() {
         drop(alone);
         drop(storage.lock_shared(path).unwrap());
     });
+}
+
+#[test]
+fn a_file_says_how_many_names_it_has() {
+    on_each_storage(|storage, path| {
+        let file = storage.open(path, OpenMode::CreateNew).unwrap();
+        assert_eq!(file.link_count().unwrap(), 1);
+        let other = path.with_file_name("b");
+        storage.link(path, &other).unwrap();
+        let opened = storage.open(&other, OpenMode::ReadOnly).unwrap();
+        assert_eq!((file.link_count().unwrap(), opened.link_count().unwrap()), (2, 2));
+        assert!(is_shared(&*file) && is_shared(&*opened));
+        storage.remove_file(path).unwrap();
+        assert_eq!(file.link_count().unwrap(), 1);
+        storage.rename(&other, path).unwrap();
+        assert!(!is_shared(&*file));
+        storage.remove_file(path).unwrap();
+        assert_eq!(file.link_count().unwrap(), 0);
+    });
+}
+
+fn copy_start(
+    storage: &dyn Storage,
+    source: (&dyn StorageFile, &Path),
+    to: &Path,
+    shape: &CopyShape<'_>,
+) -> u64 {
+    let target = storage.open(to, OpenMode::CreateNew).unwrap();
+    copy_into(source, (&*target, to), shape).unwrap()
+}
+
+#[test]
+fn a_copy_has_the_start_of_a_file_and_is_durable() {
+    on_each_storage(|storage, path| {
+        let file = storage.open(path, OpenMode::CreateNew).unwrap();
+        let bytes: Vec<u8> = (0..3 << 20).map(|i| (i % 251) as u8).collect();
+        file.write_all_at(&bytes, 0).unwrap();
+        let to = |name: &str| path.with_file_name(name);
+        copy_file(storage, path, &to("whole"), 3 << 20).unwrap();
+        assert_eq!(read_all(storage, &to("whole")), bytes);
+        let too_long = copy_file(storage, path, &to("long"), (3 << 20) + 1).unwrap_err();
+        assert!(matches!(too_long, Error::Io { action: "read", .. }), "{too_long}");
+        let (size, len) = ((1 << 20) + 7, 2 << 20);
+        let shape = CopyShape { size, len, head: b"head", ..CopyShape::default() };
+        let copied = copy_start(storage, (&*file, path), &to("start"), &shape);
+        assert_eq!(copied, (1 << 20) + 7);
+        let found = read_all(storage, &to("start"));
+        assert_eq!((found.len(), &found[..4]), (2 << 20, &b"head"[..]));
+        assert_eq!(found[4..(1 << 20) + 7], bytes[4..(1 << 20) + 7]);
+        assert!(found[(1 << 20) + 7..].iter().all(|byte| *byte == 0));
+        // Of a file that ends before that: all that there is.
+        let shape = CopyShape { size: 9 << 20, ..CopyShape::default() };
+        assert_eq!(copy_start(storage, (&*file, path), &to("less"), &shape), 3 << 20);
+        copy_file(storage, path, &to("less"), 3).unwrap_err();
+    });
+    let sim = SimStorage::new(1);
+    sim.open(Path::new("a"), OpenMode::CreateNew).unwrap().write_all_at(b"hello", 0).unwrap();
+    copy_file(&sim, Path::new("a"), Path::new("b"), 5).unwrap();
+    sim.sync_dir(Path::new("/")).unwrap();
+    let after = sim.crash(CrashMode::DropAll, 1);
+    assert_eq!(read_all(&after, Path::new("b")), b"hello");
+}
+
+#[test]
+fn a_copy_leaves_out_what_is_zero_where_it_may() {
+    let sim = SimStorage::new(1);
+    let len = 3 << 20;
+    let mut bytes = vec![0; len];
+    for at in [0, 5000, 1 << 20, (2 << 20) + 4095, len - 1] {
+        bytes[at] = 7;
+    }
+    let path = Path::new("/from");
+    let file = sim.open(path, OpenMode::CreateNew).unwrap();
+    file.write_all_at(&bytes, 0).unwrap();
+    let copied_with = |zeros, name: &str, size| {
+        let before = sim.allocated_bytes();
+        let shape = CopyShape { size, zeros, ..CopyShape::default() };
+        let copied = copy_start(&sim, (&*file, path), Path::new(name), &shape);
+        assert_eq!(copied, size.min(len as u64));
+        assert!(read_all(&sim, Path::new(name)) == bytes, "{name}");
+        sim.allocated_bytes() - before
+    };
+    assert!(copied_with(Zeros::LeftOut, "/sparse", len as u64) < 64 << 10);
+    assert!(copied_with(Zeros::Written, "/full", len as u64) >= len as u64);
+    assert!(copied_with(Zeros::LeftOut, "/short", 9 << 20) < 64 << 10);
+    assert_eq!(sim.violations(), [""; 0]);
+    let after = sim.crash(CrashMode::KeepAll, 0);
+    assert!(read_all(&after, Path::new("/sparse")) == bytes);
+}
+
+#[test]
+fn what_is_there_is_neither_made_again_nor_replaced() {
+    on_each_storage(|storage, path| {
+        let to = |name: &str| path.with_file_name(name);
+        let kind = |result: io::Result<()>| result.unwrap_err().kind();
+        let taken = io::ErrorKind::AlreadyExists;
+        storage.create_dir(&to("dir")).unwrap();
+        storage.create_dir(&to("dir/inner")).unwrap();
+        storage.create_dir(&to("empty")).unwrap();
+        storage.open(&to("file"), OpenMode::CreateNew).unwrap();
+        for name in ["dir", "empty", "file"] {
+            assert_eq!(kind(storage.create_dir(&to(name))), taken, "{name}");
+            assert_eq!(kind(storage.rename_new(&to("dir"), &to(name))), taken, "{name}");
+            assert_eq!(kind(storage.rename_new(&to("file"), &to(name))), taken, "{name}");
+        }
+        let missing = io::ErrorKind::NotFound;
+        assert_eq!(kind(storage.create_dir(&to("missing/inner"))), missing);
+        assert_eq!(kind(storage.rename_new(&to("missing"), &to("other"))), missing);
+        storage.rename_new(&to("dir"), &to("other")).unwrap();
+        storage.rename_new(&to("file"), &to("other/inner/file")).unwrap();
+        assert!(!storage.exists(&to("dir")).unwrap() && !storage.exists(&to("file")).unwrap());
+        assert!(storage.exists(&to("empty")).unwrap());
+        assert!(storage.exists(&to("other/inner/file")).unwrap());
+    });
+}
+
+#[test]
+fn a_path_is_resolved_to_where_it_leads() {
+    let missing = |result: io::Result<PathBuf>| {
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::NotFound);
+    };
+    on_each_storage(|storage, path| {
+        let resolve = |path: &Path| storage.resolve(path).unwrap();
+        storage.create_dir_all(&path.join("b")).unwrap();
+        storage.create_dir(&path.with_file_name("c")).unwrap();
+        let there = resolve(&path.join("b"));
+        assert!(there.is_absolute() && there.ends_with("a/b"), "{there:?}");
+        assert_eq!(resolve(&path.join("../c/./../a/b")), there);
+        storage.open(&path.join("b/file"), OpenMode::CreateNew).unwrap();
+        assert_eq!(resolve(&path.join("b/../b/file")), there.join("file"));
+        missing(storage.resolve(&path.join("b/d")));
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let os = OsStorage::new();
+    os.create_dir_all(&path("a/b")).unwrap();
+    std::os::unix::fs::symlink("a/b", path("link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", path("dangling")).unwrap();
+    assert_eq!(os.resolve(&path("link")).unwrap(), os.resolve(&path("a/b")).unwrap());
+    assert_eq!(os.resolve(&path("link/..")).unwrap(), os.resolve(&path("a")).unwrap());
+    missing(os.resolve(&path("dangling")));
 }

@@ -32,9 +32,9 @@ use crate::manifest::OpenReport;
 
 pub use shares::{ShareSums, ValueShare};
 pub use store::{
-    Adopted, BegunFlush, Compacted, Consolidation, DataCheck, Debt, KeySpan, Moving, Round,
-    RoundFigures, RoundSlice, SharedStores, Staged, Store, StorePlace, TableCheck, TableIngestMode,
-    TableIngestOptions, create_store, open_store,
+    Adopted, BegunFlush, Compacted, Consolidation, DataCheck, Debt, FileImage, Held, KeySpan,
+    Moving, Round, RoundFigures, RoundSlice, SharedStores, Staged, Store, StoreImage, StorePlace,
+    TableCheck, TableIngestMode, TableIngestOptions, create_store, open_store,
 };
 
 /// An entry found by key.
@@ -389,6 +389,8 @@ pub struct StructureStats {
     pub bytes_pinned: u64,
     /// Bytes given back out of segments that are still there, since opening.
     pub bytes_in_holes: u64,
+    /// Bytes of dead runs that take room for as long as their files have names elsewhere.
+    pub bytes_shared_dead: u64,
     /// Key and value bytes flushed, since the keyspace was created.
     pub logical_bytes: u64,
     /// Those of them from before opening.

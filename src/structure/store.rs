@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::base::{Cursor, EntryKind, RangeTombstones, Result, SeqNo, Slice};
 use crate::block::Block;
 use crate::cache::Cache;
-use crate::manifest::{KeyspaceOptions, LogPosition, Structure};
+use crate::manifest::{EditLogImage, KeyspaceOptions, LogPosition, Structure};
 use crate::operator::Merging;
 use crate::storage::Storage;
 use crate::structure::flex::{FlexStore, OpenSegments};
@@ -154,6 +154,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Checks the index, against its durable form too. No flush may be under way;
     /// [`DataCheck::check_data`] needs no such care.
     fn check_index(&self, findings: &mut Findings) -> Box<dyn DataCheck>;
+
+    /// All that makes this store elsewhere, as of its newest durable state. Waits for a slice that
+    /// is being made durable.
+    fn image(&self) -> StoreImage;
 
     /// Figures, as of `now` where they are about what has expired.
     fn stats(&self, now: u64) -> StructureStats;
@@ -389,6 +393,48 @@ impl TableIngestOptions {
         self.check = check;
         self
     }
+}
+
+/// A store as of one durable state. What is in it is there, and as it is now, for as long as this
+/// is.
+#[derive(Debug)]
+pub struct StoreImage {
+    /// Its index.
+    pub index: EditLogImage,
+    /// The files that the index refers to.
+    pub files: Vec<FileImage>,
+    /// The numbers of the value files that entries point into.
+    pub values: Vec<u64>,
+    /// What keeps them.
+    pub held: Box<dyn Held>,
+}
+
+impl StoreImage {
+    /// The state of an index that refers to these; `held` keeps them.
+    pub fn new(
+        index: EditLogImage,
+        files: Vec<FileImage>,
+        values: Vec<u64>,
+        held: impl Held + 'static,
+    ) -> StoreImage {
+        StoreImage { index, files, values, held: Box::new(held) }
+    }
+}
+
+/// What keeps something from being removed or destroyed.
+pub trait Held: Send + Sync + fmt::Debug {}
+
+impl<T: Send + Sync + fmt::Debug> Held for T {}
+
+/// A file of a [`StoreImage`].
+#[derive(Clone, Debug)]
+pub struct FileImage {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Bytes of it that the index refers to; there may be more.
+    pub size: u64,
+    /// Whether it may still be appended to. If not, it never will be.
+    pub is_written_to: bool,
 }
 
 /// An index that was checked; its data is still to be.

@@ -28,7 +28,8 @@ const PAGE_LEN: u64 = 4 << 10;
 pub(super) struct WritableFile {
     pub file: Arc<ValueFile>,
     pub handle: Arc<dyn StorageFile>,
-    /// The system was asked to begin with what is in front of here.
+    /// The system was asked to begin with what is in front of here. Shared by all that write to the
+    /// file: as long as it is there, somebody does.
     begun: Arc<AtomicU64>,
 }
 
@@ -260,7 +261,9 @@ impl ValueLog {
         drop(unsynced);
         let file = ValueFile::new(&self.place, number, FILE_HEADER_LEN, Presence::Present);
         self.register(&file);
-        Ok(WritableFile { file, handle, begun: Arc::default() })
+        let begun = Arc::default();
+        file.note_writers(Arc::downgrade(&begun));
+        Ok(WritableFile { file, handle, begun })
     }
 
     fn make_directory(&self) -> Result<()> {
@@ -294,19 +297,36 @@ impl ValueLog {
     /// behind that, whose room is given back. It is kept for the next writer.
     pub(super) fn cut_back(&self, before: OwnFile) {
         let Ok(_not_closed_meanwhile) = self.writing() else { return };
+        // First: whoever copies the file meanwhile misses nothing of what is in front of that.
+        let size = before.writable.file.size();
+        before.writable.file.note_cut(before.end);
         // Where that fails, the garbage stays for as long as the file does.
-        if before.writable.handle.set_len(before.end).is_ok() {
-            before.writable.file.note_cut(before.end);
+        if before.writable.handle.set_len(before.end).is_err() {
+            before.writable.file.note_size(size);
+        } else {
             before.writable.begun.fetch_min(before.end / PAGE_LEN * PAGE_LEN, Ordering::Relaxed);
             self.give_back_own_file(before);
         }
     }
 
-    /// Has whatever is written from now on go to new files.
+    /// Has whatever is written from now on go to new files, but for who has one to itself.
     pub fn close_files(&self) {
-        let head = lock(&self.head).current.take();
-        let idle = std::mem::take(&mut *lock(&self.idle));
-        drop((head, idle)); // Whoever needs them holds them.
+        self.close_larger(0);
+    }
+
+    /// As [`Self::close_files`], in place of files that have so many bytes by now.
+    pub fn close_larger(&self, size: u64) {
+        let mut head = lock(&self.head);
+        let is_large = head.end >= size;
+        let closed = head.current.take_if(|_| is_large);
+        drop(head);
+        let mut idle = lock(&self.idle);
+        let (closed_idle, left) = std::mem::take(&mut *idle)
+            .into_iter()
+            .partition::<Vec<OwnFile>, _>(|own| own.end >= size);
+        *idle = left;
+        drop(idle);
+        drop((closed, closed_idle)); // Whoever needs them holds them.
     }
 
     /// Says that `size` bytes of the file are written whole and to be synced.

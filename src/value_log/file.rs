@@ -6,7 +6,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::format::{FILE_HEADER_LEN, check_file_header, file_tag};
 use super::lock;
@@ -88,6 +88,8 @@ pub struct ValueFile {
     pub(super) path: PathBuf,
     place: Arc<ValuePlace>,
     presence: Presence,
+    /// What all that write to it share; one that nobody has written to since opening has none.
+    writers: OnceLock<Weak<AtomicU64>>,
     // Atomic.
     file: KeptOpen,
     /// Bytes up to the end of the last record.
@@ -124,11 +126,29 @@ impl ValueFile {
             path: place.path_of(number),
             place: Arc::clone(place),
             presence,
+            writers: OnceLock::new(),
             file: KeptOpen::default(),
             size: AtomicU64::new(size),
             is_shunned: AtomicBool::new(false),
             is_damaged: AtomicBool::new(false),
         })
+    }
+
+    /// Says who writes to it, from when it is made on (V1).
+    pub(super) fn note_writers(&self, writers: Weak<AtomicU64>) {
+        let _only_once = self.writers.set(writers);
+    }
+
+    /// Whether anybody may still write to it, or cut it. If not, nobody ever will (V1).
+    #[must_use]
+    pub fn is_written_to(&self) -> bool {
+        self.writers.get().is_some_and(|writers| writers.strong_count() > 0)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Its number, as pointers have it.

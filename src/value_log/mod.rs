@@ -18,7 +18,9 @@
 //! Invariants
 //! - V1  A record is written once, in a file that nobody has appended to before the database was
 //!   opened. (Recovery may write the same bytes to the same place again; what no pointer was given
-//!   out to, or none that anybody has, may be written over.)
+//!   out to, or none that anybody has, may be written over.) A file that has a name elsewhere, as
+//!   in a checkpoint, is not written to at all: it got that when it was durable, and nobody was
+//!   writing to it any more.
 //! - V2  A pointer is durable somewhere only if its record, and the name of its file, are; or it is
 //!   in the part of the commit log that is not known to be durable, and is verified there.
 //! - V3  A file is removed only when nobody holds it. Who refers to a value in memory, or durably,

@@ -123,11 +123,17 @@ impl ValueLog {
         let mut buffer = Vec::new();
         for of_file in pointers.chunk_by(|a, b| a.file == b.file) {
             let file = self.file_of(&of_file[0])?;
-            let handle = file.open(OpenMode::ReadWrite)?;
             let io = |action| {
                 let path = &file.path;
                 move |error| Error::io(action, path, error)
             };
+            let handle = file.open(OpenMode::ReadOnly)?;
+            if handle.link_count().map_err(io("stat"))? > 1 {
+                // All of it was durable before it got its other name (V1).
+                handle.sync().map_err(io("sync"))?;
+                continue;
+            }
+            let handle = file.open(OpenMode::ReadWrite)?;
             let header = std::iter::once((0, FILE_HEADER_LEN));
             let records = of_file.iter().map(|pointer| {
                 let layout = RecordLayout::of(u64::from(pointer.len)).expect("it was read");

@@ -545,3 +545,78 @@ fn what_is_closed_is_not_written_to_any_more_and_can_be_read() {
     assert_eq!(&*log.read(&pointers[0].encode()).unwrap(), value(1, 100).as_slice());
     assert_eq!(storage.list_dir(Path::new(DIR)).unwrap().len(), 2);
 }
+
+#[test]
+fn a_file_is_written_to_until_its_last_writer_is_gone_and_never_again() {
+    let (storage, log) = fresh();
+    let (_, appended) = append(&log, &[value(1, 100)]).unwrap();
+    let mut begun = ValueStream::begin(&log, 1).unwrap();
+    begun.push(&value(2, 10)).unwrap();
+    let mut mover = Mover::new(&log, [].into());
+    let placed = mover.place(1, &value(3, 100)).unwrap();
+    let placed = log.find(placed.file).unwrap();
+    log.close_files();
+    assert!(appended.is_written_to(), "a sync is to come");
+    log.sync().unwrap();
+    assert!(!appended.is_written_to());
+    let (_, another) = append(&log, &[value(4, 100)]).unwrap();
+    assert_ne!(another.number(), appended.number());
+    assert!(another.is_written_to() && placed.is_written_to());
+    let (_, streamed) = begun.finish().unwrap();
+    assert!(streamed.is_written_to(), "the next one may go there");
+    mover.finish_slice().unwrap();
+    mover.note_held();
+    drop(mover);
+    log.close_files();
+    log.sync().unwrap();
+    for file in [&appended, &another, &placed, &streamed] {
+        assert!(!file.is_written_to());
+    }
+    drop((appended, another, placed, streamed, log));
+    let log = open_in(&storage);
+    assert!(log.hold(1).is_there() && !log.hold(1).is_written_to());
+}
+
+#[test]
+fn only_what_is_large_enough_is_closed() {
+    let (_storage, log) = fresh();
+    let (_, small) = append(&log, &[value(1, 100)]).unwrap();
+    let (_, idle) = stream(&log, &value(2, 100), 50);
+    log.close_larger(FILE_SIZE / 4);
+    log.sync().unwrap();
+    assert!(small.is_written_to() && idle.is_written_to());
+    let (_, again) = append(&log, &[value(3, 1000)]).unwrap();
+    let (_, idle_again) = stream(&log, &value(4, 1000), 500);
+    assert_eq!((again.number(), idle_again.number()), (small.number(), idle.number()));
+    log.close_larger(FILE_SIZE / 4);
+    log.sync().unwrap();
+    assert!(!small.is_written_to() && !idle.is_written_to());
+    let (_, new) = append(&log, &[value(5, 10)]).unwrap();
+    assert_ne!(new.number(), small.number());
+}
+
+/// What recovery makes durable is read and synced only, in a file that a checkpoint has as well.
+#[test]
+fn making_values_durable_does_not_write_to_a_file_that_has_another_name() {
+    let sim = SimStorage::new(6);
+    let storage: Arc<dyn Storage> = Arc::new(sim.clone());
+    let log = open_in(&storage);
+    let (pointers, file) = append(&log, &[value(1, 1000), value(2, 10)]).unwrap();
+    log.close_files();
+    log.sync().unwrap();
+    let other = Path::new("/other");
+    sim.link(file.path(), other).unwrap();
+    drop((file, log));
+    let log = open_in(&storage);
+    let changes = || [Operation::Write, Operation::SetLen].map(|operation| sim.count_of(operation));
+    let before = changes();
+    log.make_durable(&pointers).unwrap();
+    assert_eq!(changes(), before);
+    assert_eq!(sim.violations(), [""; 0]);
+    sim.remove_file(other).unwrap();
+    log.make_durable(&pointers).unwrap();
+    assert!(changes() > before, "it is its own again");
+    for pointer in &pointers {
+        log.verify(pointer, Verify::Hash).unwrap();
+    }
+}

@@ -97,6 +97,20 @@ impl WalPlace {
         self.storage.open(&path, mode).map_err(|e| Error::io("open", &path, e))
     }
 
+    /// Opens file `number` to be written to, unless it has a name elsewhere (W10).
+    ///
+    /// # Errors
+    /// [`Error::Io`], also when the storage does not say how many names it has.
+    pub fn open_unless_shared(&self, number: u64) -> Result<Option<Arc<dyn StorageFile>>> {
+        // Not opened for writing even: the other name may be that of an open database's file.
+        let found = self.open(number, OpenMode::ReadOnly)?;
+        let names = found.link_count();
+        match names.map_err(|e| Error::io("read", &self.path_of(number), e))? {
+            0 | 1 => self.open(number, OpenMode::ReadWrite).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Removes a file; whether its name is gone for good shows at the next sync of the directory.
     ///
     /// # Errors

@@ -30,6 +30,13 @@
 //!   without a gap, are given up from the oldest on, and none is overwritten while it is read.
 //!   Recovery reads none of them. What is released is durable (the caller sees to it), so that a
 //!   record that is missing in them is damage.
+//! - W10  A file that has a name elsewhere, as in a checkpoint, is not written to, nor used again:
+//!   it loses its name here. It gets one only while it is of the log, all of it durable, and not
+//!   written to any more. After a power cut a name may be back that was removed elsewhere and not
+//!   durably so, and lead to a file that was used again under another number meanwhile: a header
+//!   with a higher number than the name is no header, nor is a record of that file one of this, and
+//!   the file is needed by nobody: its name goes only when what the manifest says durably has no
+//!   need of it any more.
 //!
 //! Crashes, and why the decision is the same however often recovery itself is interrupted
 //! - While records are appended: a header may reach the disk before the records and headers below
@@ -46,6 +53,7 @@ mod chain;
 mod directory;
 mod header;
 mod history;
+mod image;
 mod inspect;
 mod lsn;
 mod prepare;
@@ -61,6 +69,7 @@ mod zeros;
 pub use append::RECORD_BUFFER_SIZE;
 pub use directory::{WalOptions, WalPlace};
 pub use history::RecordReader;
+pub use image::{LogFileImage, LogImage};
 pub(crate) use inspect::inspect_log;
 pub use lsn::Lsn;
 pub use replay::{RecordRef, Replay, replay, replay_up_to};

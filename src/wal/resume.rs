@@ -20,7 +20,7 @@ use super::lsn::Lsn;
 use super::replay::Replay;
 use super::survey::FoundFile;
 use super::sync::Watermark;
-use super::writer::{HeaderState, LiveFile, Wal, write_header};
+use super::writer::{HeaderState, LiveFile, Reuse, Wal, write_header};
 use super::zeros::Blocks;
 
 /// Bytes rewritten in one go.
@@ -113,7 +113,10 @@ impl Wal {
                 continue;
             }
             let path = self.place.path_of(number);
-            let file = self.place.open(number, OpenMode::ReadWrite)?;
+            let Some(file) = self.place.open_unless_shared(number)? else {
+                let _taken_up_by_the_next_one = self.place.remove(&path);
+                continue;
+            };
             let capacity = file.size().map_err(|e| Error::io("read", &path, e))?;
             self.keep_or_remove(Spare { path, file, capacity });
         }
@@ -157,7 +160,8 @@ fn start_file(
 
 /// Makes durable what was read but may only be in the operating system's cache: the process may
 /// have been killed before it synced, or a sync may have failed, after which the cache shows bytes
-/// that a plain sync does not write any more. So they are written again.
+/// that a plain sync does not write any more. So they are written again. But not what has a name
+/// elsewhere (W10): all of it was durable before it got that, and nothing was written to it since.
 fn rewrite_unsynced(replay: &Replay, files: &VecDeque<LiveFile>) -> Result<()> {
     let end = replay.recovered().end;
     for (index, file) in files.iter().enumerate() {
@@ -168,10 +172,12 @@ fn rewrite_unsynced(replay: &Replay, files: &VecDeque<LiveFile>) -> Result<()> {
         if header_is_durable && from >= records_end {
             continue;
         }
-        if !header_is_durable {
-            write_header(header, &*file.file).map_err(|e| Error::io("write", path, e))?;
+        if file.reuse == Reuse::Possible {
+            if !header_is_durable {
+                write_header(header, &*file.file).map_err(|e| Error::io("write", path, e))?;
+            }
+            rewrite(file, header.offset_of(from), records_end.bytes_since(from))?;
         }
-        rewrite(file, header.offset_of(from), records_end.bytes_since(from))?;
         file.file.sync().map_err(|e| Error::io("sync", path, e))?;
     }
     Ok(())
@@ -205,23 +211,28 @@ fn prepare_above_all(place: &WalPlace, replay: &Replay) -> Result<PreparedFile> 
     let spare = match reusable {
         None => None,
         Some(found) => {
-            let file = place.open(found.number, OpenMode::ReadWrite)?;
-            Some(Spare { path: found.window.path().to_owned(), file, capacity })
+            let file = place.open_unless_shared(found.number)?; // W10
+            file.map(|file| Spare { path: found.window.path().to_owned(), file, capacity })
         }
     };
     place.prepare(number, capacity, spare)
 }
 
+/// Opens files of the log. One that has a name elsewhere is only read (W10).
 fn open_chain(place: &WalPlace, chain: &[FileHeader]) -> Result<VecDeque<LiveFile>> {
     let open = |header: &FileHeader| {
+        let (file, reuse) = match place.open_unless_shared(header.number)? {
+            Some(file) => (file, Reuse::Possible),
+            None => (place.open(header.number, OpenMode::ReadOnly)?, Reuse::Never),
+        };
         let prepared = PreparedFile {
             number: header.number,
             path: place.path_of(header.number),
-            file: place.open(header.number, OpenMode::ReadWrite)?,
+            file,
             capacity: header.capacity,
             blocks: Blocks::Written,
         };
-        Ok(LiveFile::new(*header, prepared, HeaderState::Durable))
+        Ok(LiveFile { reuse, ..LiveFile::new(*header, prepared, HeaderState::Durable) })
     };
     chain.iter().map(open).collect()
 }

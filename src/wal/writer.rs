@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
-use crate::storage::StorageFile;
+use crate::storage::{StorageFile, is_shared};
 
 use super::append::RecordWriter;
 use super::directory::{PreparedFile, Spare, WalPlace};
@@ -70,6 +70,16 @@ pub(super) struct LiveFile {
     pub written_up_to: u64,
     /// Shared with those who read the file, which must not be overwritten then.
     pub readers: Arc<()>,
+    /// Whether it may be used again, once nothing needs it.
+    pub reuse: Reuse,
+}
+
+/// Whether a file may be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reuse {
+    Possible,
+    /// It was opened to be read: it had a name elsewhere (W10).
+    Never,
 }
 
 impl LiveFile {
@@ -82,6 +92,7 @@ impl LiveFile {
             tag: file_tag(header.database_id, header.number),
             written_up_to: prepared.blocks.written_up_to(prepared.capacity),
             readers: Arc::default(),
+            reuse: Reuse::Possible,
         }
     }
 
@@ -266,7 +277,12 @@ impl Wal {
     }
 
     /// Writes a record to the current file, where there is room for it.
-    fn write_record(&mut self, kind: RecordKind, length: u64, parts: &[&[u8]]) -> Result<()> {
+    pub(super) fn write_record(
+        &mut self,
+        kind: RecordKind,
+        length: u64,
+        parts: &[&[u8]],
+    ) -> Result<()> {
         let durable_up_to = self.durable_lsn();
         let header = RecordHeader { lsn: self.end, durable_up_to, length, kind };
         let current = self.files.back().expect("a log has a current file");
@@ -376,7 +392,12 @@ impl Wal {
             let capacity = first.header.capacity;
             kept -= capacity;
             let path = first.path.to_path_buf();
-            self.keep_or_remove(Spare { path, file: first.file, capacity });
+            match first.reuse {
+                Reuse::Possible => self.keep_or_remove(Spare { path, file: first.file, capacity }),
+                Reuse::Never => {
+                    let _taken_up_by_recovery = self.place.remove(&path);
+                }
+            }
         }
     }
 
@@ -389,10 +410,12 @@ impl Wal {
         self.history.iter().map(|file| file.header.capacity).sum()
     }
 
-    /// Keeps a file that nothing needs for reuse, if it has the usual size and few are kept.
+    /// Keeps a file that nothing needs for reuse, if it has the usual size and few are kept; but
+    /// not one that has a name elsewhere (W10).
     pub(super) fn keep_or_remove(&mut self, spare: Spare) {
         let usual = spare.capacity == self.place.options.file_capacity;
-        if usual && self.spares.len() < self.place.options.spare_files_max {
+        let few = self.spares.len() < self.place.options.spare_files_max;
+        if usual && few && !is_shared(&*spare.file) {
             self.spares.push(spare);
         } else {
             // One that stays is taken up by the next recovery.

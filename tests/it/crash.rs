@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use lithe_sim::crash::canary::CANARIES;
 use lithe_sim::crash::{
-    BUILT_ON, CrashRun, Diet, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY,
+    BESIDE_RECOVERED, BUILT_ON, CHECKPOINTS_NOT_MADE, CHECKPOINTS_OPENED, CrashRun, Diet, STATES,
+    STATES_AFTER_RECOVERY, STATES_IN_RECOVERY,
 };
 use lithe_sim::ledger::Ledger;
 use lithe_sim::parallel::run_cases;
@@ -41,6 +42,25 @@ fn after_a_crash_within_an_ingest_of_tables_a_moment_that_had_to_survive_is_foun
     });
     ledger.assert_clean();
     assert!(ledger.counted(STATES) > 500, "{}", ledger.counted(STATES));
+}
+
+/// Checkpoints that were made are there and show their moment, those that were interrupted are not
+/// there or do the same; and the database is as it must be beside them, also beside one that is
+/// open, written to and crashes with it.
+#[test]
+fn after_a_crash_within_or_behind_checkpoints_both_are_what_they_must_be() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 12, |seed| {
+        let mut run = CrashRun::of_seed(seed, 2);
+        (run.diet, run.op_count, run.stride) = (Diet::Checkpoints, 48, 9);
+        run.run(&ledger);
+        true
+    });
+    ledger.assert_clean();
+    let least = [(CHECKPOINTS_OPENED, 100), (CHECKPOINTS_NOT_MADE, 100), (BESIDE_RECOVERED, 300)];
+    for (what, least) in least {
+        assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
+    }
 }
 
 #[test]

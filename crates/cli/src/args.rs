@@ -176,6 +176,8 @@ pub enum Command {
     Compact(commands::compact::CompactArgs),
     /// Give back all room that is not needed
     Vacuum(commands::vacuum::VacuumArgs),
+    /// Make a copy of the whole database, which shares its files where it can
+    Checkpoint(commands::checkpoint::CheckpointArgs),
     /// Verify every checksum and every structure of the database
     Check(commands::check::CheckArgs),
     /// Show what is in a file of a database, piece by piece, also if it is damaged

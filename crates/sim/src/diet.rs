@@ -21,6 +21,8 @@ pub enum Diet {
     Tables,
     /// Conversions of one keyspace, among other things.
     Conversions,
+    /// Checkpoints, among other things, and what is done in one of them beside the database.
+    Checkpoints,
     /// Indexes of two keyspaces, among other things.
     Indexes,
     /// Indexes that are built over what is there, while no commit is synced by itself.
@@ -32,11 +34,12 @@ const BUILT_OVER_MAX: u64 = 40;
 
 impl Diet {
     /// All of them.
-    pub const ALL: [Diet; 6] = [
+    pub const ALL: [Diet; 7] = [
         Diet::Everything,
         Diet::Ingests,
         Diet::Tables,
         Diet::Conversions,
+        Diet::Checkpoints,
         Diet::Indexes,
         Diet::Builds,
     ];
@@ -49,6 +52,7 @@ impl Diet {
             Diet::Ingests => "ingests",
             Diet::Tables => "tables",
             Diet::Conversions => "conversions",
+            Diet::Checkpoints => "checkpoints",
             Diet::Indexes => "indexes",
             Diet::Builds => "builds",
         }
@@ -77,6 +81,17 @@ impl Diet {
                 let mut ops = vec![Op::Create(0, random.below(8) as u8)];
                 ops.extend((0..count).map(|number| match number % 6 {
                     5 => draw_conversion(random, mix),
+                    _ => draw(random, mix),
+                }));
+                ops
+            }
+            Diet::Checkpoints => {
+                let mut ops: Vec<Op> = (0..3).map(|number| Op::Create(number, number)).collect();
+                ops.extend((0..count).map(|number| match number % 12 {
+                    11 => Op::Checkpoint,
+                    2 | 5 | 8 => Op::Beside(Box::new(draw(random, mix))),
+                    // Of the one that is beside it.
+                    10 if random.chance(200) => Op::Beside(Box::new(Op::Checkpoint)),
                     _ => draw(random, mix),
                 }));
                 ops

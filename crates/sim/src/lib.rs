@@ -6,6 +6,7 @@
 //! | `random`, `sample`, `ops`, `diet`, `setup` | what a run does, from a seed |
 //! | `operator`, `extractors`, `indexed` | what is registered, and what indexes must show |
 //! | `session`, `timeline`, `readback` | running it, its history, and the prefix oracle |
+//! | `checkpoints` | what the checkpoints of a run must show |
 //! | `crash` | power cuts and kills at every mutation of a run, and during recovery |
 //! | `damage` | bytes at rest that rot, vanish or return |
 //! | `faults` | calls of the storage that fail; full disks |
@@ -16,6 +17,7 @@
 //! | `ledger`, `parallel`, `allocation` | counting, running on several threads, limits |
 
 pub mod allocation;
+pub mod checkpoints;
 pub mod clock;
 pub mod corpus;
 pub mod crash;

@@ -44,8 +44,8 @@ lithe-sim COMMAND [OPTIONS]
                  --per-point N  states at each point (default 24)
                  --run SEED [--point P [--state S]]  one run, point or state again
                  --structure N  all keyspaces of one structure: 0 Flex, 1 Lsm, 2 History
-                 --diet NAME  which operations: everything (default), conversions, indexes,
-                 ingests, tables, builds
+                 --diet NAME  which operations: everything (default), conversions,
+                 checkpoints, indexes, ingests, tables, builds
   model        random operations against BTreeMaps
                  --runs N (default 100), --operations N each (default 3000), --run SEED,
                  --structure N, --diet NAME as above

@@ -1,6 +1,6 @@
 //! How a simulated database is opened: option sets that make everything happen all the time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,6 +147,12 @@ impl Setup {
         }
         draw_retentions(&mut self.keyspaces, self.seed);
         self
+    }
+
+    /// The same, of a database that is elsewhere.
+    #[must_use]
+    pub fn at(&self, path: &Path) -> Setup {
+        Setup { path: path.to_owned(), ..self.clone() }
     }
 
     /// Options for the `index`-th keyspace.

@@ -64,9 +64,19 @@ impl Storage for WatchedStorage {
         self.inner.create_dir_all(path)
     }
 
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.announce(Operation::CreateDir, path);
+        self.inner.create_dir(path)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.announce(Operation::Rename, from);
         self.inner.rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.announce(Operation::Rename, from);
+        self.inner.rename_new(from, to)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -104,6 +114,10 @@ impl Storage for WatchedStorage {
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.inner.exists(path)
     }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.resolve(path)
+    }
 }
 
 struct WatchedFile {
@@ -137,6 +151,10 @@ impl StorageFile for WatchedFile {
 
     fn size(&self) -> io::Result<u64> {
         self.inner.size()
+    }
+
+    fn link_count(&self) -> io::Result<u64> {
+        self.inner.link_count()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

@@ -180,6 +180,7 @@ impl Core {
             bytes_dead: structure.bytes_dead,
             bytes_pinned: structure.bytes_pinned,
             bytes_in_holes: structure.bytes_in_holes,
+            bytes_shared_dead: structure.bytes_shared_dead,
             memtable_bytes: memtable_bytes.sum(),
             sealed_memtables: keyspace.sealed.len() as u64,
             logical_bytes_written: structure.logical_bytes,

@@ -76,6 +76,10 @@ pub struct KeyspaceStats {
     pub bytes_pinned: u64,
     /// Bytes given back to the file system out of segments that are still there, since opening.
     pub bytes_in_holes: u64,
+    /// Bytes in segments that are not current, and would have been given back had their files no
+    /// names elsewhere, as in a checkpoint ([`crate::Db::checkpoint`]), one that was interrupted or
+    /// forgotten included. Since opening, as of when more last died in each segment.
+    pub bytes_shared_dead: u64,
     /// Memory of its memtables.
     pub memtable_bytes: u64,
     /// Memtables that wait to be flushed.

@@ -135,6 +135,8 @@ const KEYSPACE_FIGURES: &[KeyspaceFigure] = &[
         "Those of them that only snapshots and the like need."),
     ("hole_bytes", Gauge, |s| s.bytes_in_holes as f64,
         "Bytes given back out of segments that are there."),
+    ("shared_dead_bytes", Gauge, |s| s.bytes_shared_dead as f64,
+        "Bytes that are not given back, for checkpoints have the files as well."),
     ("memtable_bytes", Gauge, |s| s.memtable_bytes as f64, "Memory of memtables."),
     ("sealed_memtables", Gauge, |s| s.sealed_memtables as f64,
         "Memtables that wait to be flushed."),

@@ -50,7 +50,7 @@ const MAGIC: [u8; 8] = *b"LITHELOG";
 /// Bytes 0..56 of the header are under the checksum at 56..64.
 const HEADER_SUMMED: usize = 56;
 /// Suffix of a file that is still being made.
-const UNFINISHED_SUFFIX: &str = ".new";
+pub(super) const UNFINISHED_SUFFIX: &str = ".new";
 /// Digits of the number in a file name; more when it needs more.
 const NUMBER_DIGITS: usize = 8;
 

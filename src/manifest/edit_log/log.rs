@@ -6,7 +6,7 @@ use super::format::{
     unfinished_name,
 };
 use super::read::{LastRecord, Reader, Record, RecordRef, Scan, list, snapshot_end};
-use super::{LogPosition, OpenReport};
+use super::{EditLogImage, LogPosition, OpenReport};
 use crate::base::{Error, Result};
 use crate::storage::{OpenMode, Storage, StorageFile};
 use std::path::{Path, PathBuf};
@@ -183,6 +183,14 @@ impl EditLog {
     #[must_use]
     pub fn position(&self) -> LogPosition {
         LogPosition { number: self.current.number, offset: self.current.end }
+    }
+
+    /// The log as of its last edit.
+    #[must_use]
+    pub fn image(&self) -> EditLogImage {
+        let LogFile { file, path, end, capacity, .. } = &self.current;
+        let (file, path) = (Arc::clone(file), path.clone());
+        EditLogImage { file, path, size: *end, capacity: *capacity }
     }
 
     /// Makes the next file from a snapshot of the present state and goes over to it. Durable on

@@ -41,7 +41,12 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use self::format::UNFINISHED_SUFFIX;
+use crate::storage::StorageFile;
 
 pub use format::{EditLogId, is_log_name};
 pub(crate) use inspect::inspect_edit_log;
@@ -55,6 +60,36 @@ pub struct LogPosition {
     pub number: u64,
     /// Bytes from the start of that file.
     pub offset: u64,
+}
+
+/// A log as of one edit: what makes the same log elsewhere. The file is there for as long as this
+/// is, whatever becomes of its name.
+#[derive(Clone, Debug)]
+pub struct EditLogImage {
+    /// The file.
+    pub file: Arc<dyn StorageFile>,
+    /// Its path.
+    pub path: PathBuf,
+    /// Bytes of it up to the end of the edit and its mark: they do not change any more.
+    pub size: u64,
+    /// Bytes that it has, with zeros for the rest.
+    pub capacity: u64,
+}
+
+impl EditLogImage {
+    /// Whether the other one is of the same edit of the same log.
+    #[must_use]
+    pub fn is_as_of(&self, other: &EditLogImage) -> bool {
+        (&self.path, self.size) == (&other.path, other.size)
+    }
+
+    /// What the file is called while it is made elsewhere: then it counts for nothing (E1).
+    #[must_use]
+    pub fn unfinished_name(&self) -> OsString {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(UNFINISHED_SUFFIX);
+        name
+    }
 }
 
 /// What was found in a log.

@@ -4,7 +4,7 @@
 //! fail, and notes it; what is here does the work on names and contents.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::SimStorage;
@@ -15,7 +15,7 @@ use super::machine::{Course, Machine};
 use crate::base::hash_key;
 use crate::storage::content::{PAGE_SIZE, check_range};
 use crate::storage::locks::Hold;
-use crate::storage::names::{NodeId, Place};
+use crate::storage::names::{NodeId, Place, Renamed};
 use crate::storage::not_writable;
 use crate::storage::{DirEntry, OpenMode, Storage, StorageFile, StorageLock};
 
@@ -89,9 +89,29 @@ impl Storage for SimStorage {
         })
     }
 
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.call(Operation::CreateDir, &[path], 1, |machine, course| {
+            if !machine.live.names.exists(path)? {
+                machine.check_room_for_name()?;
+            }
+            let (node, place) = machine.live.names.create_dir(path)?;
+            machine.note_name_change(NameChange { node, from: None, to: Some(place) });
+            course.outcome()
+        })
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.call(Operation::Rename, &[from, to], 0, |machine, course| {
-            machine.rename(from, to)?;
+            let renamed = machine.live.names.rename(from, to)?;
+            machine.note_renamed(from, to, renamed);
+            course.outcome()
+        })
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Operation::Rename, &[from, to], 1, |machine, course| {
+            let renamed = machine.live.names.rename_new(from, to)?;
+            machine.note_renamed(from, to, renamed);
             course.outcome()
         })
     }
@@ -157,6 +177,13 @@ impl Storage for SimStorage {
             machine.live.names.exists(path)
         })
     }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.call(Operation::Exists, &[path], 1, |machine, course| {
+            course.outcome()?;
+            machine.live.names.resolve(path)
+        })
+    }
 }
 
 impl Machine {
@@ -172,8 +199,8 @@ impl Machine {
         Ok(node.id)
     }
 
-    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let Some(renamed) = self.live.names.rename(from, to)? else { return Ok(()) };
+    fn note_renamed(&mut self, from: &Path, to: &Path, renamed: Option<Renamed>) {
+        let Some(renamed) = renamed else { return };
         let node = renamed.node;
         if self.unsynced.has_data(node.id) {
             let (from, to) = (from.display(), to.display());
@@ -184,7 +211,16 @@ impl Machine {
         if let Some(replaced) = renamed.replaced {
             self.release_if_unused(replaced.id);
         }
-        Ok(())
+    }
+
+    /// What has a name in a checkpoint as well belongs to two databases.
+    fn check_one_name(&mut self, file: NodeId, action: &str) {
+        let count = self.live.names.name_count(file);
+        if count > 1 {
+            let path = self.live.names.path_of(file);
+            let path = path.display();
+            self.checks.report(format!("{path} was {action} while it has {count} names"));
+        }
     }
 
     fn add_handle(&mut self, file: NodeId, mode: OpenMode, path: &Path) {
@@ -340,6 +376,7 @@ impl StorageFile for SimFile {
         self.call(Operation::Write, offset.rotate_left(32) ^ hash_key(bytes), |machine, course| {
             check_range(offset, bytes.len() as u64)?;
             self.check_writable()?;
+            machine.check_one_name(self.file, "written to");
             machine.write(self.file, bytes, offset, course)
         })
     }
@@ -351,10 +388,18 @@ impl StorageFile for SimFile {
         })
     }
 
+    fn link_count(&self) -> io::Result<u64> {
+        self.call(Operation::Size, 1, |machine, course| {
+            course.outcome()?;
+            Ok(machine.live.names.name_count(self.file))
+        })
+    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.call(Operation::SetLen, len, |machine, course| {
             check_range(0, len)?;
             self.check_writable()?;
+            machine.check_one_name(self.file, "cut or extended");
             machine.change_live(self.file, |content| content.set_len(len));
             machine.checks.fill(self.file, &(len..u64::MAX)); // What was cut is no gap any more.
             machine.unsynced.push_data(self.file, DataChange::SetLen { len });
@@ -366,6 +411,7 @@ impl StorageFile for SimFile {
         self.call(Operation::Preallocate, len, |machine, course| {
             check_range(0, len)?;
             self.check_writable()?;
+            machine.check_one_name(self.file, "extended");
             machine.check_room(machine.live_content(self.file).growth_of_reserve(len))?;
             machine.change_live(self.file, |content| content.reserve(len));
             machine.checks.fill(self.file, &(0..len));
@@ -378,6 +424,7 @@ impl StorageFile for SimFile {
         self.call(Operation::PunchHole, offset.rotate_left(32) ^ size, |machine, course| {
             check_range(offset, size)?;
             self.check_writable()?;
+            machine.check_one_name(self.file, "punched");
             machine.punch_hole(self.file, offset, size);
             course.outcome()
         })

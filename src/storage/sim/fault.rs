@@ -28,7 +28,7 @@ pub enum Operation {
     Read,
     /// `write_at`.
     Write,
-    /// `size`.
+    /// `size` and `link_count`.
     Size,
     /// `set_len`.
     SetLen,

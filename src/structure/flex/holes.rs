@@ -140,6 +140,17 @@ mod tests {
     }
 
     #[test]
+    fn pieces_that_are_not_punched_can_be_put_back() {
+        let rule = HoleRule { piece_size_min: 8 * KIB, round_size_min: 8 * KIB };
+        let mut dead = space(&[4000..20_500, 50_000..60_000]);
+        let before = left(&dead);
+        let pieces = dead.take_pieces(rule);
+        assert_eq!(pieces.len(), 1);
+        pieces.into_iter().for_each(|piece| dead.add(piece));
+        assert_eq!(left(&dead), before);
+    }
+
+    #[test]
     fn small_pieces_stay_and_large_ones_wait_for_each_other() {
         let rule = HoleRule::for_segments_of(4 << 20);
         assert_eq!((rule.piece_size_min, rule.round_size_min), (64 * KIB, 512 * KIB));

@@ -17,6 +17,12 @@
 //! - G1  A number is used once; so the number is also the generation of what lies in the file.
 //! - G2  The checksum of every frame is seeded with database, keyspace, number and offset.
 //! - G3  Holes are made in segments that nobody writes to, and never of the header.
+//! - G4  No holes are made in a file that has a name elsewhere, as in a checkpoint, where runs that
+//!   are dead here may be live. Who gives it that name holds all runs that are to be read by it
+//!   until it is there: so a run that dies later finds the name, and one that is not held is not
+//!   needed there. A name that was removed elsewhere may be back after a power cut, and lead to a
+//!   file that was punched meanwhile: it was removed because no durable index there refers to it,
+//!   so it is an orphan, which opening removes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,7 +33,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::holes::{DeadSpace, HoleRule};
 use crate::base::{Error, Result, checksum, checksum_seeded};
-use crate::storage::{KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile};
+use crate::storage::{
+    KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile, is_shared,
+};
 use crate::value_log::ValueLog;
 
 /// Bytes in front of the first frame.
@@ -125,6 +133,8 @@ pub(super) struct SegmentPlace {
     pinned_run_bytes: AtomicU64,
     /// Bytes of holes in files that are there.
     hole_bytes: AtomicU64,
+    /// Bytes of which no holes were made, for the files have names elsewhere (G4).
+    shared_dead_bytes: AtomicU64,
     /// Whether the file system has refused a hole: then it is not asked again.
     refuses_holes: AtomicBool,
 }
@@ -156,6 +166,7 @@ impl SegmentPlace {
             pinned_bytes: AtomicU64::new(0),
             pinned_run_bytes: AtomicU64::new(0),
             hole_bytes: AtomicU64::new(0),
+            shared_dead_bytes: AtomicU64::new(0),
             refuses_holes: AtomicBool::new(false),
         })
     }
@@ -214,6 +225,12 @@ impl SegmentPlace {
         self.hole_bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes that would be holes, had their files no names elsewhere (G4), when that was last
+    /// looked at.
+    pub(super) fn shared_dead_bytes(&self) -> u64 {
+        self.shared_dead_bytes.load(Ordering::Relaxed)
+    }
+
     /// Gives the room of what is dead in partly live segments back, where it is enough (X6).
     pub(super) fn punch_holes(&self) {
         let written_to = lock(&self.written_to).clone();
@@ -270,6 +287,8 @@ pub(super) struct Segment {
     size: AtomicU64,
     /// Bytes of it that are holes.
     hole_bytes: AtomicU64,
+    /// Bytes that would be, had the file no name elsewhere.
+    shared_dead_bytes: AtomicU64,
     // Guarded by the lock.
     dead: Mutex<DeadSpace>,
 }
@@ -293,6 +312,7 @@ impl Segment {
             retired: AtomicBool::new(false),
             size: AtomicU64::new(size),
             hole_bytes: AtomicU64::new(0),
+            shared_dead_bytes: AtomicU64::new(0),
             dead: Mutex::default(),
         })
     }
@@ -363,12 +383,22 @@ impl Segment {
 
     /// Makes holes of what is dead, if it is enough. What fails leaves the room taken, until the
     /// segment goes: nobody has to know.
-    fn punch_holes(&self) {
+    fn punch_holes(self: &Arc<Segment>) {
         if self.is_retired() {
             return; // The file goes.
         }
         let pieces = lock(&self.dead).take_pieces(self.place.hole_rule);
         if pieces.is_empty() {
+            return;
+        }
+        // G4: looked at behind what is dead. It is put back until more dies in the segment, when it
+        // may be shared no more.
+        let is_own = self.file().is_ok_and(|file| !is_shared(&*file));
+        let sizes = pieces.iter().map(|piece| piece.end - piece.start);
+        self.note_shared_dead(if is_own { 0 } else { sizes.sum() });
+        if !is_own {
+            let mut dead = lock(&self.dead);
+            pieces.into_iter().for_each(|piece| dead.add(piece));
             return;
         }
         // The one that is kept open is for reading.
@@ -390,6 +420,12 @@ impl Segment {
         }
     }
 
+    fn note_shared_dead(&self, bytes: u64) {
+        let before = self.shared_dead_bytes.swap(bytes, Ordering::Relaxed);
+        self.place.shared_dead_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.place.shared_dead_bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+
     /// Says that the newest durable index does not refer to the segment any more.
     pub(super) fn retire(&self) {
         if !self.retired.swap(true, Ordering::AcqRel) {
@@ -406,6 +442,11 @@ impl Segment {
         self.retired.load(Ordering::Acquire)
     }
 
+    /// Whether a [`SegmentWriter`] has it. If not, none ever will.
+    pub(super) fn is_written_to(&self) -> bool {
+        lock(&self.place.written_to).contains(&self.number)
+    }
+
     /// Bytes in the file, holes included.
     pub(super) fn size(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
@@ -418,6 +459,7 @@ impl Drop for Segment {
             self.place.pinned_bytes.fetch_sub(self.size(), Ordering::Relaxed);
             let hole_bytes = self.hole_bytes.load(Ordering::Relaxed);
             self.place.hole_bytes.fetch_sub(hole_bytes, Ordering::Relaxed);
+            self.note_shared_dead(0);
             lock(&self.place.doomed).push(std::mem::take(&mut self.path));
         }
         let mut held = lock(&self.place.held);

@@ -357,6 +357,52 @@ fn a_version_keeps_what_it_holds_out_of_holes() {
     bench.assert_equals_model();
 }
 
+/// G4: what is in a segment's file stays for as long as it has another name, also runs that die
+/// while it gets that name.
+#[test]
+fn no_holes_are_made_in_segments_that_have_another_name() {
+    let storage = SimStorage::new(1);
+    let mut bench = Bench::in_storage(Arc::new(storage.clone()), options_with_holes());
+    let random = SeededEntropy::new(23);
+    let overwrite = |bench: &mut Bench, rounds: u64| {
+        for _ in 0..rounds {
+            bench.flush(random_changes(&random, 300, 12_000));
+            bench.store.remove_unreferenced();
+        }
+    };
+    overwrite(&mut bench, 20);
+    let other = PathBuf::from("/other");
+    storage.create_dir_all(&other).unwrap();
+    let image = bench.store.image();
+    overwrite(&mut bench, 10);
+    let mut linked = Vec::new();
+    for file in image.files.iter().filter(|file| !file.is_written_to) {
+        let to = other.join(file.path.file_name().unwrap());
+        storage.link(&file.path, &to).unwrap();
+        let bytes = storage.read_file(&to).unwrap();
+        linked.push((to, bytes));
+    }
+    assert!(linked.len() > 5 && linked.len() < image.files.len());
+    drop(image);
+    let mut shared_dead_max = 0;
+    for _ in 0..40 {
+        overwrite(&mut bench, 1);
+        shared_dead_max = shared_dead_max.max(bench.store.stats(0).bytes_shared_dead);
+    }
+    assert!(shared_dead_max > 8 << 10, "{shared_dead_max}");
+    for (path, bytes) in &linked {
+        assert!(storage.read_file(path).unwrap() == *bytes, "{}", path.display());
+        storage.remove_file(path).unwrap();
+    }
+    bench.assert_equals_model();
+    let before = bench.store.stats(0).bytes_in_holes;
+    overwrite(&mut bench, 2);
+    assert!(bench.store.stats(0).bytes_in_holes > before, "they were put back");
+    assert_eq!(storage.violations(), [""; 0]);
+    bench.reopen();
+    bench.assert_equals_model();
+}
+
 #[test]
 fn holes_that_fail_are_done_without_and_refused_ones_not_asked_for_again() {
     for (error, asked_again) in [(ErrorKind::Unsupported, false), (ErrorKind::Other, true)] {

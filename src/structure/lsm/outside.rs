@@ -1,17 +1,13 @@
 //! Tables that were made outside of any database on their way into an Lsm keyspace: each gets a
 //! name in its directory, under a number that no edit names yet.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::table::{OutsideTable, TableCaches, TablePlace};
 use crate::base::{Error, Result};
-use crate::storage::{OpenMode, Storage};
+use crate::storage::{OpenMode, Storage, copy_file, try_link};
 use crate::structure::{Adopted, SharedStores, TableCheck, TableIngestMode, TableIngestOptions};
-
-/// Bytes that are copied at once.
-const COPY_SIZE: usize = 1 << 20;
 
 /// Opens tables that were made outside of any database.
 #[derive(Debug)]
@@ -51,14 +47,14 @@ pub(super) fn adopt(
 ) -> Result<Adopted> {
     let storage = &**place.storage();
     let is_linked = match how.mode {
-        TableIngestMode::Move => link(storage, &table.path, placed)?,
+        TableIngestMode::Move => try_link(storage, &table.path, placed)?,
         TableIngestMode::Copy => false,
     };
     let adopted = if is_linked {
         sync(storage, placed)?;
         Adopted::Linked
     } else {
-        copy(storage, &table.path, placed, table.record.size)?;
+        copy_file(storage, &table.path, placed, table.record.size)?;
         Adopted::Copied
     };
     let named = |error| instead_of(error, placed, &table.path);
@@ -73,44 +69,11 @@ pub(super) fn adopt(
     Ok(adopted)
 }
 
-/// Gives the file another name. Whether that can be: not on another file system, for instance.
-fn link(storage: &dyn Storage, from: &Path, to: &Path) -> Result<bool> {
-    match storage.link(from, to) {
-        Ok(()) => Ok(true),
-        Err(error) => match error.kind() {
-            ErrorKind::CrossesDevices
-            | ErrorKind::PermissionDenied
-            | ErrorKind::TooManyLinks
-            | ErrorKind::Unsupported
-            | ErrorKind::InvalidInput => Ok(false),
-            _ => Err(Error::io("link", from, error)),
-        },
-    }
-}
-
 /// Whoever wrote the file need not have synced it.
 fn sync(storage: &dyn Storage, path: &Path) -> Result<()> {
     let file = storage.open(path, OpenMode::ReadOnly);
     let file = file.map_err(|error| Error::io("open", path, error))?;
     file.sync().map_err(|error| Error::io("sync", path, error))
-}
-
-fn copy(storage: &dyn Storage, from: &Path, to: &Path, size: u64) -> Result<()> {
-    let source = storage.open(from, OpenMode::ReadOnly);
-    let source = source.map_err(|error| Error::io("open", from, error))?;
-    let target = storage.open(to, OpenMode::CreateNew);
-    let target = target.map_err(|error| Error::io("create", to, error))?;
-    let mut buffer = vec![0; COPY_SIZE.min(usize::try_from(size).unwrap_or(COPY_SIZE))];
-    let mut done = 0;
-    while done < size {
-        let len = (size - done).min(buffer.len() as u64) as usize;
-        let piece = &mut buffer[..len];
-        source.read_exact_at(piece, done).map_err(|error| Error::io("read", from, error))?;
-        target.write_all_at(piece, done).map_err(|error| Error::io("write", to, error))?;
-        target.begin_writeback(done, len as u64);
-        done += len as u64;
-    }
-    target.sync().map_err(|error| Error::io("sync", to, error))
 }
 
 /// An error about the file `placed` as one about `given`.

@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod files;
 mod history;
+mod image;
 mod torn;
 
 use std::path::{Path, PathBuf};

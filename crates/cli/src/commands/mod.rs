@@ -2,6 +2,7 @@
 
 pub mod changes;
 pub mod check;
+pub mod checkpoint;
 pub mod commits;
 pub mod compact;
 pub mod completions;

@@ -327,6 +327,7 @@ fn keyspace_json(keyspace: &KeyspaceStats) -> Value {
         "dead_bytes": keyspace.bytes_dead,
         "pinned_bytes": keyspace.bytes_pinned,
         "hole_bytes": keyspace.bytes_in_holes,
+        "shared_dead_bytes": keyspace.bytes_shared_dead,
         "memtable_bytes": keyspace.memtable_bytes,
         "sealed_memtables": keyspace.sealed_memtables,
         "logical_written_bytes": keyspace.logical_bytes_written,

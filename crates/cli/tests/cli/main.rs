@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod checkpoints;
 mod comparing;
 mod damage;
 mod dumping;

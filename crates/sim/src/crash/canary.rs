@@ -24,7 +24,7 @@ pub struct Canary {
 }
 
 /// Every planted mistake.
-pub const CANARIES: [Canary; 14] = [
+pub const CANARIES: [Canary; 16] = [
     Canary {
         name: "sync of the log",
         operation: Operation::Sync,
@@ -118,6 +118,22 @@ pub const CANARIES: [Canary; 14] = [
         path_part: ".wal",
         structure: None,
         diet: Diet::Builds,
+    },
+    // What makes the database durable goes well: only the copies are forgotten ..
+    Canary {
+        name: "sync of what checkpoints copy",
+        operation: Operation::Sync,
+        path_part: "unfinished-checkpoint",
+        structure: None,
+        diet: Diet::Checkpoints,
+    },
+    // .. or the names of all that is in them.
+    Canary {
+        name: "sync of the directories of checkpoints",
+        operation: Operation::SyncDir,
+        path_part: "unfinished-checkpoint",
+        structure: None,
+        diet: Diet::Checkpoints,
     },
     Canary {
         name: "any sync",

@@ -8,20 +8,26 @@
 //! - E5  Writing goes on, and is as safe as before.
 //! - E6  An opening that only reads shows the same moment, and leaves the disk as it is.
 //! - E7  Indexes show what their keyspaces have, and what was being built of them can be built on.
+//! - E8  Checkpoints show what they showed, also one that the crash has interrupted, if it is
+//!   there; and what is done with them is no concern of the database.
+//! - E9  So it is with one that was open and written to beside the database: it is recovered as the
+//!   database is, whichever comes first, and may go on and crash beside it again.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lithedb::storage::{CrashMode, SimStorage, Storage};
-use lithedb::{Access, Db, Error};
+use lithedb::{Access, Db, Error, OpenExisting};
 
+use crate::checkpoints::{Beside, Use, write_to};
 use crate::clock::SimClock;
 use crate::crash::states::{self, CrashState};
-use crate::crash::{BUILT_ON, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY, STATES_READ_FIRST};
-use crate::finding::{Fault, Finding, Verdict};
+use crate::crash::{BESIDE_RECOVERED, BUILT_ON, CHECKPOINTS_NOT_MADE, CHECKPOINTS_OPENED};
+use crate::crash::{STATES_AFTER_RECOVERY, STATES_IN_RECOVERY, STATES_READ_FIRST};
+use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::indexed::expect_building_goes_on;
 use crate::ledger::Ledger;
-use crate::ops::{Mix, Purpose, draw};
+use crate::ops::{Mix, Op, Purpose, draw};
 use crate::parallel::survive;
 use crate::random::Random;
 use crate::readback::{Detail, expect_check_ok, expect_pasts, read_all};
@@ -43,6 +49,12 @@ const FURTHER_OPS_MAX: u64 = 14;
 const FURTHER_MUTATIONS_MAX: u64 = 60;
 /// States that are tried at that crash.
 const FURTHER_STATES: u64 = 2;
+/// How many checkpoints in a thousand that were made are looked at.
+const CHECKPOINT_PER_MILLE: u64 = 60;
+/// How many in a thousand of those that crashed beside the database are written to behind that.
+const WRITTEN_BESIDE_PER_MILLE: u64 = 250;
+/// How many operations in a thousand are done in one of those.
+const BESIDE_PER_MILLE: u64 = 350;
 /// How many states in a thousand are opened to be read first.
 const READ_FIRST_PER_MILLE: u64 = 120;
 
@@ -67,6 +79,11 @@ impl Examiner {
             true => self.read_only(storage, depth)?,
             false => None,
         };
+        let is_beside_first = random.chance(500);
+        let mut beside = None;
+        if is_beside_first {
+            beside = self.open_beside(state, timeline, depth)?;
+        }
         let is_interrupted = depth > 0 && random.chance(INTERRUPTED_PER_MILLE);
         let (db, clock) = if is_interrupted {
             self.open_interrupted(state, timeline, random, depth)?
@@ -79,6 +96,16 @@ impl Examiner {
         }
         expect_check_ok(&db)?;
         expect_pasts(&db, timeline, moment.commit, random)?;
+        self.expect_checkpoints(storage, timeline, random)?;
+        if !is_beside_first {
+            beside = self.open_beside(state, timeline, depth)?;
+        }
+        if let Some((beside, of)) = beside.as_ref().zip(timeline.beside.as_ref()) {
+            // Not before: what a crash inside of the recovery above leaves must be the same.
+            let used = self.use_beside(beside, &look(&of.timeline).clone(), storage, random);
+            used.map_err(|finding| finding.at(&format!("{}", of.path.display())))?;
+        }
+        expect_no_misuse(storage)?; // Nobody writes to what a checkpoint has as well.
         let verdict = match random.below(8) {
             0 => self.expect_same_after(&found, &storage.crash(CrashMode::DropAll, 0), "power cut"),
             1 => self.expect_same_after(&found, &storage.crash(CrashMode::KeepAll, 0), "kill"),
@@ -86,13 +113,65 @@ impl Examiner {
                 .close()
                 .map_err(|error| Finding::new(Fault::Refused, format!("close: {error}")))
                 .and_then(|_| self.expect_same_after(&found, &storage.duplicate(), "close")),
-            3 | 4 if depth > 0 => return self.go_on((db, clock), storage, random, depth),
+            3 | 4 if depth > 0 => return self.go_on((db, clock), beside, state, (random, depth)),
             _ => expect_building_goes_on(&db).map(|built| {
                 self.ledger.count_many(BUILT_ON, built);
             }),
         };
         abandon(storage, db);
+        drop(beside);
         verdict
+    }
+
+    /// E9: recovers it.
+    fn open_beside(
+        &self,
+        state: &CrashState,
+        timeline: &Timeline,
+        depth: u32,
+    ) -> Verdict<Option<OpenBeside>> {
+        let Some(beside) = &timeline.beside else { return Ok(None) };
+        self.ledger.count(BESIDE_RECOVERED);
+        let opened = self.recover_beside(state, beside, depth);
+        let opened = opened.map_err(|finding| finding.at(&format!("{}", beside.path.display())));
+        opened.map(Some)
+    }
+
+    fn recover_beside(
+        &self,
+        state: &CrashState,
+        beside: &Beside,
+        depth: u32,
+    ) -> Verdict<OpenBeside> {
+        let timeline = look(&beside.timeline).clone();
+        let setup = self.setup.at(&beside.path);
+        let nth = Beside::OPENING + nth_of(depth);
+        let clock = Arc::new(SimClock::at_millis(start_of(nth)));
+        let builder = setup.builder(Arc::new(state.storage.clone()), Arc::clone(&clock), nth);
+        let opened = builder.existing(OpenExisting::Only).open(&setup.path);
+        let db = opened.map_err(|error| failed_open("open", &error))?;
+        let (_, moment) = self.read_and_judge(&db, &timeline, state.survival)?;
+        expect_check_ok(&db)?;
+        Ok(OpenBeside { setup, db, clock, commit: moment.commit })
+    }
+
+    /// E9: looks at its past and at the checkpoints that were made of it, and now and then writes
+    /// to it.
+    fn use_beside(
+        &self,
+        beside: &OpenBeside,
+        timeline: &Timeline,
+        storage: &SimStorage,
+        random: &mut Random,
+    ) -> Verdict {
+        let OpenBeside { db, commit, .. } = beside;
+        expect_pasts(db, timeline, *commit, random)?;
+        self.expect_checkpoints(storage, timeline, random)?;
+        if random.chance(WRITTEN_BESIDE_PER_MILLE) {
+            write_to(db, random).map_err(|error| failed_open("write to", &error))?;
+            expect_check_ok(db)?;
+        }
+        Ok(())
     }
 
     fn open(&self, storage: Arc<dyn Storage>, depth: u32) -> Verdict<(Db, Arc<SimClock>)> {
@@ -187,27 +266,61 @@ impl Examiner {
         }
     }
 
+    /// E8: the last checkpoint, and now and then another, beside the database that is open.
+    fn expect_checkpoints(
+        &self,
+        storage: &SimStorage,
+        timeline: &Timeline,
+        random: &mut Random,
+    ) -> Verdict {
+        let Some((last, others)) = timeline.checkpoints.split_last() else { return Ok(()) };
+        let is_in_doubt = !last.is_made;
+        let other = others.get(random.index(others.len().max(1)));
+        let chosen = [Some(last).filter(|_| is_in_doubt || random.chance(CHECKPOINT_PER_MILLE))];
+        let other = [other.filter(|_| random.chance(CHECKPOINT_PER_MILLE))];
+        let storage: Arc<dyn Storage> = Arc::new(storage.clone());
+        for checkpoint in chosen.into_iter().chain(other).flatten() {
+            let how = if random.chance(500) { Use::WrittenTo } else { Use::Read };
+            let place = (&*self.setup, &storage);
+            let is_there = checkpoint.expect_ok(place, timeline, (how, random))?;
+            self.ledger.count(match is_there {
+                true => CHECKPOINTS_OPENED,
+                false => CHECKPOINTS_NOT_MADE,
+            });
+        }
+        Ok(())
+    }
+
     /// E5: writes on, crashes inside a mutation, and judges again.
     fn go_on(
         &self,
         (db, clock): (Db, Arc<SimClock>),
-        storage: &SimStorage,
-        random: &mut Random,
-        depth: u32,
+        beside: Option<OpenBeside>,
+        state: &CrashState,
+        (random, depth): (&mut Random, u32),
     ) -> Verdict {
-        let timeline = SharedTimeline::default();
+        let (storage, timeline) = (&state.storage, SharedTimeline::default());
         let session = Session::adopt(&self.setup, db, clock, Arc::clone(&timeline));
         let mut session = session.map_err(|error| failed_open("read", &error))?;
+        let has_beside = beside.is_some();
+        if let Some(OpenBeside { setup, db, clock, .. }) = beside {
+            let beside = Session::adopt(&setup, db, clock, SharedTimeline::default());
+            session.put_beside(beside.map_err(|error| failed_open("read", &error))?);
+        }
         storage.crash_inside(storage.mutation_count() + random.below(FURTHER_MUTATIONS_MAX));
         let mix = Mix { key_count: 40, sizes: ValueSizes::Mixed, purpose: Purpose::Writing };
         for _ in 0..=random.below(FURTHER_OPS_MAX) {
-            match session.run(&draw(random, mix)) {
+            let mut op = draw(random, mix);
+            if has_beside && random.chance(BESIDE_PER_MILLE) {
+                op = Op::Beside(Box::new(op));
+            }
+            match session.run(&op) {
                 Ok(()) => {}
                 Err(Trouble::Refused(_)) if storage.is_crashed() => break,
                 Err(trouble) => return Err(trouble.into_finding().at("behind the recovery")),
             }
         }
-        let timeline = Arc::new(look(&timeline).clone());
+        let timeline = Arc::new(look(&timeline).still());
         for number in 0..FURTHER_STATES {
             self.ledger.count(STATES_AFTER_RECOVERY);
             let number = random.below(32) * 2 + number;
@@ -215,10 +328,19 @@ impl Examiner {
             self.examine(&state, &timeline, random, depth - 1)
                 .map_err(|finding| finding.at(&format!("behind the recovery, {}", state.what)))?;
         }
-        let Session { db, .. } = session;
-        abandon(storage, db);
+        storage.crash_at(storage.mutation_count()); // Neither writes anything more.
+        drop(session);
         Ok(())
     }
+}
+
+/// A checkpoint that was recovered beside its database.
+struct OpenBeside {
+    setup: Setup,
+    db: Db,
+    clock: Arc<SimClock>,
+    /// How many of its commits are there.
+    commit: u64,
 }
 
 /// Which opening it is: identities that are drawn now must differ from those drawn before the

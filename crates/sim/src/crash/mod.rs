@@ -49,6 +49,12 @@ pub const STATES_AFTER_RECOVERY: &str = "crash states after writing on behind a 
 pub const STATES_READ_FIRST: &str = "crash states opened to be read first";
 /// Count of indexes that were built on behind a crash.
 pub const BUILT_ON: &str = "indexes built on behind a crash";
+/// Count of checkpoints that were opened behind a crash.
+pub const CHECKPOINTS_OPENED: &str = "checkpoints opened behind crashes";
+/// Count of checkpoints that a crash had interrupted, and that were not there.
+pub const CHECKPOINTS_NOT_MADE: &str = "checkpoints that crashes had interrupted";
+/// Count of checkpoints that were open and written to beside the database when it crashed.
+pub const BESIDE_RECOVERED: &str = "checkpoints that crashed beside their database";
 /// Count of mutations at which states were tried.
 pub const POINTS: &str = "crash points";
 /// Crashes within recoveries within recoveries.
@@ -203,7 +209,7 @@ impl Striker {
             return;
         }
         ledger.count(POINTS);
-        let timeline = Arc::new(look(&self.timeline).clone());
+        let timeline = Arc::new(look(&self.timeline).still());
         for index in self.run.states.clone() {
             let seed = seed_of(&[self.run.seed, point, index]);
             ledger.count(STATES);

@@ -3,13 +3,16 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use lithedb::storage::{CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage};
+use lithedb::storage::{
+    CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage, Storage,
+};
 use lithedb::{Db, Error};
 
+use crate::checkpoints::{Beside, Use};
 use crate::faults::Target;
 use crate::finding::{Fault, Finding, Verdict};
 use crate::ops::Op;
-use crate::random::seed_of;
+use crate::random::{Random, seed_of};
 use crate::readback::{Detail, expect_check_ok, read_all};
 use crate::session::{Session, SharedTimeline, Trouble, look};
 use crate::setup::Setup;
@@ -105,11 +108,16 @@ impl FaultCase {
         storage.disarm();
         expect_reads_right(&session.db, &timeline)?;
         self.expect_recovery(setup, &storage, &timeline)?;
+        let files: Arc<dyn Storage> = Arc::new(storage.clone());
+        for checkpoint in &timeline.checkpoints {
+            let how = (Use::Read, &mut Random::new(self.seed));
+            checkpoint.expect_ok((setup, &files), &timeline, how)?; // F6
+        }
         storage.crash_at(storage.mutation_count());
         Ok(outcome)
     }
 
-    /// F1, F5: after a kill and after a power cut.
+    /// F1, F5: after a kill and after a power cut; also what was open beside the database.
     fn expect_recovery(&self, setup: &Setup, storage: &SimStorage, timeline: &Timeline) -> Verdict {
         let modes = [
             (CrashMode::KeepAll, Survival::Acknowledged),
@@ -118,8 +126,14 @@ impl FaultCase {
         ];
         for (mode, survival) in modes {
             let left = storage.crash(mode, seed_of(&[self.seed, self.skip]));
+            if let Some(Beside { path, timeline }) = &timeline.beside {
+                let place = format!("{} behind {mode:?}", path.display());
+                let found = self.reopen(&setup.at(path), &left.duplicate(), Beside::OPENING);
+                let judged = found.and_then(|found| look(timeline).judge(&found, survival));
+                judged.map_err(|finding| finding.at(&place))?;
+            }
             let found =
-                self.reopen(setup, &left).map_err(|finding| finding.at(&format!("{mode:?}")))?;
+                self.reopen(setup, &left, 1).map_err(|finding| finding.at(&format!("{mode:?}")))?;
             if let Err(finding) = timeline.judge(&found, survival) {
                 return Err(finding.at(&format!("opened again after {mode:?}")));
             }
@@ -127,9 +141,9 @@ impl FaultCase {
         Ok(())
     }
 
-    fn reopen(&self, setup: &Setup, storage: &SimStorage) -> Verdict<Found> {
+    fn reopen(&self, setup: &Setup, storage: &SimStorage, nth: u64) -> Verdict<Found> {
         let failed = |error: Error| Finding::new(Fault::FailedOpen, error.to_string());
-        let db = setup.open(Arc::new(storage.clone()), 1).map_err(failed)?;
+        let db = setup.open(Arc::new(storage.clone()), nth).map_err(failed)?;
         let found = read_all(&db, Detail::Rows).map_err(failed)?;
         expect_check_ok(&db)?;
         storage.crash_at(storage.mutation_count());
@@ -143,6 +157,9 @@ impl FaultCase {
         let is_struck = storage.fault_count() > 0 && self.effect != FaultEffect::Short;
         let is_told = outcome != Outcome::Unnoticed || session.has_told();
         if is_told || !is_sync || !is_struck || session.db.close().is_err() {
+            return Ok(());
+        }
+        if session.close_beside().is_err() {
             return Ok(());
         }
         let what = "a sync failed, and neither an operation nor close said so";

@@ -7,6 +7,7 @@
 //! - F3  What can be read is right. Reads that need no failing call go on.
 //! - F4  Somebody is told: of a failed sync at the latest by `close`.
 //! - F5  With the fault gone, the database opens.
+//! - F6  A checkpoint that was made is whole, one that failed is not there, or is whole.
 //!
 //! | file | what |
 //! |---|---|

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use lithedb::storage::{MemoryStorage, Operation, SimStorage, Storage};
 use lithedb::{Error, Index, Keyspace, Snapshot, Structure};
 
+use crate::checkpoints::{self, Use};
 use crate::diet::Diet;
 use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::indexed::{compare_index, expect_shows, indexes_of};
@@ -133,6 +134,7 @@ pub fn run_ops(setup: &Setup, storage: Arc<dyn Storage>, ops: &[Op]) -> Verdict 
         done.map_err(|finding| finding.at(&format!("operation {number}, {op:?}")))?;
     }
     run.compare_everything()?;
+    run.expect_checkpoints(&mut Random::new(ops.len() as u64))?;
     run.reopen(Farewell::Close).map_err(|finding| finding.at("the last close"))
 }
 
@@ -189,6 +191,7 @@ impl Run {
                 let last = timeline.acknowledged();
                 expect_pasts(&self.session.db, &timeline, last, &mut random)?;
                 drop(timeline);
+                self.expect_checkpoints(&mut random)?;
                 self.compare_everything()
             }
             Op::Reopen(farewell) => self.reopen(*farewell),
@@ -281,12 +284,15 @@ impl Run {
             }
         }
         self.held.clear();
+        let mut checkpoints = std::mem::take(&mut self.session.timeline().checkpoints);
+        checkpoints.iter_mut().for_each(|checkpoint| checkpoint.commit = None);
         self.session.keyspaces.clear();
         // The handle in here is the last one, and closes; it must be gone before the next opening.
         let nowhere: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         self.session = open(&Setup::tiny(1), &nowhere, 0)?;
         self.session = open(&self.setup, &self.storage, self.opened_count)?;
         self.opened_count += 1;
+        self.session.timeline().checkpoints = checkpoints;
         let now = now_of(&self.session.db);
         let there = |(id, rows): (u32, Arc<Rows>)| (id, Arc::new(rows_at(&rows, now)));
         let before = before.into_iter().map(there).collect();
@@ -324,7 +330,26 @@ impl Run {
             .map_err(|error| Finding::new(Fault::Wrong, format!("closing again: {error}")))
     }
 
+    /// Looks at all checkpoints; one that is written to is removed behind that.
+    fn expect_checkpoints(&mut self, random: &mut Random) -> Verdict {
+        let timeline = self.session.timeline().clone();
+        let mut left = Vec::new();
+        for checkpoint in &timeline.checkpoints {
+            let how = if random.chance(300) { Use::WrittenTo } else { Use::Read };
+            checkpoint.expect_ok((&self.setup, &self.storage), &timeline, (how, random))?;
+            match how {
+                Use::Read => left.push(checkpoint.clone()),
+                Use::WrittenTo => checkpoints::remove(&*self.storage, &checkpoint.path)?,
+            }
+        }
+        self.session.timeline().checkpoints = left;
+        Ok(())
+    }
+
     fn compare_everything(&self) -> Verdict {
+        if let Some(beside) = self.session.beside() {
+            self.compare_beside(beside).map_err(|finding| finding.at("beside the database"))?;
+        }
         for (_, keyspace) in &self.session.keyspaces {
             let rows = self.session.timeline().rows(keyspace.id());
             let rows = rows_at(&rows, now_of(&self.session.db));
@@ -338,6 +363,23 @@ impl Run {
         let timeline = self.session.timeline();
         if found != *timeline.indexes() {
             return Err(wrong(format!("indexes {found:?}, not {:?}", timeline.indexes())));
+        }
+        Ok(())
+    }
+
+    /// K3: the checkpoint that is open beside the database, and those that were made of it.
+    fn compare_beside(&self, beside: &Session) -> Verdict {
+        for (_, keyspace) in &beside.keyspaces {
+            let rows = beside.timeline().rows(keyspace.id());
+            compare::compare_all(&View::Now(keyspace), &rows_at(&rows, now_of(&beside.db)))?;
+        }
+        expect_check_ok(&beside.db)?;
+        let timeline = beside.timeline().clone();
+        let mut random = Random::new(timeline.acknowledged());
+        expect_pasts(&beside.db, &timeline, timeline.acknowledged(), &mut random)?;
+        for checkpoint in &timeline.checkpoints {
+            let how = (Use::Read, &mut random);
+            checkpoint.expect_ok((&self.setup, &self.storage), &timeline, how)?;
         }
         Ok(())
     }

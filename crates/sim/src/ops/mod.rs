@@ -79,6 +79,11 @@ pub enum Op {
     Rename(Slot, u8),
     /// Moves the clock, forth or back.
     Clock(i16),
+    /// Makes a checkpoint.
+    Checkpoint,
+    /// Does something in a checkpoint that is open beside the database; opens one first, if there
+    /// is none.
+    Beside(Box<Op>),
     /// Closes and opens again.
     Reopen(Farewell),
     /// Reads.
@@ -292,6 +297,7 @@ pub fn draw(random: &mut Random, mix: Mix) -> Op {
     let slot = random.below(8) as Slot;
     let key = Key::choose(random, mix.key_count);
     match random.below(310) {
+        72 | 73 => Op::Checkpoint,
         300..304 => draw_index_op(random, mix),
         304.. => draw_transaction(random, mix),
         0..74 => Op::Put(slot, key, Value::choose(random, mix.sizes), draw_durability(random)),

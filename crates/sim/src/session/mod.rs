@@ -3,6 +3,8 @@
 //! Owns the handles and tells the [`Timeline`] what is issued and acknowledged. Must not know
 //! storage, crashes or faults, nor judge errors: it reports them.
 
+mod beside;
+mod checkpoint;
 mod conversion;
 mod indexes;
 mod transaction;
@@ -97,6 +99,10 @@ pub struct Session {
     table_count: AtomicU64,
     /// Whether an ingest has told of files that it could not remove durably.
     has_told: AtomicBool,
+    /// Where more can be opened, and the number of this opening.
+    opener: Option<(Arc<dyn Storage>, u64)>,
+    /// A checkpoint that is open as well.
+    beside: Option<Box<Session>>,
 }
 
 /// What a keyspace takes beside plain values.
@@ -129,8 +135,9 @@ impl Session {
         timeline: SharedTimeline,
     ) -> Result<Session, Error> {
         let clock = Arc::new(SimClock::at_millis(start_of(nth)));
-        let db = setup.builder(storage, Arc::clone(&clock), nth).open(&setup.path)?;
-        Session::adopt(setup, db, clock, timeline)
+        let builder = setup.builder(Arc::clone(&storage), Arc::clone(&clock), nth);
+        let session = Session::adopt(setup, builder.open(&setup.path)?, clock, timeline)?;
+        Ok(Session { opener: Some((storage, nth)), ..session })
     }
 
     /// Goes on with a database that is open.
@@ -164,6 +171,8 @@ impl Session {
             is_converting,
             table_count,
             has_told,
+            opener: None,
+            beside: None,
         })
     }
 
@@ -248,6 +257,8 @@ impl Session {
                 self.clock.jump(*millis);
                 Ok(())
             }
+            Op::Checkpoint => self.checkpoint(),
+            Op::Beside(op) => self.run_in_beside(op),
             Op::Reopen(_)
             | Op::Read(_)
             | Op::TakeSnapshot

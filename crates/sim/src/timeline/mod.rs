@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use lithedb::{Durability, SeqNo};
 
+use crate::checkpoints::{Beside, Checkpoint};
 use crate::digest::Digest;
 
 pub use indexes::{IndexState, Indexes};
@@ -116,6 +117,10 @@ pub struct Timeline {
     durable: u64,
     last_seqno: SeqNo,
     pending: Option<Pending>,
+    /// Checkpoints that were asked for.
+    pub checkpoints: Vec<Checkpoint>,
+    /// The one that is open beside the database.
+    pub beside: Option<Beside>,
 }
 
 /// One keyspace. Its rows are those of the last acknowledged commit.
@@ -172,7 +177,15 @@ impl Timeline {
             durable: 0,
             last_seqno,
             pending: None,
+            checkpoints: Vec::new(),
+            beside: None,
         }
+    }
+
+    /// The same as it is now, also of what is beside the database.
+    #[must_use]
+    pub fn still(&self) -> Timeline {
+        Timeline { beside: self.beside.as_ref().map(Beside::still), ..self.clone() }
     }
 
     /// The same, and these indexes.
@@ -308,6 +321,12 @@ impl Timeline {
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.pending.is_some()
+    }
+
+    /// Whether no change of the keyspaces has an unknown fate.
+    #[must_use]
+    pub fn is_catalog_certain(&self) -> bool {
+        self.catalogs.len() == self.catalog_durable + 1
     }
 
     /// Everything acknowledged so far is durable.

@@ -57,3 +57,20 @@ fn the_room_comes_back_with_the_last_name() {
     let gone = storage.link(Path::new("/to/b"), Path::new("/to/c")).unwrap_err();
     assert_eq!(gone.kind(), std::io::ErrorKind::NotFound);
 }
+
+#[test]
+fn changing_what_has_two_names_is_reported() {
+    let storage = SimStorage::new(1);
+    linked(&storage);
+    let file = storage.open(Path::new("/to/b"), OpenMode::ReadWrite).unwrap();
+    file.sync().unwrap();
+    assert_eq!(storage.violations(), [""; 0]);
+    file.write_all_at(b"h", 0).unwrap();
+    file.set_len(5).unwrap();
+    file.preallocate(5).unwrap();
+    file.punch_hole(0, 0).unwrap();
+    assert_eq!(storage.violations().len(), 4);
+    storage.remove_file(Path::new("/from/a")).unwrap();
+    file.write_all_at(b"h", 0).unwrap();
+    assert_eq!(storage.violations().len(), 4, "it has one name by now");
+}

@@ -14,11 +14,12 @@ use crate::structure::flex::build::Purpose;
 use crate::structure::flex::check;
 use crate::structure::flex::check::IndexLog;
 use crate::structure::flex::flush::SliceEnd;
+use crate::structure::flex::index::SegmentState;
 use crate::structure::flex::ingest::StagedRuns;
 use crate::structure::flex::sweep::has_much_expired;
 use crate::structure::{
-    BegunFlush, Compacted, Consolidation, DataCheck, Debt, Findings, FlushOrder, FlushOutcome,
-    KeySpan, Moving, Round, Staged, Store, StructureStats, Version,
+    BegunFlush, Compacted, Consolidation, DataCheck, Debt, FileImage, Findings, FlushOrder,
+    FlushOutcome, KeySpan, Moving, Round, Staged, Store, StoreImage, StructureStats, Version,
 };
 use crate::value_log::Mover;
 
@@ -180,6 +181,21 @@ impl Store for FlexStore {
         Box::new(IndexCheck { index, keyspace, loader: Arc::clone(&self.loader), values })
     }
 
+    /// The tree holds the runs, and these what they point to.
+    fn image(&self) -> StoreImage {
+        let writer = self.lock_writer();
+        let index = &writer.index;
+        let file_of = |state: &SegmentState| FileImage {
+            path: state.segment.path.clone(),
+            size: state.end,
+            is_written_to: state.segment.is_written_to(),
+        };
+        let segments: Vec<_> = index.segments.values().map(|of| Arc::clone(&of.segment)).collect();
+        let files = index.segments.values().map(file_of).collect();
+        let values = index.value_bytes.keys().copied().collect();
+        StoreImage::new(writer.log.image(), files, values, (index.tree.clone(), segments))
+    }
+
     fn stats(&self, now: u64) -> StructureStats {
         let version = self.current.load();
         let (size, summary) = (version.tree.size(), version.summary);
@@ -202,6 +218,7 @@ impl Store for FlexStore {
             bytes_dead: taken.saturating_sub(summary.live_bytes),
             bytes_pinned: self.segments.pinned_run_bytes(),
             bytes_in_holes: hole_bytes,
+            bytes_shared_dead: self.segments.shared_dead_bytes(),
             logical_bytes: summary.counters.logical_bytes,
             logical_bytes_before: self.counted_before.logical_bytes,
             segment_bytes_written: summary.counters.segment_bytes,

@@ -14,10 +14,11 @@ use crate::structure::lsm::check;
 use crate::structure::lsm::ingest::StagedTables;
 use crate::structure::lsm::pick::Span;
 use crate::structure::lsm::record::RunPlace;
-use crate::structure::lsm::table::TableRecord;
+use crate::structure::lsm::table::{Table, TableRecord};
 use crate::structure::{
-    BegunFlush, Compacted, Consolidation, DataCheck, Debt, Findings, FlushOrder, FlushOutcome,
-    FlushProgress, KeySpan, Moving, Round, Staged, Store, StructureStats, TableInfo, Version,
+    BegunFlush, Compacted, Consolidation, DataCheck, Debt, FileImage, Findings, FlushOrder,
+    FlushOutcome, FlushProgress, KeySpan, Moving, Round, Staged, Store, StoreImage, StructureStats,
+    TableInfo, Version,
 };
 use crate::value_log::Mover;
 
@@ -209,6 +210,20 @@ impl Store for LsmStore {
         Box::new(check::TableCheck::new(&index, &self.place, &self.reader))
     }
 
+    /// Tables hold what they point to.
+    fn image(&self) -> StoreImage {
+        let writer = self.lock_writer();
+        let index = &writer.index;
+        let file_of = |table: &Arc<Table>| FileImage {
+            path: table.path().to_owned(),
+            size: table.record.size,
+            is_written_to: false, // U5
+        };
+        let files = index.tables().map(|(_, table)| file_of(table)).collect();
+        let values = index.value_bytes.keys().copied().collect();
+        StoreImage::new(writer.log.image(), files, values, index.runs.clone())
+    }
+
     fn stats(&self, now: u64) -> StructureStats {
         let now = self.judged_by(now);
         let (version, summary) = (self.current.load(), self.summary.load());
@@ -229,6 +244,7 @@ impl Store for LsmStore {
             bytes_dead: pinned,
             bytes_pinned: pinned,
             bytes_in_holes: 0,
+            bytes_shared_dead: 0,
             logical_bytes: summary.counters.logical_bytes,
             logical_bytes_before: self.counted_before.logical_bytes,
             segment_bytes_written: summary.counters.table_bytes,

@@ -98,8 +98,7 @@ impl Table {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// The file, for messages.
-    #[cfg(test)]
+    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
         &self.file.path
