@@ -408,7 +408,7 @@ impl Drop for Table {
     fn drop(&mut self) {
         let place = self.file.place();
         if self.is_retired() {
-            place.doom(self.file.path.clone(), self.record.size);
+            place.doom(self.file.path.clone(), self.record.size, self.opened.take());
         }
         place.note_let_go(self.record.number);
     }

@@ -1,7 +1,8 @@
 //! Where the tables of one keyspace are: their numbers, which files are open, which are to go.
 //!
 //! A file that nothing refers to any more is *doomed*: it is removed when maintenance comes round,
-//! not by whoever lets go of it, a reader even.
+//! not by whoever lets go of it, a reader even. So is what is in memory of the table: its cached
+//! blocks may be hundreds of MiB, and to free them takes as many milliseconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::format::{HEADER_LEN, TableIdentity};
+use super::open::Opened;
 use crate::base::{Error, Result};
 use crate::block::FramePlace;
 use crate::storage::{KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile};
@@ -38,6 +40,14 @@ impl Default for OpenTables {
     }
 }
 
+/// A table that nothing refers to any more.
+#[derive(Debug)]
+struct Doomed {
+    path: PathBuf,
+    /// What is in memory of it; can be evicted as before.
+    _memory: Option<Box<Opened>>,
+}
+
 /// Where the tables of one keyspace are, and what they have in common.
 #[derive(Debug)]
 pub struct TablePlace {
@@ -51,8 +61,8 @@ pub struct TablePlace {
     /// Where large values are.
     pub(super) values: Arc<ValueLog>,
     // Guarded by their locks.
-    /// Files that nothing refers to any more and that are still to be removed.
-    doomed: Mutex<Vec<PathBuf>>,
+    /// What nothing refers to any more and is still to be removed.
+    doomed: Mutex<Vec<Doomed>>,
     /// Tables that anybody holds, by number, and how often.
     held: Mutex<BTreeMap<u64, usize>>,
     /// Numbers of tables that are being written, or were and are in no edit yet.
@@ -188,17 +198,18 @@ impl TablePlace {
         let path = self.path_of(number);
         lock(&self.held).contains_key(&number)
             || lock(&self.unlisted).contains(&number)
-            || lock(&self.doomed).contains(&path)
+            || lock(&self.doomed).iter().any(|doomed| doomed.path == path)
             || !matches!(self.storage.exists(&path), Ok(true))
     }
 
-    /// Removes the files of tables that are gone. A file that cannot be removed now is an orphan,
-    /// which opening removes.
+    /// Removes the files of tables that are gone, and frees what is in memory of them. A file that
+    /// cannot be removed now is an orphan, which opening removes.
     pub fn remove_doomed(&self) {
         let doomed = std::mem::take(&mut *lock(&self.doomed));
-        for path in doomed {
-            let _orphan_if_it_fails = self.storage.remove_file(&path);
+        for table in &doomed {
+            let _orphan_if_it_fails = self.storage.remove_file(&table.path);
         }
+        drop(doomed); // Memory takes longer than files.
     }
 
     /// Removes the file of a table that nothing refers to.
@@ -240,10 +251,10 @@ impl TablePlace {
         self.pinned_bytes.fetch_add(size, Ordering::Relaxed);
     }
 
-    /// Says that such a table is gone: its file is to be removed.
-    pub(super) fn doom(&self, path: PathBuf, size: u64) {
+    /// Says that such a table is gone: its file is to be removed, its memory to be freed.
+    pub(super) fn doom(&self, path: PathBuf, size: u64, memory: Option<Box<Opened>>) {
         self.pinned_bytes.fetch_sub(size, Ordering::Relaxed);
-        lock(&self.doomed).push(path);
+        lock(&self.doomed).push(Doomed { path, _memory: memory });
     }
 }
 

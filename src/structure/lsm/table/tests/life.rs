@@ -119,11 +119,18 @@ fn a_retired_table_is_removed_when_nobody_holds_it() {
     drop(table);
     bench.place.remove_doomed();
     bench.assert_holds(&held, &model);
+    let used =
+        || [Part::Cache, Part::Index, Part::CachedIndex].map(|part| bench.budget.usage(part));
+    let before = used();
+    assert!(before.iter().all(|&bytes| bytes > 0), "{before:?}");
     drop(held);
     assert_eq!(bench.place.pinned_bytes(), 0);
     assert!(bench.storage.exists(&path).unwrap() && bench.place.is_known(record.number));
+    // Who lets go last, a reader perhaps, does not free what may be much.
+    assert_eq!(used(), before);
     bench.place.remove_doomed();
     assert!(!bench.storage.exists(&path).unwrap());
+    assert_eq!(used(), [0; 3]);
     assert_eq!(bench.place.numbers().unwrap(), Vec::<u64>::new());
 }
 
