@@ -325,6 +325,21 @@ impl Reader {
     }
 }
 
+/// How many bytes there are up to the last one that is not zero. A block at a time, which compilers
+/// make wide steps of: logs have many zeros at their ends.
+fn nonzero_len(bytes: &[u8]) -> Option<usize> {
+    const BLOCK_LEN: usize = 256;
+    let mut end = bytes.len();
+    for block in bytes.rchunks(BLOCK_LEN) {
+        if block.iter().fold(0, |all, byte| all | byte) != 0 {
+            let start = end - block.len();
+            return block.iter().rposition(|&byte| byte != 0).map(|index| start + index + 1);
+        }
+        end -= block.len();
+    }
+    None
+}
+
 /// Payload of the record that ends a snapshot.
 pub(super) fn snapshot_end(part_count: u64, part_bytes: u64) -> [u8; SNAPSHOT_END_LEN] {
     let mut payload = [0; SNAPSHOT_END_LEN];
@@ -414,8 +429,8 @@ impl Window {
         while offset < self.size {
             let len = WINDOW_LEN.min(self.size - offset);
             let bytes = self.bytes_at(offset, len)?;
-            if let Some(index) = bytes.iter().rposition(|&byte| byte != 0) {
-                end = Some(offset + index as u64 + 1);
+            if let Some(len) = nonzero_len(bytes) {
+                end = Some(offset + len as u64);
             }
             offset += len;
         }
