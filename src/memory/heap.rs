@@ -3,11 +3,14 @@
 //! A span is taken from the first region that has room, there from the smallest free one that is
 //! long enough. Blocks come and go all the time, so the first regions become dense and the last
 //! ones empty. What was given back is kept for the next, up to a little part of what is in use;
-//! beyond that the last regions give their pages back to the system, or go altogether.
+//! beyond that the last regions give their pages back to the system, or go altogether. That takes
+//! the system its time, interrupts every thread, and breaks huge pages up: so it is done for much
+//! at once, and not under the lock, where whoever reads a block would wait for it.
 //!
 //! Invariants
-//! - H1  Every free span of a region is in its set `free` and in its map; `largest` has the length
-//!   of the longest.
+//! - H1  Every free span of a region is in its set `free` and in its map, but for those whose pages
+//!   are being given back: they are in neither, as if they were used. `largest` has the length of
+//!   the longest.
 //! - H2  A used span belongs to one [`HeapSpan`]: nobody else has references into it.
 //! - H3  `taken - used` bytes are unused: pages that are kept, and parts of pages. `idle` of them
 //!   could be given back.
@@ -16,6 +19,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +34,11 @@ const LEN_MAX: usize = REGION_SIZE / 8;
 /// the second part.
 const IDLE_FRACTION_SMALL: usize = 8;
 const IDLE_FRACTION: usize = 32;
+/// Once it is more, so much less than that is kept: a part of it. Blocks that are given back one by
+/// one become long spans then, and few calls of the system.
+const IDLE_SLACK: usize = 4;
+/// .. from so many regions at most, for one who gives back: a reader may, while another frees much.
+const REGIONS_PER_CALLER: u32 = 2;
 /// Lengths are rounded up to about this part of them, so that a span fits the next block.
 const ROUNDING: usize = 32;
 /// Regions are huge pages once so much is used.
@@ -63,7 +72,7 @@ struct Spans {
 }
 
 struct RegionState {
-    region: Region,
+    region: Arc<Region>,
     map: RegionMap,
     paging: Paging,
     /// Length and start.
@@ -112,6 +121,33 @@ impl Heap {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Gives memory back to the system until there is room for more.
+    fn leave(&self, first: Surplus) {
+        let mut surplus = Some(first);
+        let mut regions_left = REGIONS_PER_CALLER;
+        while let Some(some) = surplus.take() {
+            regions_left = regions_left.saturating_sub(1);
+            let left = match some {
+                Surplus::Region(region) => {
+                    drop(region);
+                    None
+                }
+                Surplus::Pages(pages) => {
+                    pages.leave();
+                    Some(pages)
+                }
+            };
+            let mut spans = self.lock();
+            let gone = left.and_then(|pages| spans.put_back(&pages));
+            let idle_max = spans.idle_max();
+            let slack = if regions_left > 0 { idle_max / IDLE_SLACK } else { 0 };
+            surplus = spans.surplus(idle_max - slack);
+            self.note_unused(&spans);
+            drop(spans);
+            drop(gone);
+        }
+    }
+
     fn note_unused(&self, spans: &Spans) {
         self.unused.store(spans.taken - spans.used, Ordering::Relaxed); // H3
         self.used.store(spans.used, Ordering::Relaxed);
@@ -132,10 +168,43 @@ impl fmt::Debug for Heap {
 impl Drop for HeapSpan {
     fn drop(&mut self) {
         let mut spans = self.heap.lock();
-        let gone = spans.give_back(self.region, self.span);
+        spans.give_back(self.region, self.span);
+        let idle_max = spans.idle_max();
+        let surplus = spans.surplus(idle_max);
         self.heap.note_unused(&spans);
         drop(spans);
-        drop(gone); // Not under the lock: it takes the system some time.
+        if let Some(surplus) = surplus {
+            self.heap.leave(surplus);
+        }
+    }
+}
+
+/// What is given back to the system.
+enum Surplus {
+    /// Nothing of it is in use.
+    Region(RegionState),
+    Pages(Leaving),
+}
+
+/// Free spans of a region that nobody takes while their pages are given back.
+struct Leaving {
+    index: usize,
+    region: Arc<Region>,
+    spans: Vec<Span>,
+    pages: Vec<Range<usize>>,
+    was_huge: bool,
+}
+
+impl Leaving {
+    fn leave(&self) {
+        if self.was_huge {
+            // Else the system may put a huge page together again, unasked.
+            self.region.set_paging(Paging::Small);
+        }
+        for pages in &self.pages {
+            // SAFETY: pages of free spans that nobody takes: nobody has references into them (H2).
+            unsafe { self.region.give_back(pages.clone()) };
+        }
     }
 }
 
@@ -163,46 +232,60 @@ impl Spans {
         Some((index as u32, span, start))
     }
 
-    /// Takes a used span back. Returns regions that are to be given back to the system.
-    fn give_back(&mut self, number: u32, span: Span) -> Vec<RegionState> {
+    /// Takes a used span back.
+    fn give_back(&mut self, number: u32, span: Span) {
         let index = number as usize;
         let state = self.regions[index].as_mut().expect("it has a used span");
         let idle_before = state.idle_pages;
-        let mut joined = span;
-        for neighbour in state.map.neighbours(span).into_iter().flatten() {
-            state.remove_free(neighbour);
-            let start = joined.start.min(neighbour.start);
-            joined = Span { start, len: joined.len + neighbour.len };
-        }
-        state.add_free(joined);
+        state.join_free(span);
         self.used -= usize::from(span.len) * UNIT;
         self.idle += (state.idle_pages - idle_before) * PAGE_SIZE;
         self.largest[index] = state.largest();
-        let mut gone = Vec::new();
-        let idle_max =
-            (self.used / IDLE_FRACTION_SMALL).min(2 * REGION_SIZE + self.used / IDLE_FRACTION);
-        while self.idle > idle_max {
-            gone.extend(self.empty_last());
-        }
-        gone
     }
 
-    /// Gives the idle pages of the last region that has any back, or the region if nothing of it is
-    /// in use.
-    fn empty_last(&mut self) -> Option<RegionState> {
+    /// Idle bytes that are kept at most.
+    fn idle_max(&self) -> usize {
+        (self.used / IDLE_FRACTION_SMALL).min(2 * REGION_SIZE + self.used / IDLE_FRACTION)
+    }
+
+    /// What to give back to the system if more than `idle_max` bytes are idle: the last region that
+    /// is idle, if nothing of it is in use, or its idle pages.
+    fn surplus(&mut self, idle_max: usize) -> Option<Surplus> {
+        if self.idle <= idle_max {
+            return None;
+        }
         let idle =
             |state: &Option<RegionState>| state.as_ref().is_some_and(|state| state.idle_pages > 0);
         let index = self.regions.iter().rposition(idle).expect("some region is idle");
-        let place = &mut self.regions[index];
-        let state = place.as_mut()?;
+        let state = self.regions[index].as_mut()?;
         self.idle -= state.idle_pages * PAGE_SIZE;
         if self.largest[index] == UNITS {
-            self.taken -= state.map.taken_count() * PAGE_SIZE;
-            self.largest[index] = 0;
-            return place.take();
+            return self.remove(index).map(Surplus::Region);
         }
-        self.taken -= state.leave_idle_pages() * PAGE_SIZE;
-        None
+        self.taken -= state.idle_pages * PAGE_SIZE;
+        let leaving = state.take_idle_pages(index);
+        self.largest[index] = state.largest();
+        Some(Surplus::Pages(leaving))
+    }
+
+    /// Makes spans free again whose pages were given back. The region, if nobody uses any of it by
+    /// now.
+    fn put_back(&mut self, left: &Leaving) -> Option<RegionState> {
+        let state = self.regions[left.index].as_mut().expect("it has spans that are not free");
+        let idle_before = state.idle_pages;
+        left.spans.iter().for_each(|&span| state.join_free(span));
+        self.idle += (state.idle_pages - idle_before) * PAGE_SIZE;
+        self.largest[left.index] = state.largest();
+        let is_empty = state.largest() == UNITS && state.idle_pages == 0;
+        if is_empty { self.remove(left.index) } else { None }
+    }
+
+    /// Takes a region out that is free from end to end.
+    fn remove(&mut self, index: usize) -> Option<RegionState> {
+        let state = self.regions[index].take()?;
+        self.taken -= state.map.taken_count() * PAGE_SIZE;
+        self.largest[index] = 0;
+        Some(state)
     }
 
     fn add_region(&mut self) -> Option<usize> {
@@ -228,7 +311,8 @@ impl RegionState {
     /// Free from end to end.
     fn new(region: Region, paging: Paging) -> RegionState {
         let map = RegionMap::new(paging == Paging::Huge);
-        let mut state = RegionState { region, map, paging, free: BTreeSet::new(), idle_pages: 0 };
+        let (region, free) = (Arc::new(region), BTreeSet::new());
+        let mut state = RegionState { region, map, paging, free, idle_pages: 0 };
         state.add_free(Span::ALL);
         state
     }
@@ -252,20 +336,28 @@ impl RegionState {
         self.free.last().map_or(0, |&(len, _)| len)
     }
 
-    /// Gives the pages that lie whole in free spans back; returns their number.
-    fn leave_idle_pages(&mut self) -> usize {
-        if self.paging == Paging::Huge {
-            // Else the system may put a huge page together again, unasked.
-            self.region.set_paging(Paging::Small);
-            self.paging = Paging::Small;
+    /// Makes a span free, and one with the free ones beside it.
+    fn join_free(&mut self, span: Span) {
+        let mut joined = span;
+        for neighbour in self.map.neighbours(span).into_iter().flatten() {
+            self.remove_free(neighbour);
+            let start = joined.start.min(neighbour.start);
+            joined = Span { start, len: joined.len + neighbour.len };
         }
-        for &(len, start) in &self.free {
-            self.map.leave_pages(Span { start, len }, |pages| {
-                // SAFETY: pages of a free span: nobody has references into it (H2).
-                unsafe { self.region.give_back(pages) };
-            });
+        self.add_free(joined);
+    }
+
+    /// Takes the free spans out in which pages lie whole that take memory, to give these back.
+    fn take_idle_pages(&mut self, index: usize) -> Leaving {
+        let was_huge = std::mem::replace(&mut self.paging, Paging::Small) == Paging::Huge;
+        let mut pages = Vec::new();
+        let all = self.free.iter().map(|&(len, start)| Span { start, len });
+        let spans: Vec<Span> = all.filter(|&span| self.map.taken_in(span) > 0).collect();
+        for &span in &spans {
+            self.remove_free(span);
+            self.map.leave_pages(span, |run| pages.push(run));
         }
-        std::mem::take(&mut self.idle_pages)
+        Leaving { index, region: Arc::clone(&self.region), spans, pages, was_huge }
     }
 }
 
@@ -368,6 +460,36 @@ mod tests {
         }
         assert_eq!(heap.lock().regions.len(), 0);
         assert_eq!(heap.take(LEN_MAX).freeze().len(), LEN_MAX);
+    }
+
+    #[test]
+    fn what_is_given_back_to_the_system_is_nobody_s_meanwhile() {
+        let heap = Heap::new();
+        std::thread::scope(|scope| {
+            for thread in 0..3u64 {
+                let heap = &heap;
+                scope.spawn(move || {
+                    let mut kept = Vec::new();
+                    for step in 0..12_000u64 {
+                        let random = mix64(thread << 32 | step);
+                        // Grows to some 20 MiB, and lets nearly all of it go.
+                        let with = random as u8;
+                        kept.push((filled(heap, 4_000 + random as usize % 9_000, with), with));
+                        if kept.len() > 2_500 {
+                            let mut number = 0;
+                            kept.retain(|(bytes, with)| {
+                                assert!(bytes.iter().all(|byte| byte == with));
+                                number += 1;
+                                mix64(number ^ random).is_multiple_of(16)
+                            });
+                        }
+                    }
+                });
+            }
+        });
+        let spans = heap.lock();
+        assert_eq!((spans.used, spans.taken, spans.idle), (0, 0, 0));
+        assert!(spans.regions.iter().all(Option::is_none));
     }
 
     #[test]
