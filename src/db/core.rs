@@ -21,7 +21,7 @@ use crate::db::time::Time;
 use crate::db::transaction::TransactionRegister;
 use crate::db::{Handle, KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
 use crate::extractor::Extractors;
-use crate::jobs::{Pacer, RateLimit};
+use crate::jobs::{MergeThreads, Pacer, RateLimit};
 use crate::manifest::{KeyspaceOptions, Manifest, Totals};
 use crate::operator::{MergeLimits, Merging, Operators, Reducers};
 use crate::storage::{Storage, StorageLock};
@@ -99,6 +99,7 @@ pub(super) struct Core {
     /// Of compaction in the background, and of consolidation.
     pub compaction_rate: RateLimit,
     pub pauses: Pauses,
+    pub merge_threads: MergeThreads,
     pub dropped: DroppedRegister,
     /// Held shared while an ingest writes to files; closing waits for that.
     pub staging: RwLock<()>,
@@ -186,6 +187,7 @@ impl Core {
             cleaning,
             compaction_rate: RateLimit::new(builder.compaction_rate),
             pauses: Pauses::default(),
+            merge_threads: MergeThreads::default(),
             dropped: DroppedRegister::default(),
             staging: RwLock::new(()),
             acknowledged: Mutex::default(),

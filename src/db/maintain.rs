@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
@@ -9,14 +10,14 @@ use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
 use crate::db::history::TellKept;
-use crate::db::options::Access;
+use crate::db::options::{Access, Background};
 use crate::db::state::{KeyspaceState, Runtime, Table, archive_name, is_hidden_name};
 use crate::db::stats::Stats;
 use crate::db::time::Time;
-use crate::jobs::{FlushRate, can_wait};
+use crate::jobs::{FlushRate, MergeTurn, MergedSlice, can_give_way, can_wait};
 use crate::manifest::{Closing, Edit, KeyspaceOptions, KeyspaceRecord, Manifest, Structure};
 use crate::memtable::{MemtableCursor, StackedCursor};
-use crate::storage::EntryType;
+use crate::storage::{EntryType, waited_for_processor};
 use crate::structure::{
     Compacted, Consolidation, Debt, FlushOrder, FlushProgress, Store, Version, create_store,
     open_store,
@@ -137,19 +138,28 @@ impl Core {
     /// Does a slice of what keeps structures in shape while they are written to, and hands out what
     /// is finished, also by others. Whether there was any.
     pub(super) fn compact_slice_of_any(&self, keeping: Keeping) -> Result<bool> {
+        let turn = self.merge_threads.join(self.clock.monotonic());
+        let before = self.moment_of_thread();
         for runtime in self.runtimes() {
             let began = self.clock.monotonic();
             let is_held = keeping == Keeping::ToRate;
             let is_early = is_held && !self.compaction_rate.wait(began).is_zero();
-            let working = match is_early && can_wait_for_rate(&runtime) {
+            let gives_way = is_held && turn.is_none() && can_give_way_now(&runtime);
+            let working = match gives_way || (is_early && can_wait_for_rate(&runtime)) {
                 true => None,
                 false => self.pauses.begin_work(),
             };
             let compacted = match working {
                 Some(_working) => {
+                    let more = turn.is_none().then(|| self.merge_threads.join_anyway());
                     let slice_bytes = self.flush_slice_size.unwrap_or(COMPACTION_SLICE_BYTES);
                     let slice_bytes = self.compaction_rate.slice_bytes(slice_bytes);
-                    runtime.store.compact(slice_bytes, self.time.now_if_used())
+                    let compacted = runtime.store.compact(slice_bytes, self.time.now_if_used());
+                    let turn = turn.as_ref().or(more.as_ref());
+                    if let (Some(turn), Ok(Compacted::Slice { .. })) = (turn, &compacted) {
+                        self.note_merged(turn, before);
+                    }
+                    compacted
                 }
                 None => Ok(Compacted::Ready),
             };
@@ -173,6 +183,24 @@ impl Core {
             }
         }
         Ok(false)
+    }
+
+    /// When it is, and how long the calling thread has waited for a processor until then; `None`
+    /// where that is not known, or nobody is to go by it.
+    pub(super) fn moment_of_thread(&self) -> Option<(Duration, Duration)> {
+        match self.background {
+            Background::Threads => Some((self.clock.monotonic(), waited_for_processor()?)),
+            Background::Stepped => None,
+        }
+    }
+
+    /// Says that the calling thread has merged a slice since a moment.
+    pub(super) fn note_merged(&self, turn: &MergeTurn<'_>, since: Option<(Duration, Duration)>) {
+        let (before, after) = (since, self.moment_of_thread());
+        if let Some(((began, waited_then), (now, waited))) = before.zip(after) {
+            let (took, waited) = (now.saturating_sub(began), waited.saturating_sub(waited_then));
+            turn.note(MergedSlice { end: now, took, waited });
+        }
     }
 
     /// Hands out what compactions of a keyspace have finished, unless another thread has its turn
@@ -582,6 +610,12 @@ fn check_name(name: &str) -> Result<()> {
         true => Err(Error::invalid("the name of a keyspace does not begin with a zero byte")),
         false => Ok(()),
     }
+}
+
+/// Whether a keyspace's compaction can be left to other threads.
+fn can_give_way_now(runtime: &Runtime) -> bool {
+    let Debt { bytes, fresh_runs, size } = runtime.store.debt();
+    can_give_way(fresh_runs.max(runtime.fresh_runs_of_both()), bytes, size)
 }
 
 /// Whether a keyspace's compaction can wait until the rate allows it.

@@ -1,14 +1,14 @@
 //! Options for opening a database.
 
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::{Clock, Entropy, Error, Result, SystemClock, SystemEntropy};
 use crate::db::Db;
 use crate::extractor::{Extractors, IndexExtractor};
 use crate::operator::{MergeOperator, Operators, Reducer, Reducers};
-use crate::storage::{OpenMode, OsStorage, Overlay, Storage};
+use crate::storage::{OsStorage, Overlay, Storage, read_small};
 use crate::value_log::{ValueLogOptions, Verify};
 
 /// When a commit is acknowledged.
@@ -516,20 +516,10 @@ fn read_first_default() -> u64 {
 
 /// What the control group or the machine gives to the process, if that can be learnt.
 fn process_memory() -> Option<u64> {
-    // Read from the operating system, wherever the data is.
-    let system = OsStorage::new();
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let limit = limits.iter().filter_map(|path| read_small(&system, path)?.trim().parse().ok());
-    let machine = read_small(&system, "/proc/meminfo").and_then(|text| total_of(&text));
+    let limit = limits.iter().filter_map(|path| read_small(path)?.trim().parse().ok());
+    let machine = read_small("/proc/meminfo").and_then(|text| total_of(&text));
     limit.chain(machine).min()
-}
-
-/// The first bytes of a file of the system as text.
-fn read_small(system: &OsStorage, path: &str) -> Option<String> {
-    let file = system.open(&PathBuf::from(path), OpenMode::ReadOnly).ok()?;
-    let mut bytes = [0; 256];
-    let len = file.read_at(&mut bytes, 0).ok()?;
-    Some(String::from_utf8_lossy(&bytes[..len]).into_owned())
 }
 
 /// `MemTotal:       24576000 kB` as bytes.

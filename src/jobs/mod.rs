@@ -2,9 +2,11 @@
 //! structs; the database runs what they decide.
 
 mod cleaning;
+mod merge_threads;
 mod pacer;
 mod pressure;
 
 pub use cleaning::{Aim, GarbageFigures, RoundPace, ValueFileFigures, files_to_clean};
+pub use merge_threads::{MergeThreads, MergeTurn, MergedSlice};
 pub use pacer::{FlushRate, Pacer, RateLimit};
-pub use pressure::{Pressure, SealReason, Stall, can_wait, seal_due, stall};
+pub use pressure::{Pressure, SealReason, Stall, can_give_way, can_wait, seal_due, stall};

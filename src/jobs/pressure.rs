@@ -163,6 +163,13 @@ pub fn can_wait(fresh_runs: usize, debt: u64, size: u64) -> bool {
     fresh_runs < FRESH_RUNS_SLOWEST && debt <= size.max(DEBT_SMALL)
 }
 
+/// Whether a thread that would compact a structure can leave that to others: not when writers are
+/// slowed down on account of its runs, nor when more is to be read for it than all that there is.
+#[must_use]
+pub fn can_give_way(fresh_runs: usize, debt: u64, size: u64) -> bool {
+    fresh_runs < FRESH_RUNS_SLOW && can_wait(fresh_runs, debt, size)
+}
+
 fn share(whole: u64, (numerator, denominator): (u64, u64)) -> u64 {
     whole / denominator * numerator
 }
@@ -222,6 +229,14 @@ mod tests {
         assert_eq!(with(FRESH_RUNS_SLOW + 12), Stall::Pace(1200));
         assert_eq!(with(FRESH_RUNS_SLOWEST), Stall::Pace(150), "never slower than this");
         assert_eq!(with(1000), Stall::Pace(150));
+    }
+
+    #[test]
+    fn nobody_gives_way_in_what_writers_are_slowed_down_for() {
+        assert!(can_give_way(FRESH_RUNS_SLOW - 1, DEBT_SMALL, 0));
+        assert!(!can_give_way(FRESH_RUNS_SLOW, 0, 0));
+        assert!(!can_give_way(0, DEBT_SMALL + 1, 0));
+        assert!(can_give_way(0, DEBT_SMALL + 1, DEBT_SMALL + 1), "less than all there is");
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod open_files;
 mod os;
 mod overlay;
 mod sim;
+mod system;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,7 @@ pub(crate) use open_files::{KeptOpen, OpenFiles};
 pub use os::OsStorage;
 pub(crate) use overlay::Overlay;
 pub use sim::{CrashMode, FaultEffect, FaultPlan, FaultRule, FileSnapshot, Operation, SimStorage};
+pub(crate) use system::{read_small, waited_for_processor};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

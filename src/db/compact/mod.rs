@@ -235,7 +235,12 @@ impl Core {
         if self.flush_oldest(runtime.id).inspect_err(|error| self.note_failure(error))? {
             return Ok(RoundProgress::GoesOn);
         }
+        let (merging, before) = (self.merge_threads.join_anyway(), self.moment_of_thread());
         let slice = of.round.slice(self.round_slice_bytes(), self.time.now_if_used());
+        if matches!(slice, Ok(RoundSlice::Done { .. })) {
+            self.note_merged(&merging, before);
+        }
+        drop(merging);
         match slice.inspect_err(|error| self.note_idle_failure(error))? {
             RoundSlice::Done { version } => {
                 self.publish_version(&runtime, &version);
