@@ -358,12 +358,10 @@ impl Session {
         let value = Some(row.value.to_vec());
         let change = Change { keyspace: keyspace.id(), key: key.clone(), value, until };
         self.commit([change], Durability::Buffered, |db| {
-            db.update_with(Durability::Buffered, |transaction| {
-                let value = transaction.get(&keyspace, &key)?.unwrap_or_default();
-                transaction.put_until(&keyspace, &key, value, expiry)?;
-                Ok::<_, Error>(())
-            })?;
-            Ok(keyspace.get_entry(&key)?.map_or_else(|| db.snapshot().seqno(), |e| e.seqno))
+            let mut transaction = db.begin_update();
+            let value = transaction.get(&keyspace, &key)?.unwrap_or_default();
+            transaction.put_until(&keyspace, &key, value, expiry)?;
+            transaction.commit_with(Durability::Buffered)
         })
     }
 
