@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 0 to 3 | operands, see `operands.rs` |
 //! | 4, 5 | a value, or a pointer, that expires, see `expiry.rs` |
+//! | 6 | operands on the next older version, in archives alone, see `operands.rs` |
 //!
 //! No keyspace has both: one with a merge operator takes none that expire.
 
@@ -16,6 +17,8 @@ pub enum Composite<'a> {
     Operands(Operands<'a>),
     /// A value, or a pointer to one, that is there until a moment.
     Expiring(Expiring<'a>),
+    /// Operands of a version in an archive, on the next older version of its key.
+    OnOlderVersion(Operands<'a>),
 }
 
 impl<'a> Composite<'a> {
@@ -24,7 +27,9 @@ impl<'a> Composite<'a> {
     pub fn decode(bytes: &'a [u8]) -> Option<Composite<'a>> {
         match Expiring::decode(bytes) {
             Some(expiring) => Some(Composite::Expiring(expiring)),
-            None => Operands::decode(bytes).map(Composite::Operands),
+            None => Operands::decode(bytes)
+                .map(Composite::Operands)
+                .or_else(|| Operands::decode_version(bytes).map(Composite::OnOlderVersion)),
         }
     }
 }
@@ -36,11 +41,21 @@ pub fn expiring_in(kind: EntryKind, value: &[u8]) -> Option<Expiring<'_>> {
     if kind == EntryKind::Composite { Expiring::decode(value) } else { None }
 }
 
-/// Whether an entry of this kind holds operands, or what is neither these nor expires.
+/// Whether an entry of this kind holds operands that are not on an older version, or what is none
+/// of all these, nor expires.
 #[inline]
 #[must_use]
 pub fn is_operands(kind: EntryKind, value: &[u8]) -> bool {
-    kind == EntryKind::Composite && Expiring::decode(value).is_none()
+    kind == EntryKind::Composite
+        && Expiring::decode(value).is_none()
+        && version_operands(kind, value).is_none()
+}
+
+/// The operands that an entry of this kind, a version in an archive, has on the next older one.
+#[inline]
+#[must_use]
+pub fn version_operands(kind: EntryKind, value: &[u8]) -> Option<Operands<'_>> {
+    if kind == EntryKind::Composite { Operands::decode_version(value) } else { None }
 }
 
 /// Whether an entry of this kind has expired by `now`, in milliseconds since 1970.
@@ -84,7 +99,11 @@ mod tests {
         assert_eq!(pointer_in(kind, &expiring.encode()), Some(&pointer[..]));
         assert_eq!(pointer_in(kind, &value.encode()), None);
         assert_eq!(pointer_in(EntryKind::Pointer, &pointer), Some(&pointer[..]));
-        assert_eq!(Composite::decode(&[6, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Composite::decode(&[7, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        let of_version = Operands::decode(&operands).unwrap().on_older_version();
+        assert!(matches!(Composite::decode(&of_version), Some(Composite::OnOlderVersion(_))));
+        assert!(is_operands(kind, &operands) && !is_operands(kind, &of_version));
+        assert_eq!(version_operands(kind, &of_version).unwrap().iter().next(), Some(&b"x"[..]));
         assert!(is_expired(kind, &value.encode(), 9) && !is_expired(kind, &value.encode(), 8));
         assert!(!is_expired(EntryKind::Value, &value.encode(), 10));
     }

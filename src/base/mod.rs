@@ -24,7 +24,9 @@ pub use bounds::{KeyRange, prefix_successor, successor};
 pub use checksum::{ChecksumStream, checksum, checksum_seeded, hash_key};
 pub use clock::{Clock, Entropy, ManualClock, SeededEntropy, SystemClock, SystemEntropy};
 pub use codec::{Codec, DICTIONARY_SIZE_MAX};
-pub use composite::{Composite, expiring_in, is_expired, is_operands, pointer_in};
+pub use composite::{
+    Composite, expiring_in, is_expired, is_operands, pointer_in, version_operands,
+};
 pub use contained::contained;
 pub use counter::StripedCounters;
 pub use entry::{Cursor, EntryKind, EntryRef, lost_its_place};

@@ -11,6 +11,10 @@
 //!
 //! An entry is *open* while its base is what older entries say, else *closed*: then no older entry
 //! has to be looked at. In the lowest run of an interval there is nothing below an open one.
+//!
+//! In an archive of versions operands that were merged into the next older version of their key
+//! have the first byte 6, and then their lengths and bytes: there older versions are entries of
+//! other keys, which nobody but who reads the archive is to put together with them.
 
 use crate::base::{EntryKind, ValuePointer, varint};
 
@@ -18,6 +22,7 @@ const BELOW: u8 = 0;
 const NOTHING: u8 = 1;
 const VALUE: u8 = 2;
 const POINTER: u8 = 3;
+const OLDER_VERSION: u8 = 6;
 
 /// What operands are merged into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +150,41 @@ impl<'a> Operands<'a> {
         bytes
     }
 
+    /// Bytes of these operands as a version in an archive, on the next older one of its key.
+    #[must_use]
+    pub fn on_older_version(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(1 + self.list.len());
+        bytes.push(OLDER_VERSION);
+        bytes.extend_from_slice(self.list);
+        bytes
+    }
+
+    /// The operands in the bytes of a version that has them on the next older one; `None` if they
+    /// are none of that form. Their base is what is below.
+    #[must_use]
+    pub fn decode_version(bytes: &'a [u8]) -> Option<Operands<'a>> {
+        let (&form, list) = bytes.split_first()?;
+        if form != OLDER_VERSION || list.is_empty() {
+            return None;
+        }
+        let mut left = list;
+        while !left.is_empty() {
+            left = take_one(left)?.1;
+        }
+        Some(Operands { base: MergeBase::Below, list })
+    }
+
+    /// What bytes of operands on this base begin with: operands are to be added.
+    #[must_use]
+    pub fn begin(base: MergeBase<'_>) -> Vec<u8> {
+        encode_base(base, 0)
+    }
+
+    /// Adds newer operands to bytes of operands.
+    pub fn extend(bytes: &mut Vec<u8>, newer: &Operands<'_>) {
+        bytes.extend_from_slice(newer.list);
+    }
+
     /// Adds a newer operand to bytes of operands.
     pub fn push(bytes: &mut Vec<u8>, operand: &[u8]) {
         push(bytes, operand);
@@ -212,6 +252,20 @@ mod tests {
         assert_eq!(list(&closed), (MergeBase::Nothing, vec![&b"a"[..], b"b", b""]));
         let open = over(EntryKind::Composite, &Operands::open(b"a"));
         assert_eq!(list(&open), (MergeBase::Below, vec![&b"a"[..], b"b", b""]));
+    }
+
+    #[test]
+    fn operands_of_a_version_are_told_from_others() {
+        let mut bytes = Operands::begin(MergeBase::Value(b"v"));
+        let open = Operands::open(b"a");
+        Operands::extend(&mut bytes, &Operands::decode(&open).unwrap());
+        let version = Operands::decode(&bytes).unwrap().on_older_version();
+        assert_eq!(Operands::decode(&version), None);
+        let decoded = Operands::decode_version(&version).unwrap();
+        assert_eq!((decoded.base, decoded.iter().collect()), (MergeBase::Below, vec![&b"a"[..]]));
+        for other in [&bytes, &open, &version[..1].to_vec(), &version[..2].to_vec()] {
+            assert_eq!(Operands::decode_version(other), None, "{other:?}");
+        }
     }
 
     #[test]

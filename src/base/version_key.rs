@@ -3,7 +3,7 @@
 //! | entry | key | value |
 //! |---|---|---|
 //! | by key | 0, the key escaped, 0 0, the stamp's complement, what | that of the version |
-//! | by stamp | 1, the stamp, the key | what |
+//! | by stamp | 1, the stamp, the key | what; of an ingest a byte 1 behind it |
 //!
 //! Stamps are big-endian numbers of 8 bytes. In an escaped key each byte 0 is followed by a 1, so
 //! that 0 0 ends it, and the order of keys is kept; behind it the newest version comes first.
@@ -18,6 +18,9 @@ const END: [u8; 2] = [0, 0];
 const STAMP_LEN: usize = 8;
 /// Bytes of an entry by key behind what all versions of the key begin with.
 pub const TAIL_LEN: usize = STAMP_LEN + 1;
+
+/// What an entry by stamp holds that an ingest has brought.
+pub const INGESTED: [u8; 2] = [VersionKind::Put as u8, 1];
 
 /// What a version says of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use crate::base::{Result, Slice};
 use crate::db::background::caught;
 use crate::db::core::{Core, lock};
 use crate::db::options::{Cleaning, CleaningPolicy};
+use crate::db::state::State;
 use crate::jobs::{Aim, GarbageFigures, RoundPace, ValueFileFigures, files_to_clean};
 use crate::structure::Moving;
 use crate::value_log::Mover;
@@ -32,6 +33,9 @@ const READ_FRACTION: u64 = 4;
 /// Rounds that a flush waits for at most: files that some snapshot's entries keep filling up are no
 /// reason to stop the writers for ever.
 const ROUNDS_WITH_FLUSH_MAX: usize = 8;
+/// In which somebody else was found flushing the keyspace at hand so often at most: a flush has
+/// some slices.
+const BUSY_WITH_FLUSH_MAX: usize = 32;
 
 /// How far cleaning is.
 #[derive(Debug)]
@@ -235,10 +239,13 @@ impl Core {
             let _turn = match runtime.flushing.try_lock() {
                 Ok(turn) => turn,
                 Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-                Err(TryLockError::WouldBlock) => return Ok(Cleaned::Busy),
+                Err(TryLockError::WouldBlock) => match self.put_off_archiving(round) {
+                    true => continue,
+                    false => return Ok(Cleaned::Busy),
+                },
             };
             self.check_open()?; // Under the turn, which closing waits for.
-            let order = (SLICE_BYTES, self.time.now_if_used());
+            let order = (SLICE_BYTES, self.now_for(&runtime));
             let moved = runtime.store.move_values(&mut round.mover, &round.from, order);
             let (next, bytes) = match moved.inspect_err(|error| self.note_idle_failure(error))? {
                 Moving::Busy => return Ok(Cleaned::Busy),
@@ -302,6 +309,7 @@ impl Core {
         let _turn = lock(&self.cleaning.turn);
         let mut begun = lock(&self.cleaning.round).take();
         let mut needs_slice = garbage().exceed_by_far(share);
+        let mut busy_left = BUSY_WITH_FLUSH_MAX;
         for _ in 0..ROUNDS_WITH_FLUSH_MAX {
             let next = begun.take().or_else(|| self.begin_cleaning(self.cleaning.aim()));
             let Some(mut round) = next else { break };
@@ -322,8 +330,14 @@ impl Core {
                     Ok(Cleaned::ReadOn { bytes } | Cleaned::Slice { bytes }) => {
                         allowance = allowance.saturating_sub(bytes);
                     }
-                    Ok(Cleaned::Busy) if self.finish_flush(&round).is_ok() => {}
                     Ok(Cleaned::Everything) => break self.note_round_over(&round),
+                    // Of other keyspaces' flushes none is to wait for an ingest to be archived, nor
+                    // for ever for one that is written to all the time.
+                    Ok(Cleaned::Busy) if busy_left == 0 || self.is_archiving(&round) => {
+                        *lock(&self.cleaning.round) = Some(round);
+                        return took;
+                    }
+                    Ok(Cleaned::Busy) if self.finish_flush(&round).is_ok() => busy_left -= 1,
                     // What is left of it is no reason to stop the writers.
                     Ok(Cleaned::Busy) | Err(_) => return took,
                 }
@@ -341,6 +355,27 @@ impl Core {
         let share = self.cleaning.policy.garbage_share;
         let owed = round.pace.owed_to_the_next(self.garbage_beside(round), share);
         self.cleaning.owed.store(owed, Ordering::Relaxed);
+    }
+
+    /// Whether the keyspace that a round is at has something to be archived, which may take long.
+    fn is_archiving(&self, round: &CleaningRound) -> bool {
+        let state = self.published.state();
+        round.left.last().is_some_and(|store_id| has_unarchived(&state, *store_id))
+    }
+
+    /// Has a round go on with another keyspace first, if what it is at has something to be archived
+    /// and there is one that has not; it begins again there later. Whether it has.
+    fn put_off_archiving(&self, round: &mut CleaningRound) -> bool {
+        let state = self.published.state();
+        let is_free = |store_id: &u32| !has_unarchived(&state, *store_id);
+        let Some(free) = round.left.iter().rposition(is_free) else { return false };
+        if !self.is_archiving(round) {
+            return false;
+        }
+        let next = round.left.remove(free);
+        round.left.push(next);
+        round.from = Slice::default();
+        true
     }
 
     /// Does a slice of the flush that is in the way of a round.
@@ -379,6 +414,10 @@ impl Core {
     }
 }
 
+fn has_unarchived(state: &State, store_id: u32) -> bool {
+    state.with_store(store_id).is_some_and(|keyspace| keyspace.unarchived.is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -387,6 +426,7 @@ mod tests {
     use crate::base::{Clock, ManualClock};
     use crate::db::maintain::Found;
     use crate::db::{Background, Builder, Db, Durability, WriteBatch};
+    use crate::manifest::KeyspaceOptions;
     use crate::storage::MemoryStorage;
 
     const RATE: u64 = 1 << 20;
@@ -538,5 +578,41 @@ mod tests {
             let share = cleaner.share_with_flush();
             assert_eq!(share.map(|share| (share * 1000.0).round() / 1000.0), flush);
         }
+    }
+
+    #[test]
+    fn a_flush_that_cleans_does_not_wait_for_an_ingest_to_be_archived() {
+        let clock = Arc::new(ManualClock::at_millis(1_700_000_000_000));
+        let db = with_garbage(&clock, Cleaning::WithFlush);
+        let core = db.core();
+        let history = db.create_keyspace("h", KeyspaceOptions::history()).unwrap();
+        let mut ingest = history.begin_ingest().unwrap();
+        ingest.add("a", "1").unwrap();
+        ingest.finish_unarchived().unwrap();
+        let runtime = history.runtime();
+        // Far behind, and so that reading first does not end it.
+        core.cleaning.owed.store(1 << 40, Ordering::Relaxed);
+        core.cleaning.note_flushed(64 << 20);
+        let (release, is_released) = std::sync::mpsc::channel();
+        let (hold, is_held) = std::sync::mpsc::channel();
+        let turn = Arc::clone(&runtime.flushing);
+        let holder = std::thread::spawn(move || {
+            let _turn = lock(&turn);
+            hold.send(()).unwrap();
+            // Who waits for the turn, which it must not, gets it at last.
+            let _released_or_not = is_released.recv_timeout(Duration::from_secs(9)).ok();
+        });
+        is_held.recv().unwrap();
+        let moved = core.values.moved().1;
+        core.clean_with_flush();
+        assert!(core.unarchived(&runtime).is_some(), "it was archived here");
+        assert!(core.values.moved().1 > moved, "what others have is moved meanwhile");
+        let left = lock(&core.cleaning.round).as_ref().and_then(|round| round.left.last().copied());
+        assert_eq!(left, Some(runtime.store_id), "it goes on there");
+        release.send(()).unwrap();
+        holder.join().unwrap();
+        core.flush_all().unwrap();
+        core.clean_with_flush();
+        assert!(core.unarchived(&runtime).is_none() && core.values.moved().1 > 0);
     }
 }

@@ -9,6 +9,7 @@
 //!   hold ...... commits that are on their way are applied, new ones wait. Has anything come to the
 //!               range meanwhile: again from the flush on; after a few tries, while commits wait
 //!   stamp, edit of the index (durable: this is the commit), version and stamp published as one
+//!   archive ... where versions are kept: `history/ingested.rs`
 //! ```
 //!
 //! Invariants
@@ -22,18 +23,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::base::successor;
 use crate::base::{
     Cursor as _, EntryKind, Error, Expiring, Expiry, Lifetime, Result, SeqNo, Slice,
 };
-use crate::db::batch::WriteBatch;
+use crate::db::batch::{WriteBatch, check_archived_len};
 use crate::db::commit::PoisonOnPanic;
 use crate::db::core::{Core, lock};
+use crate::db::history::Unarchived;
 use crate::db::keyspace::Keyspace;
 use crate::db::operation::Write;
-use crate::db::state::{Runtime, State, Table};
+use crate::db::state::{KeyspaceState, Runtime, State, Table};
 use crate::memtable::MemtableCursor;
 use crate::structure::lsm::OutsideTable;
 use crate::structure::{Adopted, Staged, TableIngestOptions};
@@ -115,6 +117,11 @@ impl Keyspace {
     /// visible together, with one stamp, when it is finished. Faster than batches, and nothing goes
     /// through the log or a memtable; for loads, not for single entries.
     ///
+    /// Where versions are kept ([`Structure::History`](crate::Structure::History)) each entry is
+    /// one, of the stamp of the ingest. For that it is read once more, and written by key; and,
+    /// unless [`KeyspaceOptions::keep_versions`](crate::KeyspaceOptions::keep_versions) alone says
+    /// what is kept, read again, and its keys are written by stamp.
+    ///
     /// Any number may be under way, beside other reads and writes. In memory are a run of 16 KiB,
     /// large values of 256 KiB, and about 200 bytes for each run, which is some one part in 80 of
     /// what was added. The room on disk is that of the entries.
@@ -137,16 +144,11 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` in a keyspace that keeps versions or has indexes; `KeyspaceNotFound`,
-    /// `ReadOnly`, `Closed`.
+    /// `InvalidArgument` in a keyspace that has indexes; `KeyspaceNotFound`, `ReadOnly`, `Closed`.
     pub fn begin_ingest(&self) -> Result<Ingest> {
         self.handle().core.check_writable()?;
         self.read(|_, _| Ok(()))?;
         let runtime = self.runtime(); // Once: it may be converted meanwhile.
-        if runtime.archive.is_some() {
-            let what = format!("keyspace {:?} keeps versions: it takes no ingest", self.name());
-            return Err(Error::invalid(what));
-        }
         self.core().check_takes_ingest(&runtime)?;
         Ok(Ingest {
             staged: Some(Arc::clone(&runtime.store).stage()),
@@ -246,6 +248,14 @@ impl Ingest {
     /// others keep writing to the very range. A transaction that has read anything in the range
     /// conflicts. Without entries nothing happens.
     ///
+    /// Where versions are kept, an ingest into the same keyspace that others have finished is
+    /// archived first, whole. Then this is committed, and archived before this returns; until that
+    /// is done, memtables of the keyspace are not flushed, so that who writes much to it is slowed
+    /// down. The ingest is durable and visible by then, in the past as well, and what archiving
+    /// fails with is no error of it: it is done again with the next flush, or behind the next
+    /// opening; and in the background, where it found no room, some time later. While it finds
+    /// none, writers whose memtables are full are told `DiskFull`.
+    ///
     /// # Errors
     /// `DiskFull`, `Corruption` of what had to be read, `KeyspaceNotFound`, `Closed`; `Conflict`
     /// when the keyspace was converted since the ingest began; `InvalidArgument` when
@@ -261,14 +271,30 @@ impl Ingest {
             return Ok(self.report);
         }
         self.place_waiting()?;
-        let end = Slice::from(successor(&self.last_key));
-        let range = (Slice::from(&*self.first_key), Some(end));
-        self.report.seqno = self.commit(range, self.report.bytes)?;
+        self.report.seqno = self.commit(self.range(), self.report.bytes)?;
         Ok(self.report)
+    }
+
+    /// As [`Ingest::finish`], of some entries; but that it is left to others to archive them.
+    #[cfg(test)]
+    pub(super) fn finish_unarchived(mut self) -> Result<SeqNo> {
+        self.place_waiting()?;
+        self.commit_to_present(self.range(), self.report.bytes)
+    }
+
+    /// From its first key to its last, of some.
+    fn range(&self) -> IngestRange {
+        (Slice::from(&*self.first_key), Some(Slice::from(successor(&self.last_key))))
     }
 
     /// Makes what is staged, in a range of keys, visible; its stamp.
     pub(super) fn commit(&mut self, range: IngestRange, data_bytes: u64) -> Result<SeqNo> {
+        let seqno = self.commit_to_present(range, data_bytes)?;
+        let _a_flush_does_it_else = self.core().settle_ingest(&self.runtime);
+        Ok(seqno)
+    }
+
+    fn commit_to_present(&mut self, range: IngestRange, data_bytes: u64) -> Result<SeqNo> {
         let core = Arc::clone(&self.keyspace.handle().core);
         let runtime = Arc::clone(&self.runtime);
         let order = Order { runtime: &runtime, range, data_bytes };
@@ -311,6 +337,9 @@ impl Ingest {
                 lifetime.counted_from(self.core().time.now()) // It may wait long to be staged.
             }
         };
+        if self.runtime.archive.is_some() {
+            check_archived_len(key)?;
+        }
         let write = Write::Put { key, value };
         if let Some(refusal) = self.waiting.refusal(write) {
             return Err(Error::invalid(refusal));
@@ -421,17 +450,38 @@ impl Core {
         staged: &mut dyn Staged,
         meanwhile: Meanwhile,
     ) -> Result<Tried> {
-        let Order { runtime, range, .. } = order;
-        if self.has_in_memtables(order)? {
+        let runtime = order.runtime;
+        if self.has_in_range(order)? || self.has_waiting_flush(runtime) {
             self.flush_keyspace(runtime)?;
         }
-        let _turn = lock(&runtime.flushing);
+        self.settle_ingest(runtime)?;
+        let turn = lock(&runtime.flushing);
         self.check_writable()?; // Under the turn, which closing waits for (J4).
         self.check_has_store(runtime)?;
+        if self.unarchived(runtime).is_some() {
+            return Ok(Tried::Again); // H5
+        }
+        if self.has_waiting_flush(runtime) && meanwhile != Meanwhile::FlushWhileHeld {
+            // H5: what waits for a flush is not to wait for one ingest after the other.
+            return Ok(Tried::Again);
+        }
+        self.commit_under_turn(order, staged, (meanwhile, &turn))
+    }
+
+    /// Commits staged runs, unless something is in the way. The caller has the turn to flush.
+    fn commit_under_turn(
+        &self,
+        order: &Order<'_>,
+        staged: &mut dyn Staged,
+        (meanwhile, _turn): (Meanwhile, &MutexGuard<'_, ()>),
+    ) -> Result<Tried> {
+        let Order { runtime, range, .. } = order;
+        self.note_ingests(runtime)?;
+        self.finish_begun_flush(runtime)?;
         staged.fit()?;
         self.sync_values()?;
         let hold = self.hold_commits()?; // J2
-        if self.has_in_memtables(order)? {
+        if self.has_in_range(order)? {
             if meanwhile != Meanwhile::FlushWhileHeld {
                 return Ok(Tried::Again);
             }
@@ -470,9 +520,20 @@ impl Core {
         if let Some(conversion) = runtime.conversion() {
             conversion.note_ingest(&order.range, seqno); // Also if it fails: it is copied again.
         }
+        let spans = runtime.archive.as_ref().map(|_| staged.spans());
         let version = staged.commit(seqno);
         let version = version.inspect_err(|error| self.note_failure(error))?; // D4
-        let with_version = |state: &State| state.with_version(runtime.store_id, &version);
+        let unarchived = spans.map(|spans| Unarchived::new(seqno, &version, spans, &self.budget));
+        let with_version = |state: &State| {
+            let next = state.with_version(runtime.store_id, &version);
+            match (next.find(runtime.id), &unarchived) {
+                (Some(now), Some(_)) => {
+                    let unarchived = unarchived.clone();
+                    next.with(KeyspaceState { unarchived, ..KeyspaceState::clone(now) })
+                }
+                _ => next,
+            }
+        };
         self.published.replace_and_publish(with_version, seqno); // J3
         Ok(())
     }
@@ -496,8 +557,31 @@ impl Core {
         Ok(())
     }
 
+    /// Where versions are kept: flushes the rest of a memtable that is partly in the structure.
+    /// What the present is as of the ingest is read with memtables on top (H5), and of these
+    /// nothing is to be in it already, as operands would count twice. The caller has the turn to
+    /// flush.
+    fn finish_begun_flush(&self, runtime: &Runtime) -> Result<()> {
+        let is_begun = || {
+            let state = self.published.state();
+            state.find(runtime.id).is_some_and(|keyspace| !keyspace.flushed_to.is_empty())
+        };
+        while runtime.archive.is_some() && is_begun() {
+            let flushed = self.flush_oldest(runtime.id);
+            flushed.inspect_err(|error| self.note_failure(error))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a memtable of a keyspace that keeps its versions waits to be flushed.
+    fn has_waiting_flush(&self, runtime: &Runtime) -> bool {
+        let state = self.published.state();
+        let has_sealed = |keyspace: &Arc<KeyspaceState>| !keyspace.sealed.is_empty();
+        runtime.archive.is_some() && state.find(runtime.id).is_some_and(has_sealed)
+    }
+
     /// Whether memtables have an entry, or delete anything, in the range (J1).
-    fn has_in_memtables(&self, order: &Order<'_>) -> Result<bool> {
+    fn has_in_range(&self, order: &Order<'_>) -> Result<bool> {
         let name = || order.runtime.name.load().to_string();
         let state = self.published.state();
         let keyspace = state.find(order.runtime.id);
@@ -525,4 +609,134 @@ fn has_between(table: &Table, first: &[u8], end: Option<&[u8]>) -> Result<bool> 
     let mut cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
     cursor.seek(first)?;
     Ok(cursor.entry().is_some_and(|entry| end.is_none_or(|end| entry.key < end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{Background, Builder, Db, Durability};
+    use crate::manifest::KeyspaceOptions;
+    use crate::storage::{CrashMode, SimStorage};
+
+    fn open(storage: &SimStorage) -> Db {
+        let builder = Builder::default().storage(Arc::new(storage.clone()));
+        let builder = builder.background(Background::Stepped).durability(Durability::Buffered);
+        builder.memory_budget(8 << 20).flush_slice_size(600).open("/db").unwrap()
+    }
+
+    fn options() -> KeyspaceOptions {
+        let options = KeyspaceOptions::history().interval_size(1024).segment_size(16 << 10);
+        options.merge_operator("append")
+    }
+
+    fn key(number: u32) -> String {
+        format!("key{number:03}")
+    }
+
+    /// Seals a memtable of a keyspace.
+    fn seal(core: &Core, keyspace: &Keyspace) {
+        core.seal(keyspace.id(), &core.log.lock_applier());
+    }
+
+    fn sealed_count(core: &Core, keyspace: &Keyspace) -> usize {
+        core.published.state().find(keyspace.id()).unwrap().sealed.len()
+    }
+
+    /// Ingests rows as whoever finds that others have written meanwhile, for the last time.
+    fn ingest_at_last(keyspace: &Keyspace, rows: &[(String, &str)]) -> SeqNo {
+        let mut ingest = keyspace.begin_ingest().unwrap();
+        rows.iter().for_each(|(key, value)| ingest.add(key, value).unwrap());
+        let (core, range) = (Arc::clone(&keyspace.handle().core), ingest.range());
+        let runtime = Arc::clone(&ingest.runtime);
+        let mut staged = ingest.staged.take().unwrap();
+        let order = Order { runtime: &runtime, range, data_bytes: 0 };
+        let turn = lock(&runtime.flushing);
+        let tried = (Meanwhile::FlushWhileHeld, &turn);
+        match core.commit_under_turn(&order, &mut *staged, tried).unwrap() {
+            Tried::Committed(seqno) => seqno,
+            Tried::Again => panic!("it is the last time"),
+        }
+    }
+
+    /// Commits are not held while other keys' memtables are flushed: these stay, and everything
+    /// is found above and below the ingest, and behind a crash.
+    #[test]
+    fn an_ingest_does_not_flush_memtables_of_other_keys() {
+        let storage = SimStorage::new(1);
+        let mut db = open(&storage);
+        let mut k = db.create_keyspace("k", options()).unwrap();
+        let mut past = vec![(k.merge("z", "1").unwrap(), "1")];
+        db.flush().unwrap();
+        for value in ["12", "123"] {
+            past.push((k.merge("z", &value[value.len() - 1..]).unwrap(), value));
+            seal(db.core(), &k);
+        }
+        past.push((k.merge("z", "4").unwrap(), "1234"));
+        assert_eq!(sealed_count(db.core(), &k), 2);
+        let rows = [("a".to_owned(), "x"), ("b".to_owned(), "y")];
+        let ingested = ingest_at_last(&k, &rows);
+        assert_eq!(sealed_count(db.core(), &k), 2, "they wait for the ingest alone");
+        past.push((k.merge("z", "5").unwrap(), "12345"));
+        for round in 0..4 {
+            assert_eq!(k.get_at("z", ingested).unwrap().as_deref(), Some(&b"1234"[..]));
+            assert_eq!(k.get("b").unwrap().as_deref(), Some(&b"y"[..]));
+            for (at, value) in &past {
+                assert_eq!(k.get_at("z", *at).unwrap().as_deref(), Some(value.as_bytes()));
+            }
+            let told = k.history_from_oldest("z", ..).unwrap();
+            let told: Vec<SeqNo> = told.map(|version| version.unwrap().seqno).collect();
+            assert!(told.iter().eq(past.iter().map(|(at, _)| at)), "in round {round}: {told:?}");
+            match round {
+                0 => {
+                    db.sync().unwrap();
+                    let crashed = storage.crash(CrashMode::KeepAll, 1);
+                    drop((db, k));
+                    db = open(&crashed);
+                    k = db.keyspace("k").unwrap();
+                }
+                1 => assert!(db.step().unwrap()),
+                2 => db.flush().unwrap(),
+                _ => assert!(db.check().unwrap().is_ok()),
+            }
+        }
+        let by_stamp = k.versions_by_stamp(..).unwrap().map(|version| version.unwrap().seqno);
+        let mut expected: Vec<SeqNo> = past.iter().map(|(at, _)| *at).collect();
+        expected.extend([ingested; 2]);
+        expected.sort();
+        assert!(by_stamp.eq(expected));
+    }
+
+    /// What the present is as of an ingest is read with memtables on top, of which no part is in
+    /// the present already: operands would count twice.
+    #[test]
+    fn an_ingest_does_not_come_between_the_slices_of_a_flush() {
+        let storage = SimStorage::new(1);
+        let db = open(&storage);
+        let k = db.create_keyspace("k", options()).unwrap();
+        let merge = |operand: &str| {
+            for number in 0..900 {
+                k.merge(key(number), operand).unwrap();
+            }
+        };
+        merge("1");
+        db.flush().unwrap();
+        merge("2");
+        seal(db.core(), &k);
+        {
+            let runtime = k.runtime();
+            let _turn = lock(&runtime.flushing);
+            assert!(db.core().flush_oldest(k.id()).unwrap());
+        }
+        let is_begun = || {
+            let state = db.core().published.state();
+            !state.find(k.id()).unwrap().flushed_to.is_empty()
+        };
+        assert!(is_begun(), "the flush has some slices");
+        let ingested = ingest_at_last(&k, &[("zz".to_owned(), "x")]);
+        assert!(!is_begun());
+        for number in 0..900 {
+            let found = k.get_at(key(number), ingested).unwrap();
+            assert_eq!(found.as_deref(), Some(&b"12"[..]), "{number}");
+        }
+    }
 }

@@ -85,7 +85,8 @@ impl Keyspace {
     /// level that has room for them: nothing is written but the index, or copies of the files with
     /// [`TableIngestMode::Copy`]. Their values stay in them, however large, until something
     /// rewrites them. In memory is one block at a time, and 1 MiB to copy. In one of the structure
-    /// `Flex` the entries are read and written as by [`Keyspace::ingest`]; it takes no deletions.
+    /// `Flex` or `History` the entries are read and written as by [`Keyspace::ingest`]; it takes no
+    /// deletions.
     ///
     /// With [`TableIngestMode::Move`] the paths belong to the call until it returns: nothing else
     /// may be written under them. Afterwards they are gone, durably. Whatever other names the files
@@ -102,11 +103,11 @@ impl Keyspace {
     /// See [`TableWriter`] for an example.
     ///
     /// # Errors
-    /// `InvalidArgument` in a keyspace that keeps versions or has indexes, for a file that is no
-    /// table, a table of a database, one that overlaps another or is larger than
+    /// `InvalidArgument` in a keyspace that has indexes, for a file that is no table, a table of a
+    /// database, one that overlaps another or is larger than
     /// [`TABLE_FILE_SIZE_MAX`](crate::TABLE_FILE_SIZE_MAX), one in the directory of a keyspace, one
-    /// that was changed meanwhile, entries that expire where operands are merged, deletions in
-    /// `Flex`, a codec that this program does not have, more than 65,536 files; `Corruption` and
+    /// that was changed meanwhile, entries that expire where operands are merged, deletions but in
+    /// `Lsm`, a codec that this program does not have, more than 65,536 files; `Corruption` and
     /// `FormatVersion` with the file; `DiskFull`, `KeyspaceNotFound`, `Closed`, `Conflict` when the
     /// keyspace is converted meanwhile: nothing has changed, and the files are where they were.
     /// `Io` when a file cannot be read, linked or synced: the same; one that could not be synced is
@@ -270,7 +271,7 @@ fn add_entries(ingest: &mut Ingest, table: &OutsideTable) -> Result<()> {
         let (keys, ranges) = (record.tombstones, record.deleted_ranges);
         return Err(Error::invalid(format!(
             "{path} deletes {keys} keys and {ranges} ranges, which a keyspace of the structure \
-             flex does not ingest"
+             flex or history does not ingest"
         )));
     }
     let foreign = || Error::invalid(format!("{path} has an entry that is no value"));

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
-use crate::db::history::TellKept;
+use crate::db::history::{Slices, TellKept};
 use crate::db::options::{Access, Background};
 use crate::db::state::{KeyspaceState, Runtime, Table, archive_name, is_hidden_name};
 use crate::db::stats::Stats;
@@ -36,6 +36,9 @@ const COMPACTION_SLICE_BYTES: u64 = 4 << 20;
 /// Bytes that a slice of consolidation writes: so much room it needs beside what there is, and so
 /// long a flush that becomes due may have to wait for it.
 const CONSOLIDATION_SLICE_BYTES: u64 = 8 << 20;
+/// Between two slices that one thread does the turn is nobody's for so long: a mutex is not fair,
+/// and who waits for it would not get it from a thread that takes it again at once.
+const TURN_PAUSE: Duration = Duration::from_micros(100);
 
 impl Core {
     /// Flushes a slice of the memtable that waits in the longest queue and that no other thread
@@ -61,11 +64,14 @@ impl Core {
         Ok(false)
     }
 
-    /// Keyspaces with sealed memtables, those with most of them first.
+    /// Keyspaces with sealed memtables, those with most of them first, and with what was ingested
+    /// and is to be archived; but where that waits for room.
     fn waiting_for_flush(&self) -> Vec<Arc<Runtime>> {
         let state = self.published.state();
-        let mut waiting: Vec<&Arc<KeyspaceState>> =
-            state.keyspaces.iter().filter(|keyspace| !keyspace.sealed.is_empty()).collect();
+        let waits = |of: &&Arc<KeyspaceState>| {
+            (!of.sealed.is_empty() || of.unarchived.is_some()) && !self.waits_for_room(of)
+        };
+        let mut waiting: Vec<&Arc<KeyspaceState>> = state.keyspaces.iter().filter(waits).collect();
         waiting.sort_by_key(|keyspace| std::cmp::Reverse(keyspace.sealed.len()));
         waiting.into_iter().map(|keyspace| Arc::clone(&keyspace.runtime)).collect()
     }
@@ -77,6 +83,23 @@ impl Core {
         // Not the state, which would keep what other threads flush meanwhile of other keyspaces.
         let found = self.published.state().find(id).map(Arc::clone);
         let Some(keyspace) = found else { return Ok(false) };
+        // H5: in front of all flushes.
+        match self.archive_ingested(&keyspace)? {
+            None => {}
+            Some(Slices::GoOn) => {
+                // It says nothing of room before it is over, or further than the last try.
+                self.signal_flushed();
+                self.cache.trim();
+                return Ok(true);
+            }
+            Some(Slices::Over) => {
+                let runtime = Arc::clone(&keyspace.runtime);
+                drop(keyspace); // With what only the ingest needed.
+                self.give_back_unreferenced(&runtime);
+                self.note_slice_flushed();
+                return Ok(true);
+            }
+        }
         let Some(table) = keyspace.sealed.last() else { return Ok(false) };
         let (bytes, value_bytes) = (table.memtable.data_size() as u64, table.value_bytes());
         let of_values = bytes / (value_bytes / SLICE_VALUE_BYTES).max(1);
@@ -120,9 +143,7 @@ impl Core {
         if outcome.progress == FlushProgress::Complete {
             table.note_flushed();
         }
-        self.disk_full_count.store(0, Ordering::Relaxed);
-        self.signal_flushed();
-        self.cache.trim();
+        self.note_slice_flushed();
         let (runtime, progress) = (Arc::clone(&keyspace.runtime), outcome.progress);
         drop((cursor, outcome, keyspace));
         runtime.store.remove_unreferenced();
@@ -133,6 +154,20 @@ impl Core {
             self.note_kept(&runtime, TellKept::WhenWorthwhile)?;
         }
         Ok(true)
+    }
+
+    /// Gives others a chance to get the turn that the caller has had and will take again.
+    pub(super) fn let_others_have_the_turn(&self) {
+        if self.background == Background::Threads {
+            self.clock.sleep(TURN_PAUSE);
+        }
+    }
+
+    /// Says that there was room for a slice of a flush, and that it is done.
+    fn note_slice_flushed(&self) {
+        self.disk_full_count.store(0, Ordering::Relaxed);
+        self.signal_flushed();
+        self.cache.trim();
     }
 
     /// Does a slice of what keeps structures in shape while they are written to, and hands out what
@@ -232,8 +267,8 @@ impl Core {
                     continue;
                 }
             };
-            if self.newest_sealed(runtime.id).is_some() {
-                found = Found::Busy;
+            if self.newest_sealed(runtime.id).is_some() || self.unarchived(&runtime).is_some() {
+                found = Found::Busy; // H5, for one
                 continue;
             }
             let consolidated = self.consolidate_slice(&runtime);
@@ -345,22 +380,33 @@ impl Core {
         self.advance_log(AdvanceLog::Always).inspect_err(|error| self.note_failure(error))
     }
 
-    /// Seals and flushes everything that a keyspace has in memtables now.
+    /// Seals and flushes everything that a keyspace has in memtables now; what was ingested until
+    /// now is archived.
     pub(super) fn flush_keyspace(&self, runtime: &Runtime) -> Result<()> {
+        self.flush_up_to_now(runtime).map(drop)
+    }
+
+    /// As [`Core::flush_keyspace`]; the stamp up to which everything is flushed and archived then.
+    /// Something above it may be, too, while something in front of that is not: an ingest that came
+    /// meanwhile.
+    pub(super) fn flush_up_to_now(&self, runtime: &Runtime) -> Result<SeqNo> {
         let id = runtime.id;
-        {
+        let now = {
+            // What it keeps out comes later: what is visible is sealed, or was ingested.
             let applier = self.log.lock_applier();
             self.seal(id, &applier);
-        }
+            self.published.load().1 // With the state that has what was ingested.
+        };
+        self.settle_ingest(runtime)?;
         // Tables sealed from here on are not waited for.
-        let Some(until) = self.newest_sealed(id) else { return Ok(()) };
+        let Some(until) = self.newest_sealed(id) else { return Ok(now) };
         while self.is_sealed(id, &until) {
             let turn = crate::db::core::lock(&runtime.flushing);
             let flushed = self.flush_oldest(id);
             drop(turn);
             flushed.inspect_err(|error| self.note_failure(error))?;
         }
-        Ok(())
+        Ok(now)
     }
 
     /// The keyspaces that there are. Long work holds these and not the state, which would keep the
@@ -575,6 +621,7 @@ impl Core {
         // Whoever still has a round must find nothing to take back in what may be another's.
         for keyspace in &self.published.state().keyspaces {
             keyspace.runtime.store.give_up();
+            keyspace.unarchived.iter().for_each(|of| of.give_up());
         }
         let stats = self.stats();
         self.unlock_directory();

@@ -1,11 +1,16 @@
 //! Reading what was merged: the operands of a key from everywhere, newest first, down to what they
 //! are merged into. Only keys whose newest entry holds operands come here.
+//!
+//! As of a past moment the archive counts for all that it has: of memtables that are in it already,
+//! as that of a flush which is under way, nothing is merged twice.
 
-use crate::base::{EntryKind, MergeBase, Result, SeqNo, Slice};
+use std::ops::ControlFlow;
+
+use crate::base::{EntryKind, EntryRef, MergeBase, Operands, Result, SeqNo, Slice};
 use crate::db::state::{KeyspaceState, Table};
 use crate::memtable::Memtable;
 use crate::operator::Merging;
-use crate::structure::Want;
+use crate::structure::{Found, Want};
 
 impl KeyspaceState {
     /// The value of `key` as of the stamp `at`, whose newest entry, in `own` or the keyspace, holds
@@ -21,6 +26,9 @@ impl KeyspaceState {
         at: SeqNo,
         own: Option<&Memtable>,
     ) -> Result<Slice> {
+        if self.is_past {
+            return self.merged_in_past(key, at);
+        }
         let own = own.map(|own| (own, SeqNo::MAX));
         let tables = self.tables_to_merge(key).map(|table| (&*table.memtable, at));
         let mut deleted: Option<SeqNo> = None;
@@ -49,6 +57,86 @@ impl KeyspaceState {
             }
         }
         self.value_with_structure(key, bytes, deleted.is_some())
+    }
+
+    /// The same of a past moment.
+    fn merged_in_past(&self, key: &[u8], at: SeqNo) -> Result<Slice> {
+        let mut recent = self.recent_operands(key, at)?;
+        let below = match recent.base {
+            Some(_) if !recent.parts.is_empty() => None,
+            _ => self.version.find_known(key)?,
+        };
+        if let Some((known_to, found)) = below {
+            recent.parts.retain(|(stamp, _)| *stamp > known_to);
+            if recent.parts.is_empty() {
+                let found = found.ok_or_else(|| self.merging().malformed())?;
+                return self.value_of_found(key, found);
+            }
+            let open = joined(&recent.parts, MergeBase::Below);
+            let found = found.filter(|found| found.kind != EntryKind::Tombstone);
+            let stacked = match found {
+                Some(found) => self.over(&open, found.kind, &found.value)?,
+                None => joined(&recent.parts, MergeBase::Nothing),
+            };
+            return self.value_of_operands(key, &stacked);
+        }
+        let base = recent.base.unwrap_or(MergeBase::Nothing);
+        self.value_of_operands(key, &joined(&recent.parts, base))
+    }
+
+    /// What memtables have of a key up to a stamp, down to what needs nothing older.
+    fn recent_operands(&self, key: &[u8], at: SeqNo) -> Result<Recent<'_>> {
+        let mut recent = Recent { parts: Vec::new(), base: None };
+        let (mut deleted, mut failure) = (None, None);
+        for table in self.tables() {
+            let ranges = table.memtable.ranges();
+            let by_range = ranges.and_then(|ranges| Some(ranges.covering(key, at)?.seqno));
+            deleted = deleted.max(by_range);
+            table.memtable.visit_each_version(key, at, |version| {
+                if deleted.is_some_and(|by| by > version.seqno) {
+                    return ControlFlow::Break(());
+                }
+                match self.take_operands(&mut recent, version) {
+                    Ok(true) => ControlFlow::Continue(()),
+                    Ok(false) => ControlFlow::Break(()),
+                    Err(error) => {
+                        failure = Some(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            });
+            if recent.base.is_some() || failure.is_some() {
+                break;
+            }
+        }
+        if recent.base.is_none() && deleted.is_some() {
+            recent.base = Some(MergeBase::Nothing);
+        }
+        failure.map_or(Ok(recent), Err)
+    }
+
+    /// Takes what a version has; whether older ones have a say.
+    fn take_operands<'m>(&self, recent: &mut Recent<'m>, version: EntryRef<'m>) -> Result<bool> {
+        recent.base = match version.kind {
+            EntryKind::Value => Some(MergeBase::Value(version.value)),
+            EntryKind::Pointer => Some(MergeBase::Pointer(version.value)),
+            EntryKind::Tombstone => Some(MergeBase::Nothing),
+            EntryKind::Composite => {
+                let operands = self.merging().decode(version.value)?;
+                recent.parts.push((version.seqno, operands));
+                (!operands.is_open()).then_some(operands.base)
+            }
+        };
+        Ok(recent.base.is_none())
+    }
+
+    fn value_of_found(&self, key: &[u8], found: Found) -> Result<Slice> {
+        match found.kind {
+            EntryKind::Value => Ok(found.value),
+            EntryKind::Pointer => self.runtime.values.read(&found.value),
+            EntryKind::Composite => self.value_of_operands(key, &found.value),
+            EntryKind::Tombstone => Err(self.merging().malformed()),
+        }
     }
 
     /// The memtables whose entries of `key` are not in the structure: what is in both must not be
@@ -80,12 +168,7 @@ impl KeyspaceState {
                 self.value_of_operands(key, &stacked)
             }
             // A flush that is under way has brought it.
-            (None, Some(found)) => match found.kind {
-                EntryKind::Value => Ok(found.value),
-                EntryKind::Pointer => self.runtime.values.read(&found.value),
-                EntryKind::Composite => self.value_of_operands(key, &found.value),
-                EntryKind::Tombstone => Err(self.merging().malformed()),
-            },
+            (None, Some(found)) => self.value_of_found(key, found),
             (None, None) => Err(self.merging().malformed()),
         }
     }
@@ -105,10 +188,26 @@ impl KeyspaceState {
             MergeBase::Value(value) => Some(value.to_vec()),
             MergeBase::Pointer(pointer) => Some(self.runtime.values.read(pointer)?.to_vec()),
         };
-        self.merging().value(key, existing, &operands).map(Slice::from)
+        let made = match self.is_past {
+            true => self.merging().value_of_version(key, existing, &operands),
+            false => self.merging().value(key, existing, &operands),
+        };
+        made.map(Slice::from)
     }
 
     fn merging(&self) -> &Merging {
         self.runtime.store.merging()
     }
+}
+
+/// What memtables have of a key.
+struct Recent<'m> {
+    /// Operands, the newest first, and their stamps.
+    parts: Vec<(SeqNo, Operands<'m>)>,
+    /// What they are merged into, if that is in memtables.
+    base: Option<MergeBase<'m>>,
+}
+
+fn joined(parts: &[(SeqNo, Operands<'_>)], base: MergeBase<'_>) -> Vec<u8> {
+    Operands::joined(base, parts.iter().rev().map(|(_, operands)| *operands))
 }

@@ -9,6 +9,7 @@ use crate::cache::{Cache, MemoryBudget};
 use crate::db::background::Workers;
 use crate::db::commit::CommitLog;
 use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir, merging_of};
+use crate::db::history::Unarchived;
 use crate::db::maintain::{clear_directory, runtime_of};
 use crate::db::options::{Access, Builder, OpenExisting, Sizes};
 use crate::db::replay::{Replayer, Uncounted};
@@ -317,8 +318,9 @@ impl<'a> Opening<'a> {
             let runtime = Arc::clone(&keyspace.runtime);
             let active = Table::new(&self.meter, &runtime);
             let version = Arc::clone(&keyspace.version);
-            let indexes = keyspace.indexes.clone();
-            state.with(KeyspaceState { indexes, ..KeyspaceState::new(runtime, active, version) })
+            let (indexes, unarchived) = (keyspace.indexes.clone(), keyspace.unarchived.clone());
+            let fresh = KeyspaceState::new(runtime, active, version);
+            state.with(KeyspaceState { indexes, unarchived, ..fresh })
         })
     }
 
@@ -380,7 +382,9 @@ impl<'a> Opening<'a> {
                 runtime_of(record, store, &self.shared.values, &self.budget, sizes, archive);
             let active = Table::new(&self.meter, &runtime);
             let version = runtime.store.version();
-            state = state.with(KeyspaceState::new(runtime, active, version));
+            let unarchived = Unarchived::found(&runtime, &version);
+            let keyspace = KeyspaceState::new(runtime, active, version);
+            state = state.with(KeyspaceState { unarchived, ..keyspace });
         }
         Ok(state.with_indexes_of_runtimes(&self.builder.extractors))
     }

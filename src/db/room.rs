@@ -21,7 +21,7 @@ impl Core {
             let sealed = match seal_due(&self.pressure(keyspace)) {
                 None => continue,
                 Some(SealReason::Size) => Some(keyspace),
-                Some(SealReason::Memory) => largest_active(state),
+                Some(SealReason::Memory) => largest_active(state, keyspace),
                 Some(SealReason::Log) => oldest_active(state),
             };
             if let Some(keyspace) = sealed {
@@ -102,9 +102,26 @@ impl Core {
                 // Counted before the look that decides to wait, so that no flush is missed.
                 Stall::Stop => match seen.replace(self.flush_count()) {
                     None => {}
-                    Some(seen) => self.wait_for_room(seen)?,
+                    Some(seen) => {
+                        self.wait_for_room(seen)?;
+                        self.check_archiving(keyspaces)?;
+                    }
                 },
             }
+        }
+    }
+
+    /// Fails where what was ingested into one of these keyspaces has found no room to be archived:
+    /// until it does, nothing of that keyspace is flushed (H5), whatever else is.
+    fn check_archiving(&self, keyspaces: &(impl Iterator<Item = u32> + Clone)) -> Result<()> {
+        if self.background == Background::Stepped {
+            return Ok(()); // A step by the caller has told its own failure.
+        }
+        let state = self.published.state();
+        let mut unarchived = keyspaces.clone().filter_map(|id| state.find(id)?.unarchived.as_ref());
+        match unarchived.any(|of| of.has_found_no_room()) {
+            true => Err(Error::DiskFull { path: self.dir.clone() }),
+            false => Ok(()),
         }
     }
 
@@ -153,13 +170,35 @@ fn severity(stall: &Stall) -> u64 {
     }
 }
 
-fn largest_active(state: &State) -> Option<&Arc<KeyspaceState>> {
-    let active = state.keyspaces.iter().filter(|keyspace| !keyspace.active.memtable.is_empty());
-    active.max_by_key(|keyspace| keyspace.active.memtable.memory_used())
+/// The keyspace with the largest active memtable, when one is to go for a commit to `target`. Where
+/// others keep memory that no flush frees (H5), tiny ones stay: each commit would be sealed then.
+fn largest_active<'s>(state: &'s State, target: &KeyspaceState) -> Option<&'s Arc<KeyspaceState>> {
+    const LEAST_DIVISOR: u64 = 16;
+    let used = |of: &Arc<KeyspaceState>| of.active.memtable.memory_used() as u64;
+    let active = || state.keyspaces.iter().filter(|of| !of.active.memtable.is_empty());
+    if !can_be_flushed(target) || state.keyspaces.iter().all(|of| can_be_flushed(of)) {
+        return active().max_by_key(|of| used(of));
+    }
+    let flushable = || active().filter(|of| can_be_flushed(of));
+    let are_tiny =
+        flushable().map(used).sum::<u64>() < target.runtime.memtable_size / LEAST_DIVISOR;
+    flushable().max_by_key(|of| used(of)).filter(|_| !are_tiny)
 }
 
-/// The keyspace whose active memtable keeps the start of the log.
+/// The keyspace whose active memtable keeps the start of the log; none if something older is kept
+/// that no flush frees (H5): each commit would be sealed then, and the log be no shorter.
 fn oldest_active(state: &State) -> Option<&Arc<KeyspaceState>> {
-    let started = state.keyspaces.iter().filter(|keyspace| keyspace.active.log_start().is_some());
-    started.min_by_key(|keyspace| keyspace.active.log_start())
+    let of_active = |keyspace: &Arc<KeyspaceState>| keyspace.active.log_start();
+    let started = state.keyspaces.iter().filter(|keyspace| of_active(keyspace).is_some());
+    let oldest = started.min_by_key(|keyspace| of_active(keyspace))?;
+    let held = state.keyspaces.iter().filter(|keyspace| !can_be_flushed(keyspace));
+    let kept =
+        held.flat_map(|keyspace| keyspace.tables().filter_map(|table| table.log_start())).min();
+    let is_oldest = kept.is_none_or(|kept| of_active(oldest).is_some_and(|start| start < kept));
+    is_oldest.then_some(oldest)
+}
+
+/// Whether sealed memtables of it are flushed: not while an ingest waits to be archived (H5).
+fn can_be_flushed(keyspace: &KeyspaceState) -> bool {
+    keyspace.unarchived.is_none()
 }

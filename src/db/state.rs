@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use crate::base::{SeqNo, Slice, StripedCounters, ValuePointer};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::db::convert::ConversionJob;
+use crate::db::history::Unarchived;
 use crate::db::indexes::IndexSet;
 use crate::db::presence::Presence;
 use crate::db::time::Time;
@@ -410,6 +411,8 @@ pub(super) struct KeyspaceState {
     pub flushed_to: Slice,
     /// Its secondary indexes; `None` if it has none.
     pub indexes: Option<Arc<IndexSet>>,
+    /// What was ingested and is not in its archive yet, if it keeps versions.
+    pub unarchived: Option<Arc<Unarchived>>,
     /// Whether the version is what the archive says as of a moment that is past: then nothing is
     /// kept with the memtables about it.
     pub is_past: bool,
@@ -432,6 +435,7 @@ impl KeyspaceState {
             version,
             flushed_to,
             indexes,
+            unarchived: None,
             is_past: false,
         }
     }

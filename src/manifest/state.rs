@@ -347,6 +347,8 @@ impl CatalogState {
                 }
                 let (now, next) = (record.options.begins_at, options.begins_at);
                 check_forward("begins_at", &now, &next)?;
+                let (now, next) = (record.options.has_ingests, options.has_ingests);
+                check_forward("has_ingests", &now, &next)?;
                 options.check_limits()
             }
             Edit::AdvanceLog { log_start, journals, last_seqno } => {
@@ -538,6 +540,8 @@ impl CatalogState {
                 }
                 let (now, next) = (before.options.kept_from, archive.options.kept_from);
                 check_forward("kept_from", &now, &next)?; // C7
+                let (now, next) = (before.options.has_ingests, archive.options.has_ingests);
+                check_forward("has_ingests", &now, &next)?;
                 check_forward("begins_at", &before.options.begins_at, &archive.options.begins_at)
             }
             None if archive.store == store => refuse("its archive has its store"),

@@ -16,20 +16,20 @@ use crate::base::{Result, SeqNo, is_operands};
 const ENCODED: &str = "what composite entries of a memtable hold was encoded for them";
 
 impl Memtable {
-    /// Hands the versions of `key` up to a stamp to `see`, the newest first. Of one commit, the one
-    /// that counts.
-    pub(crate) fn for_each_version<'m>(
+    /// Hands the versions of `key` up to a stamp to `see`, the newest first, until that breaks. Of
+    /// one commit, the one that counts.
+    pub(crate) fn visit_each_version<'m>(
         &'m self,
         key: &[u8],
         at: SeqNo,
-        mut see: impl FnMut(EntryRef<'m>),
+        mut see: impl FnMut(EntryRef<'m>) -> ControlFlow<()>,
     ) {
         let mut below = None;
         visit_versions(self, key, at, |version| {
-            if below.replace(version.seqno) != Some(version.seqno) {
-                see(version); // V1
+            match below.replace(version.seqno) == Some(version.seqno) {
+                true => ControlFlow::Continue(()), // V1
+                false => see(version),
             }
-            ControlFlow::Continue(())
         });
     }
 
@@ -55,7 +55,7 @@ impl Memtable {
                 EntryKind::Pointer => MergeBase::Pointer(version.value),
                 EntryKind::Tombstone => MergeBase::Nothing,
                 EntryKind::Composite => match Composite::decode(version.value).expect(ENCODED) {
-                    Composite::Operands(operands) => {
+                    Composite::Operands(operands) | Composite::OnOlderVersion(operands) => {
                         parts.push(operands);
                         if operands.is_open() {
                             return ControlFlow::Continue(());

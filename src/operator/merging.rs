@@ -112,12 +112,30 @@ impl Merging {
     }
 
     /// The value of `key`: `operands` merged into `existing`, one after the other. Their own base
-    /// is not looked at.
+    /// is not looked at. Notes whether the key takes more operands.
     ///
     /// # Errors
     /// `MergeOperatorMissing`, `MergeFailed`; `Corruption` when no operator is named, so that there
     /// can be no operands.
     pub fn value(
+        &self,
+        key: &[u8],
+        existing: Option<Vec<u8>>,
+        operands: &Operands<'_>,
+    ) -> Result<Vec<u8>> {
+        let made = self.value_of_version(key, existing, operands);
+        if let Err(Error::MergeFailed { .. }) = &made {
+            self.note_failed(key, operands);
+        }
+        made
+    }
+
+    /// As [`Merging::value`], of what `key` was: that says nothing of what it is, and so nothing is
+    /// noted.
+    ///
+    /// # Errors
+    /// As [`Merging::value`].
+    pub fn value_of_version(
         &self,
         key: &[u8],
         existing: Option<Vec<u8>>,
@@ -137,7 +155,7 @@ impl Merging {
         for operand in operands.iter() {
             let merged = contained(|| operator.merge(key, value.take(), operand));
             let merged = merged.and_then(|merged| self.check_len(merged));
-            let failed = |why| self.failed(name, key, operands, why);
+            let failed = |why| Error::MergeFailed { operator: name.to_owned(), why };
             value = Some(merged.map_err(failed)?);
         }
         Ok(value.unwrap_or_default()) // There is an operand.
@@ -152,12 +170,11 @@ impl Merging {
     }
 
     #[cold]
-    fn failed(&self, name: &str, key: &[u8], operands: &Operands<'_>, why: String) -> Error {
+    fn note_failed(&self, key: &[u8], operands: &Operands<'_>) {
         match operands.size() > self.limits.stuck_size {
             true => self.stuck.add(key),
             false => self.stuck.remove(key),
         }
-        Error::MergeFailed { operator: name.to_owned(), why }
     }
 
     /// The same operands on the same base, as one; as they are, if the operator does not make one
@@ -279,8 +296,14 @@ mod tests {
         assert!(picky.is_stuck(b"k") && !picky.is_stuck(b"l"));
         assert!(value(&picky, &[b"a", b"panic"]).is_err() && !picky.is_stuck(b"k"), "others");
         assert!(value(&picky, &[b"1234567890", b"panic"]).is_err() && picky.is_stuck(b"k"));
+        let past = |operands: &[&[u8]]| {
+            let bytes = bytes(operands);
+            picky.value_of_version(b"k", None, &picky.decode(&bytes).unwrap())
+        };
+        assert!(past(&[b"a", b"panic"]).is_err() && past(&[b"a"]).is_ok());
+        assert!(picky.is_stuck(b"k"), "what it was says nothing of what it is");
         picky.note_read(b"k");
-        assert!(!picky.is_stuck(b"k"));
+        assert!(past(&[b"1234567890", b"panic"]).is_err() && !picky.is_stuck(b"k"));
     }
 
     #[test]

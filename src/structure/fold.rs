@@ -137,6 +137,10 @@ impl Folder {
     #[cold]
     pub(super) fn fold_into(&self, mover: &mut Mover, key: &[u8], bytes: &[u8]) -> Result<Folded> {
         let operands = self.decode(bytes)?;
+        if !self.merging.has_operator() {
+            // An archive of versions: who reads them makes their values.
+            return self.kept_with_moved_base(mover, key, &operands);
+        }
         let existing = match operands.base {
             MergeBase::Below | MergeBase::Nothing => None, // X9
             MergeBase::Value(value) => Some(value.to_vec()),

@@ -1,7 +1,8 @@
 //! The past of a keyspace: an archive of versions, seen as of a stamp, as a version of a structure.
 //!
 //! An archive has the versions of every key by key, the newest first, and by stamp
-//! (`base/version_key.rs`). As of a stamp a key is what its newest version up to that says.
+//! (`base/version_key.rs`). As of a stamp a key is what its newest version up to that says; where
+//! that holds operands on the next older version, it is these on what is found below.
 
 use std::fmt;
 use std::ops::Bound;
@@ -12,8 +13,10 @@ use crate::base::version_key::{
     VersionKind, archived_len, behind_head, behind_keys, by_key_head, key_of_head, put_behind_head,
     put_head, put_key_of_head, put_stamp_bound, tail_of,
 };
-use crate::base::{Cursor, EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice};
-use crate::base::{expiring_in, lost_its_place};
+use crate::base::{
+    Cursor, EntryKind, EntryRef, Error, KeyRange, MergeBase, Operands, Result, SeqNo, Slice,
+};
+use crate::base::{expiring_in, lost_its_place, version_operands};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::memory::Heap;
 use crate::structure::{Found, StructureCursor, Version, WalkCursor, Want};
@@ -92,6 +95,12 @@ impl VersionAt {
         VersionAt { limit: limit.map(Arc::new), ..self }
     }
 
+    /// The same, where that is not asked: for who knows that it is.
+    #[must_use]
+    pub fn unlimited(self) -> VersionAt {
+        VersionAt { limit: None, ..self }
+    }
+
     /// The same, as of another stamp.
     #[must_use]
     pub fn as_of(&self, at: SeqNo) -> VersionAt {
@@ -106,15 +115,77 @@ impl VersionAt {
 
     /// The newest version of the key with this head, up to the stamp: what it says, and what the
     /// archive has of it. `from` is a buffer.
-    fn newest(&self, head: &[u8], from: &mut Vec<u8>) -> Result<Option<(VersionKind, Found)>> {
+    fn newest(
+        &self,
+        head: &[u8],
+        from: &mut Vec<u8>,
+    ) -> Result<Option<(SeqNo, VersionKind, Found)>> {
         from.clear();
         from.extend_from_slice(head);
         put_stamp_bound(from, self.at);
         if let Some(limit) = &self.limit {
             self.check_changes(limit, head, from)?;
         }
-        let newest = self.newest_from(from, head.len())?;
-        Ok(newest.map(|(_, kind, found)| (kind, found)))
+        let Some((stamp, kind, found)) = self.newest_from(from, head.len())? else {
+            return Ok(None);
+        };
+        self.whole(head, stamp, found).map(|found| Some((stamp, kind, found)))
+    }
+
+    /// What the version of this stamp says, of the key with this head: operands on an older one as
+    /// operands on what there was. Costs a seek and a step for each version that they are on.
+    ///
+    /// # Errors
+    /// What reading failed with.
+    pub fn whole(&self, head: &[u8], stamp: SeqNo, found: Found) -> Result<Found> {
+        match version_operands(found.kind, &found.value) {
+            None => Ok(found),
+            Some(_) => self.stacked(head, stamp, &found),
+        }
+    }
+
+    #[cold]
+    fn stacked(&self, head: &[u8], stamp: SeqNo, newest: &Found) -> Result<Found> {
+        let mut from = head.to_vec();
+        let below = stamp.as_u64().checked_sub(1).map(SeqNo::from_u64);
+        put_stamp_bound(&mut from, below.unwrap_or_default());
+        let end = Bound::Excluded(behind_head(head));
+        let mut older =
+            self.archive.cursor(&KeyRange { start: Bound::Included(from.clone()), end });
+        let mut parts = vec![newest.value.clone()];
+        if below.is_some() {
+            older.seek(&from)?;
+        }
+        while let Some(entry) = older.entry().filter(|_| below.is_some()) {
+            if by_key_head(entry.key) != Some(head) {
+                break;
+            }
+            let (_, what) = tail_of(entry.key).ok_or_else(|| no_version(entry.key))?;
+            if what == VersionKind::Put && version_operands(entry.kind, entry.value).is_some() {
+                parts.push(Slice::from(entry.value));
+                older.next()?;
+                continue;
+            }
+            let bytes = closed(&parts, (what, entry))?;
+            return Ok(Found { value: Slice::from(bytes), ..*newest });
+        }
+        let bytes = joined_on(MergeBase::Nothing, &parts);
+        Ok(Found { value: Slice::from(bytes), ..*newest })
+    }
+
+    /// What the archive says of `key` up to the stamp, whatever is kept, whole, and of which stamp
+    /// that is.
+    ///
+    /// # Errors
+    /// What reading failed with.
+    pub fn newest_whole(&self, key: &[u8]) -> Result<Option<(SeqNo, Option<Found>)>> {
+        let Some((stamp, kind, found)) = self.newest_archived(key)? else { return Ok(None) };
+        if kind == VersionKind::Deleted {
+            return Ok(Some((stamp, None)));
+        }
+        let mut head = Vec::with_capacity(archived_len(key));
+        put_head(&mut head, key);
+        Ok(Some((stamp, Some(self.whole(&head, stamp, found)?))))
     }
 
     /// The newest version of `key` that the archive has, up to the stamp, whatever is kept: its
@@ -159,6 +230,22 @@ impl VersionAt {
         Ok(())
     }
 
+    /// Adds what a version says, of this stamp and of the key with this head, to a block.
+    fn add_whole(
+        &self,
+        builder: &mut BlockBuilder,
+        (head, key, stamp): (&[u8], &[u8], SeqNo),
+        entry: EntryRef<'_>,
+    ) -> Result<()> {
+        if version_operands(entry.kind, entry.value).is_none() {
+            return builder.add(EntryRef { key, ..entry });
+        }
+        let EntryRef { seqno, kind, value, .. } = entry;
+        let found = Found { seqno: Some(seqno), kind, value: Slice::from(value) };
+        let found = self.stacked(head, stamp, &found)?;
+        builder.add(EntryRef { key, seqno, kind: found.kind, value: &found.value })
+    }
+
     /// Fails if nothing is known as of its moment.
     ///
     /// # Errors
@@ -168,13 +255,42 @@ impl VersionAt {
     }
 }
 
+/// Operands of versions, the newest first, on a base.
+fn joined_on(base: MergeBase<'_>, parts: &[Slice]) -> Vec<u8> {
+    let parts = parts.iter().rev().filter_map(|part| Operands::decode_version(part));
+    Operands::joined(base, parts)
+}
+
+/// Operands of versions, the newest first, on what an older version is, which needs no other.
+fn closed(parts: &[Slice], (what, entry): (VersionKind, EntryRef<'_>)) -> Result<Vec<u8>> {
+    Ok(match (what, entry.kind) {
+        (VersionKind::Deleted, _) => joined_on(MergeBase::Nothing, parts),
+        (VersionKind::Put, EntryKind::Value) => joined_on(MergeBase::Value(entry.value), parts),
+        (VersionKind::Put, EntryKind::Pointer) => joined_on(MergeBase::Pointer(entry.value), parts),
+        (VersionKind::Put, _) => {
+            let mut bytes = entry.value.to_vec();
+            let is_whole = Operands::decode(&bytes).is_some_and(|operands| !operands.is_open());
+            if !is_whole {
+                return Err(no_version(entry.key));
+            }
+            let newer = parts.iter().rev().filter_map(|part| Operands::decode_version(part));
+            newer.for_each(|newer| Operands::extend(&mut bytes, &newer));
+            bytes
+        }
+    })
+}
+
 impl Version for VersionAt {
     fn find(&self, key: &[u8], _: Want) -> Result<Option<Found>> {
+        Ok(self.find_known(key)?.and_then(|(_, found)| found))
+    }
+
+    fn find_known(&self, key: &[u8]) -> Result<Option<(SeqNo, Option<Found>)>> {
         let (mut head, mut from) = (Vec::with_capacity(archived_len(key)), Vec::new());
         put_head(&mut head, key);
-        Ok(self.newest(&head, &mut from)?.map(|(kind, found)| match kind {
-            VersionKind::Put => found,
-            VersionKind::Deleted => Found { kind: EntryKind::Tombstone, ..found },
+        Ok(self.newest(&head, &mut from)?.map(|(stamp, kind, found)| match kind {
+            VersionKind::Put => (stamp, Some(found)),
+            VersionKind::Deleted => (stamp, Some(Found { kind: EntryKind::Tombstone, ..found })),
         }))
     }
 
@@ -329,7 +445,7 @@ impl PastCursor {
                 if kind == VersionKind::Put {
                     put_key_of_head(&mut self.key, &self.last)
                         .ok_or_else(|| no_version(entry.key))?;
-                    builder.add(EntryRef { key: &self.key, ..entry })?;
+                    self.version.add_whole(builder, (&self.last, &self.key, stamp), entry)?;
                 }
             }
             if let Some(limit) = self.version.limit.as_ref().filter(|_| !is_found) {
@@ -375,7 +491,7 @@ impl PastCursor {
             if self.last.is_empty() {
                 self.last.extend_from_slice(head);
             }
-            if let Some((VersionKind::Put, one)) =
+            if let Some((_, VersionKind::Put, one)) =
                 self.version.newest(&self.first, &mut self.from)?
             {
                 let key = key_of_head(&self.first).ok_or_else(|| no_version(&self.first))?;

@@ -107,6 +107,16 @@ pub trait Version: Send + Sync + fmt::Debug {
     /// `Io` or `Corruption` when what should hold it cannot be read.
     fn find(&self, key: &[u8], want: Want) -> Result<Option<Found>>;
 
+    /// As [`Version::find`] of what is one moment of an archive, with the stamp up to which it has
+    /// everything of the key: what memtables have that is not newer is in it already. Of others
+    /// that is none of what memtables have.
+    ///
+    /// # Errors
+    /// As [`Version::find`].
+    fn find_known(&self, key: &[u8]) -> Result<Option<(SeqNo, Option<Found>)>> {
+        Ok(Some((SeqNo::ZERO, self.find(key, Want::Value)?)))
+    }
+
     /// As [`Version::find`] for the values of several keys that ascend, each put in its place of
     /// `found`, which is as long and holds nothing yet.
     ///

@@ -6,7 +6,7 @@
 //! are true of, so that what is shown of a key has no gaps.
 
 use crate::base::version_key::{VersionKind, behind_head, by_key_head, tail_of};
-use crate::base::{EntryKind, EntryRef, SeqNo, expiring_in};
+use crate::base::{EntryKind, EntryRef, SeqNo, expiring_in, version_operands};
 use crate::manifest::KeyspaceOptions;
 
 /// What is kept where not all is: for a time, by number, or both.
@@ -85,6 +85,8 @@ pub struct Sieve {
     newer: u32,
     /// The stamp of the last of them.
     next: Option<SeqNo>,
+    /// Whether that one passed, and holds operands on the next older one.
+    wants_older: bool,
 }
 
 impl Sieve {
@@ -102,21 +104,32 @@ impl Sieve {
         if self.head != head {
             self.head.clear();
             self.head.extend_from_slice(head);
-            (self.newer, self.next) = (0, None);
+            (self.newer, self.next, self.wants_older) = (0, None, false);
         }
         let (newer, next) = (self.newer, self.next.replace(said.stamp));
         self.newer = newer.saturating_add(1);
-        // What is forgotten still hides what is older.
-        retention.shows(newer, next, said)
-            || retention.keeps(newer, next) && has_older(&behind_head(head))
+        let (_, what) = version;
+        // Where it does not see the version that kept operands are in, it sees the next one in its
+        // place, which passes, and so do those that that is on. So none that is asked for goes.
+        let passes = match (self.wants_older, what) {
+            (true, VersionKind::Put) => true,
+            (is_wanted, _) => {
+                // What is forgotten still hides what is older, and so does a deletion below
+                // operands.
+                retention.shows(newer, next, said)
+                    || (is_wanted || retention.keeps(newer, next)) && has_older(&behind_head(head))
+            }
+        };
+        self.wants_older = passes && version_operands(kind, value).is_some();
+        passes
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Expiring;
     use crate::base::version_key::{put_by_stamp, put_head, put_tail};
+    use crate::base::{Expiring, Operands};
 
     fn stamp(number: u64) -> SeqNo {
         SeqNo::from_u64(number)
@@ -167,6 +180,40 @@ mod tests {
         ] {
             assert_eq!(passed(retention, &keys, has_older), expected, "{retention:?} {has_older}");
         }
+    }
+
+    /// Stamp and kind of a version, and the kind and bytes of its entry.
+    type TestVersion<'a> = (u64, VersionKind, (EntryKind, &'a [u8]));
+
+    #[test]
+    fn what_kept_operands_are_on_passes() {
+        use VersionKind::{Deleted, Put};
+        let open = Operands::open(b"x");
+        let open = Operands::decode(&open).unwrap().on_older_version();
+        let (operands, value) = ((EntryKind::Composite, &*open), (EntryKind::Value, &b"v"[..]));
+        let gone = (EntryKind::Value, &b""[..]);
+        // Stamps of those that pass where the newest two are kept, and the first not.
+        let passed = |versions: &[TestVersion<'_>], has_older| {
+            let retention = Retention { from: None, versions: Some(2) };
+            let (mut sieve, mut passed) = (Sieve::default(), Vec::new());
+            for (number, what, (kind, value)) in versions {
+                let mut key = Vec::new();
+                put_head(&mut key, b"k");
+                put_tail(&mut key, stamp(*number), *what);
+                if sieve.passes(&retention, entry(&key, *kind, value), |_| has_older) {
+                    passed.push(*number);
+                }
+            }
+            passed
+        };
+        let chain = [(90, Put, operands), (80, Put, operands), (70, Put, operands)];
+        let on_value = [&chain[..], &[(60, Put, value), (50, Put, operands)]].concat();
+        assert_eq!(passed(&on_value, true), [90, 80, 70, 60]);
+        let on_nothing = [&chain[..], &[(60, Deleted, gone), (50, Put, value)]].concat();
+        assert_eq!(passed(&on_nothing, true), [90, 80, 70, 60]);
+        assert_eq!(passed(&on_nothing, false), [90, 80, 70]);
+        let values = [(90, Put, operands), (80, Put, value), (70, Put, operands), (60, Put, value)];
+        assert_eq!(passed(&values, true), [90, 80]);
     }
 
     #[test]

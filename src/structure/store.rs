@@ -248,6 +248,12 @@ pub trait Staged: Send + fmt::Debug {
     /// `DiskFull`, `Io`, `Corruption` of what had to be read: the ingest is to be discarded.
     fn fit(&mut self) -> Result<()>;
 
+    /// Where what was fitted is, ascending: there, and nowhere else, the structure has entries of
+    /// its stamp when it was committed.
+    fn spans(&self) -> Vec<KeySpan> {
+        vec![(Slice::default(), None)]
+    }
+
     /// Makes everything part of the structure, with the stamp `seqno`, by one durable edit. What it
     /// points to in the value log must be durable. Nothing may have changed the structure since
     /// [`Staged::fit`]: the caller has the turn.

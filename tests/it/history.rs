@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lithe_sim::random::Random;
-use lithedb::base::ManualClock;
+use lithedb::base::{Clock as _, ManualClock};
 use lithedb::storage::MemoryStorage;
 use lithedb::{
     Background, Builder, Db, Entry, Error, Expiry, KeyVersion, Keyspace, KeyspaceOptions, SeqNo,
@@ -59,6 +59,16 @@ impl Model {
                 Operation::Delete(key) => {
                     own.insert(key.clone(), None);
                 }
+                Operation::Merge(key, operand) => {
+                    let before = SeqNo::from_u64(stamp.as_u64() - 1);
+                    let existing = match own.get(key) {
+                        Some(own) => own.as_ref(),
+                        None => self.get(key, before, 1).map(|(_, value)| value),
+                    };
+                    let mut value = existing.map(|(value, _)| value.clone()).unwrap_or_default();
+                    value.extend(operand);
+                    own.insert(key.clone(), Some((value, NEVER)));
+                }
                 Operation::DeleteRange(start, end) => {
                     let known: Vec<_> = self.versions.keys().chain(own.keys()).cloned().collect();
                     let bounds = (Bound::Included(start), Bound::Excluded(end));
@@ -86,6 +96,8 @@ enum Operation {
     Put(Vec<u8>, Vec<u8>, Option<u64>),
     Delete(Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
+    /// To be appended, in a keyspace that merges.
+    Merge(Vec<u8>, Vec<u8>),
 }
 
 pub struct Bench {
@@ -95,6 +107,8 @@ pub struct Bench {
     pub db: Db,
     pub k: Keyspace,
     pub model: Model,
+    /// Whether it merges; else some entries expire.
+    merges: bool,
     /// Moments that snapshots show, and these.
     pub held: Vec<(SeqNo, u64, Snapshot)>,
 }
@@ -127,9 +141,10 @@ impl Bench {
         let clock = Arc::new(ManualClock::at_millis(START));
         let storage = MemoryStorage::new();
         let db = builder(&storage, &clock).open("/db").unwrap();
+        let merges = options.merge_operator.is_some();
         let k = db.create_keyspace("k", options).unwrap();
         let (random, model, held) = (Random::new(seed), Model::default(), Vec::new());
-        Bench { random, clock, storage, db, k, model, held }
+        Bench { random, clock, storage, db, k, model, merges, held }
     }
 
     pub fn key(&mut self) -> Vec<u8> {
@@ -147,9 +162,14 @@ impl Bench {
                 let (start, end) = (self.key(), self.key());
                 Operation::DeleteRange(start.clone().min(end.clone()), start.max(end))
             }
+            5..16 if self.merges => {
+                let len = [0, 3, 3, 20, 90][self.random.below(5) as usize];
+                Operation::Merge(self.key(), vec![self.random.below(256) as u8; len])
+            }
             _ => {
                 let len = [3, 20, 90, 300, 900][self.random.below(5) as usize];
-                let ttl = (self.random.below(8) == 0).then(|| self.random.below(400) + 1);
+                let ttl =
+                    (self.random.below(8) == 0 && !self.merges).then(|| self.random.below(400) + 1);
                 let byte = self.random.below(256) as u8;
                 Operation::Put(self.key(), vec![byte; len], ttl)
             }
@@ -167,6 +187,7 @@ impl Bench {
                     batch.put_with_ttl(&self.k, key, value, Duration::from_millis(*ttl));
                 }
                 Operation::Delete(key) => batch.delete(&self.k, key),
+                Operation::Merge(key, operand) => batch.merge(&self.k, key, operand),
                 Operation::DeleteRange(start, end) => {
                     batch.delete_range(&self.k, start.as_slice()..end.as_slice());
                 }
@@ -174,6 +195,31 @@ impl Bench {
         }
         let stamp = self.db.write(batch).unwrap();
         self.model.apply(stamp, &operations);
+    }
+
+    /// Brings some keys, of which some expire, by one ingest.
+    pub fn ingest(&mut self) {
+        let keys: std::collections::BTreeSet<_> =
+            (0..1 + self.random.below(30)).map(|_| self.key()).collect();
+        let now = self.clock.wall_millis();
+        let (mut ingest, mut operations) = (self.k.begin_ingest().unwrap(), Vec::new());
+        for key in keys {
+            let len = [3, 20, 90, 300, 900][self.random.below(5) as usize];
+            let value = vec![self.random.below(256) as u8; len];
+            let expires = self.random.below(8) == 0 && !self.merges;
+            let until = expires.then(|| now + 1 + self.random.below(400));
+            match until {
+                Some(until) => ingest.add_until(&key, &value, time(until)).unwrap(),
+                None => ingest.add(&key, &value).unwrap(),
+            }
+            operations.push((key, value, until));
+        }
+        let stamp = ingest.finish().unwrap().seqno;
+        let ttl = |until: u64| until.saturating_sub(stamp.millis());
+        let puts = operations
+            .into_iter()
+            .map(|(key, value, until)| Operation::Put(key, value, until.map(ttl)));
+        self.model.apply(stamp, &puts.collect::<Vec<_>>());
     }
 
     pub fn stamp(&mut self) -> SeqNo {
@@ -185,7 +231,8 @@ impl Bench {
 
     fn step(&mut self) {
         match self.random.below(100) {
-            0..70 => self.write(),
+            0..68 => self.write(),
+            68..70 => self.ingest(),
             70..76 => self.clock.advance(Duration::from_millis(self.random.below(100))),
             76..80 => self.db.flush().unwrap(),
             80..84 => drop(self.db.step().unwrap()),
@@ -448,7 +495,7 @@ fn a_range_may_be_deleted_as_often_as_one_likes() {
                 Operation::DeleteRange(start, end) => {
                     batch.delete_range(&bench.k, start.as_slice()..end.as_slice());
                 }
-                Operation::Delete(_) => {}
+                Operation::Delete(_) | Operation::Merge(..) => {}
             }
         }
         let stamp = bench.db.write(batch).unwrap();
@@ -498,8 +545,11 @@ fn more_deletions_of_one_commit_than_fit_into_a_window_are_versions_too() {
 
 #[test]
 fn everything_that_ever_happened_can_be_read() {
-    for seed in 0..16 {
-        let mut bench = Bench::new(seed);
+    for seed in 0..24 {
+        let mut bench = match seed % 3 {
+            0 => Bench::with(seed, options().merge_operator("append")),
+            _ => Bench::new(seed),
+        };
         for _ in 0..600 {
             bench.step();
         }

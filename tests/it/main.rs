@@ -22,6 +22,8 @@ mod feed;
 mod feed_timings;
 mod fuzz_smoke;
 mod history;
+mod history_ingest;
+mod history_merges;
 mod history_timings;
 mod holes;
 mod indexes;

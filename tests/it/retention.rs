@@ -43,7 +43,8 @@ impl Kept {
     fn step(&mut self) {
         let bench = &mut self.bench;
         match bench.random.below(100) {
-            0..62 => bench.write(),
+            0..60 => bench.write(),
+            60..62 => bench.ingest(),
             62..72 => bench.clock.advance(Duration::from_millis(bench.random.below(60))),
             72..77 => bench.db.flush().unwrap(),
             77..82 => drop(bench.db.step().unwrap()),
@@ -226,13 +227,17 @@ fn run(name: &str, options: &KeyspaceOptions) {
 
 #[test]
 fn what_is_kept_for_a_time_is_whole_that_far_back() {
-    run("for a time", &options().keep_for(Duration::from_millis(300)));
+    let kept = options().keep_for(Duration::from_millis(300));
+    run("for a time", &kept);
+    run("for a time, merged", &kept.merge_operator("append"));
 }
 
 #[test]
 fn what_is_kept_by_number_is_known_that_many_changes_back() {
     run("one", &options().keep_versions(1));
     run("three", &options().keep_versions(3));
+    run("one, merged", &options().keep_versions(1).merge_operator("append"));
+    run("three, merged", &options().keep_versions(3).merge_operator("append"));
 }
 
 #[test]

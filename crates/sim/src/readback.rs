@@ -1,8 +1,11 @@
 //! Reading a whole database back.
 
+use std::ops::Bound;
 use std::time::SystemTime;
 
-use lithedb::{Db, Entry, Error, KeyVersion, Keyspace, KeyspaceInfo, SeqNo, Snapshot, Versions};
+use lithedb::{
+    Db, Entry, Error, Expiry, KeyVersion, Keyspace, KeyspaceInfo, SeqNo, Snapshot, Versions,
+};
 
 use crate::digest::Digest;
 use crate::finding::{Fault, Finding, Verdict};
@@ -62,8 +65,16 @@ pub fn read_all(db: &Db, detail: Detail) -> Result<Found, Error> {
 
 /// Keys whose histories are looked at, of each keyspace, about.
 const HISTORIES_MAX: usize = 8;
+/// Versions of each of these that are looked at: the newest.
+const VERSIONS_MAX: usize = 128;
+/// Moments that such a key is read as of.
+const MOMENTS_MAX: u64 = 6;
 /// Moments of the past that are looked at, of each keyspace.
 const PASTS_MAX: u64 = 4;
+/// Of so many times that these are looked at, versions by stamp are once.
+const TOLD_ONCE_IN: u64 = 3;
+/// Commits that changed a keyspace, of which versions by stamp tell, at most.
+const TOLD_COMMITS_MAX: u64 = 100;
 
 /// Keyspaces that keep versions must show what they were behind commits up to that of the number
 /// `last`, or say that they do not know it: some of them, drawn at random.
@@ -93,8 +104,73 @@ pub fn expect_pasts(db: &Db, timeline: &Timeline, last: u64, random: &mut Random
                 return Err(Finding::new(Fault::Wrong, what));
             }
         }
+        if random.below(TOLD_ONCE_IN) == 0 {
+            expect_told_by_stamp(db, (&info, &keyspace), &pasts, random)?;
+        }
     }
     Ok(())
+}
+
+/// What versions by stamp tell must lead from one of these moments to a later one.
+fn expect_told_by_stamp(
+    db: &Db,
+    (info, keyspace): (&KeyspaceInfo, &Keyspace),
+    pasts: &[(SeqNo, Digest)],
+    random: &mut Random,
+) -> Verdict {
+    if info.options.keep_versions.is_some() && info.options.keep_for.is_none() {
+        return Ok(()); // There are none by stamp.
+    }
+    let first = random.below(pasts.len() as u64);
+    let last = first + random.below((pasts.len() as u64 - first).min(TOLD_COMMITS_MAX));
+    let ((from, _), (to, expected)) = (pasts[first as usize], pasts[last as usize]);
+    if to > db.snapshot().seqno() {
+        return Ok(()); // A commit that changed nothing, of those that were lost.
+    }
+    let found = match rows_by_stamp(db, keyspace, (from, to)) {
+        Err(Error::BeyondRetention { .. }) if !promises(info, keyspace, from) => return Ok(()),
+        found => found.map_err(|error| {
+            Finding::new(Fault::Refused, format!("versions from {from} to {to}: {error}"))
+        })?,
+    };
+    match found == expected {
+        true => Ok(()),
+        false => {
+            let what = format!("what versions from {from} to {to} tell of {} is not it", info.id);
+            Err(Finding::new(Fault::Wrong, what))
+        }
+    }
+}
+
+/// What there was as of the first stamp, and what versions make of that up to the second one.
+fn rows_by_stamp(
+    db: &Db,
+    keyspace: &Keyspace,
+    (from, to): (SeqNo, SeqNo),
+) -> Result<Digest, Error> {
+    let mut rows = Rows::new();
+    for entry in db.snapshot_at(from)?.iter(keyspace) {
+        let entry = entry?;
+        let until = entry.expires_at().map(millis_of);
+        let row = Row { value: (*entry.value).into(), seqno: entry.seqno, until };
+        rows.insert(entry.key.to_vec(), row);
+    }
+    for version in keyspace.versions_by_stamp((Bound::Excluded(from), Bound::Included(to)))? {
+        let KeyVersion { key, seqno, value, expiry, .. } = version?;
+        let until = match expiry {
+            Expiry::At(at) => Some(millis_of(at)),
+            Expiry::Never => None,
+        };
+        match value {
+            Some(value) => rows.insert(key.to_vec(), Row { value: (*value).into(), seqno, until }),
+            None => rows.remove(&*key),
+        };
+    }
+    let mut digest = Digest::default();
+    for (key, row) in rows.iter().filter(|(_, row)| row.is_there(to.millis())) {
+        digest.add(key, &row.value, (row.seqno, row.until));
+    }
+    Ok(digest)
 }
 
 /// Whether a keyspace knows all that it was then. Who was refused asks behind that: where it is
@@ -137,23 +213,49 @@ fn expect_histories_ok(db: &Db) -> Verdict {
         }
         let step = (is.len() / HISTORIES_MAX).max(1);
         for Entry { key, seqno, .. } in is.into_iter().step_by(step) {
-            let told = |versions: Versions| versions.collect::<Result<Vec<KeyVersion>, Error>>();
+            let told = |versions: Versions| {
+                versions.take(VERSIONS_MAX).collect::<Result<Vec<KeyVersion>, Error>>()
+            };
             let versions = keyspace.history(&key, ..).and_then(told).map_err(refused)?;
-            let back = keyspace.history_from_oldest(&key, ..).and_then(told).map_err(refused)?;
+            let is_whole = versions.len() < VERSIONS_MAX;
+            let are_all = is_whole && keeps_all(&info);
+            let from = versions.last().filter(|_| !is_whole);
+            let from = from.map_or(SeqNo::ZERO, |oldest| oldest.seqno);
+            let back =
+                keyspace.history_from_oldest(&key, from..).and_then(told).map_err(refused)?;
             let newest = versions.first().map(|newest| newest.seqno);
             let are_stamped = versions.is_sorted_by(|newer, older| newer.seqno > older.seqno);
             let is_alike = versions.iter().eq(back.iter().rev());
-            if newest != Some(seqno)
-                || !are_stamped
-                || !is_alike
-                || are_idle(&back, keeps_all(&info))
-            {
+            if newest != Some(seqno) || !are_stamped || !is_alike || are_idle(&back, are_all) {
                 let key = shown(&key);
                 return absurd(format!("keyspace {}: what happened to {key} is odd", info.id));
+            }
+            expect_moments(&keyspace, &versions, &mut Random::new(seqno.as_u64()))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is told of a key is what is read of it as of some of these versions, drawn at random.
+fn expect_moments(keyspace: &Keyspace, versions: &[KeyVersion], random: &mut Random) -> Verdict {
+    let drawn = (0..MOMENTS_MAX.min(versions.len() as u64))
+        .map(|_| &versions[random.below(versions.len() as u64) as usize]);
+    for KeyVersion { key, seqno, value, .. } in drawn.filter(|of| !expires(of)) {
+        match keyspace.get_at(key, *seqno) {
+            Ok(found) if found == *value => {}
+            Err(Error::BeyondRetention { .. }) => {}
+            other => {
+                let (key, value) = (shown(key), value.as_deref().map(shown));
+                let what = format!("{key} as of {seqno} is {other:?} and was {value:?}");
+                return Err(Finding::new(Fault::Wrong, what));
             }
         }
     }
     Ok(())
+}
+
+fn expires(version: &KeyVersion) -> bool {
+    version.expiry != Expiry::Never
 }
 
 /// Whether one of these, the oldest first, deletes what was not there. What the first deletes may

@@ -230,10 +230,9 @@ fn draw_keyspace(random: &mut Random) -> KeyspaceOptions {
     }
 }
 
-/// Has a keyspace of Flex keep every version, which goes together with merging nothing.
+/// Has a keyspace of Flex keep every version.
 fn keep_history(options: &mut KeyspaceOptions) {
     options.structure = Structure::History;
-    options.merge_operator = None;
 }
 
 /// Says of those that keep their versions which: all, or what is newer than a moment, or some of

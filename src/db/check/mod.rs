@@ -6,6 +6,7 @@
 //! | the catalogue in memory against the one on disk; marks | the manifest (`manifest.rs`) |
 //! | stamps, operations and keyspaces of commits; where the log ends | the log (`log.rs`) |
 //! | order of keys; large values against their hashes | memtables |
+//! | newest stamps of keyspaces against those of their archives | keyspaces that keep versions |
 //! | entries of keyspaces against those of their indexes | indexes (`indexes.rs`) |
 //! | everything else | `structure/flex/check/` |
 
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use crate::base::{Cursor, Error, Result, SeqNo, ValuePointer, pointer_in};
 use crate::db::core::{Core, keyspaces_dir};
-use crate::db::state::KeyspaceState;
+use crate::db::state::{KeyspaceState, Runtime};
 use crate::memtable::{MemtableCursor, StackedCursor};
 use crate::structure::{Findings, Site};
 use crate::value_log::Verify;
@@ -81,6 +82,7 @@ impl Core {
             // A flush would change the index between its halves of the check.
             let turn = crate::db::core::lock(&keyspace.runtime.flushing);
             let data = keyspace.runtime.store.check_index(&mut findings);
+            self.check_archived(&keyspace.runtime, &mut findings);
             drop(turn);
             data.check_data(&mut findings);
             self.check_memtables(keyspace, &mut findings);
@@ -102,6 +104,22 @@ impl Core {
             unchecked,
             orphans: findings.orphans,
         })
+    }
+
+    /// H6: that nothing but an ingest that is to be archived is in a keyspace and not in its
+    /// archive. The caller has the keyspace's turn to flush.
+    fn check_archived(&self, runtime: &Runtime, findings: &mut Findings) {
+        let Some(archive) = &runtime.archive else { return };
+        if self.unarchived(runtime).is_some() {
+            return;
+        }
+        let newest = runtime.store.last_seqno();
+        let archived_to = archive.store.last_seqno();
+        if archived_to < newest {
+            let site = Site::of_keyspace(archive.id);
+            let expected = format!("{newest} or above, as its keyspace has");
+            findings.note_at(site, "the newest stamp of an archive", expected, archived_to);
+        }
     }
 
     /// The memtables of a keyspace.

@@ -70,6 +70,28 @@ enum Copied {
     Everything,
 }
 
+/// The keys that a new store has as the old one has them.
+#[derive(Debug)]
+pub(in crate::db) struct CopiedKeys {
+    copied: Copied,
+    stale: Vec<IngestRange>,
+}
+
+impl CopiedKeys {
+    /// Whether it is one of these.
+    pub(in crate::db) fn has(&self, key: &[u8]) -> bool {
+        let is_copied = match &self.copied {
+            Copied::Nothing => false,
+            Copied::To(to) => key < &**to,
+            Copied::Everything => true,
+        };
+        let is_in = |(start, end): &IngestRange| {
+            **start <= *key && end.as_ref().is_none_or(|end| key < &**end)
+        };
+        is_copied && !self.stale.iter().any(is_in)
+    }
+}
+
 /// Keys that are to be copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
@@ -158,6 +180,12 @@ impl ConversionJob {
         is_due.then(|| progress.copied.clone())
     }
 
+    /// The keys that the new store has as the old one has them.
+    fn copied_keys(&self) -> CopiedKeys {
+        let progress = lock(&self.progress);
+        CopiedKeys { copied: progress.copied.clone(), stale: progress.stale.clone() }
+    }
+
     /// Whether this memtable was brought, so that the new store may be ahead of the old one.
     pub(super) fn has(&self, table: &Arc<Table>) -> bool {
         std::ptr::eq(lock(&self.progress).brought.as_ptr(), Arc::as_ptr(table))
@@ -199,7 +227,7 @@ impl Core {
     ) {
         let Some(job) = keyspace.runtime.conversion() else { return };
         let Some(copied) = job.extent_for(table) else { return };
-        match self.bring_table(&job, table, (&copied, order)) {
+        match self.bring_table(&job, (&keyspace.runtime, table), (&copied, order)) {
             Ok(()) => job.note_brought(table),
             Err(error) => job.note_failure(error),
         }
@@ -208,12 +236,13 @@ impl Core {
     fn bring_table(
         &self,
         job: &ConversionJob,
-        table: &Arc<Table>,
+        (runtime, table): (&Runtime, &Arc<Table>),
         (copied, order): (&Copied, FlushOrder),
     ) -> Result<()> {
         if let Some(archive) = &job.archive {
-            // Whole: what it has of other keys is the same when that is copied (O4).
-            self.archive_to(archive, table, order)?;
+            // Whole: what it has of other keys is the same when that is copied (O4), and what it
+            // has merged into these comes then.
+            self.archive_to(archive, (runtime, table), Some(job.copied_keys()), order)?;
         }
         let end = match copied {
             Copied::To(end) => Some(end.clone()),

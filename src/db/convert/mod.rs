@@ -33,24 +33,19 @@ mod switch;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use self::switch::Underway;
 use crate::base::{Result, SeqNo};
 use crate::db::core::{Core, lock};
 use crate::db::keyspace::Keyspace;
-use crate::db::options::Background;
 use crate::db::state::Table;
 use crate::manifest::KeyspaceOptions;
 
-pub(in crate::db) use self::job::ConversionJob;
+pub(in crate::db) use self::job::{ConversionJob, CopiedKeys};
 
 /// So many bytes are copied for each byte of a memtable that is flushed in between. More than one,
 /// so that it comes to its end also if all that is written is still to be copied.
 const COPIED_PER_FLUSHED: u64 = 2;
-/// Between two slices the turn is nobody's for so long: a mutex is not fair, and who waits for it
-/// would not get it from a thread that takes it again at once.
-const TURN_PAUSE: Duration = Duration::from_micros(100);
 
 /// What a keyspace is converted to; see [`Keyspace::convert`].
 ///
@@ -209,9 +204,7 @@ impl Keyspace {
                 underway.report.is_cancelled = true;
                 break;
             }
-            if core.background == Background::Threads {
-                core.clock.sleep(TURN_PAUSE);
-            }
+            core.let_others_have_the_turn();
         }
         Ok(underway.report) // What is not over is given up.
     }
@@ -228,6 +221,12 @@ impl Core {
         let found = self.published.state().find(id).cloned();
         let keyspace = found.ok_or_else(|| underway.not_found())?;
         underway.job.check()?;
+        if keyspace.unarchived.is_some() {
+            drop(keyspace);
+            // H5: what it is read out of must not be switched away.
+            self.flush_oldest(id).inspect_err(|error| self.note_failure(error))?;
+            return Ok(Step::GoesOn);
+        }
         if let Some(oldest) = keyspace.sealed.last().cloned() {
             let is_in_the_way = !keyspace.flushed_to.is_empty() || underway.job.has(&oldest); // O3
             if is_in_the_way || underway.to_copy == 0 {

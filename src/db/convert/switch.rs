@@ -263,6 +263,7 @@ impl Core {
     ) -> Result<()> {
         let (old, job) = (Arc::clone(&underway.runtime), Arc::clone(&underway.job));
         assert!(old.store.begun_flushes().is_empty(), "O3: what was begun was flushed");
+        assert!(keyspace.unarchived.is_none(), "H5: it was archived under the same turn");
         assert_eq!(old.store.log_end(), job.store.store.log_end(), "O1: the log in front");
         let hold = job.archive.as_ref().map(|_| self.hold_commits()).transpose()?;
         let begins_at = hold.as_ref().map(|hold| hold.next_stamp(self.time.wall_for_stamp()));
@@ -357,6 +358,7 @@ impl Core {
         let before = manifest.state().archive_of(id)?;
         options.kept_from = before.options.kept_from;
         options.begins_at = before.options.begins_at;
+        options.has_ingests = before.options.has_ingests;
         Some(KeyspaceRecord { options, ..before.clone() })
     }
 

@@ -71,6 +71,16 @@ pub(super) fn changes_of(
     Ok(Some(CommitChanges { seqno, payload, changes }))
 }
 
+/// Whether an error says that what a key was is not known, and will not be by asking again.
+pub(super) fn is_unknown(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::BeyondRetention { .. }
+            | Error::MergeOperatorMissing { .. }
+            | Error::MergeFailed { .. }
+    )
+}
+
 /// Bytes of a commit's record, to be handed out.
 struct RecordBytes<'a> {
     record: &'a [u8],
@@ -147,8 +157,9 @@ impl<'a> Reading<'a> {
                 (ChangeKind::Delete { key: self.bytes.slice(key) }, previous)
             }
             Write::Merge { key, operand } => {
+                let previous = self.previous(keyspace, key)?;
                 let (key, operand) = (self.bytes.slice(key), self.bytes.slice(operand));
-                (ChangeKind::Merge { key, operand }, Previous::Unknown)
+                (ChangeKind::Merge { key, operand }, previous)
             }
             Write::DeleteRange { start, end } => {
                 let start = self.bytes.slice(start);
@@ -175,7 +186,7 @@ impl<'a> Reading<'a> {
         let before = SeqNo::from_u64(self.seqno.as_u64().saturating_sub(1));
         match self.as_of(keyspace, key, before) {
             Ok(value) => Ok(value.map_or(Previous::Absent, Previous::Value)),
-            Err(Error::BeyondRetention { .. }) => Ok(Previous::Unknown),
+            Err(error) if is_unknown(&error) => Ok(Previous::Unknown),
             Err(error) => Err(error),
         }
     }
@@ -184,7 +195,7 @@ impl<'a> Reading<'a> {
         let asked = (at, self.core.visible());
         let version = self.core.past_version(self.state, keyspace, asked)?;
         version.check_walk()?;
-        keyspace.get_past(&version, key, AsOf::of(at, at.millis().max(1)))
+        keyspace.get_past(version, key, AsOf::of(at, at.millis().max(1)))
     }
 
     /// The large value that the commit has put; `None` if it is gone.
@@ -203,7 +214,10 @@ impl<'a> Reading<'a> {
         // Cleaning has moved it, or nobody needs it any more.
         let Some(keyspace) = keyspace else { return Ok(None) };
         if keyspace.keeps_history() {
-            let found = self.as_of(keyspace, key, self.seqno)?;
+            let found = match self.as_of(keyspace, key, self.seqno) {
+                Err(error) if is_unknown(&error) => None, // Not kept any more, so it is gone.
+                found => found?,
+            };
             // The same commit may have put another behind it.
             let is_it = |value: &Slice| value.len() == len as usize && hash_value(value) == hash;
             return Ok(found.filter(is_it));

@@ -147,8 +147,8 @@ pub enum ChangeKind {
 /// What a key had in front of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Previous {
-    /// It was not asked for, its keyspace keeps no versions, or not that one any more, or it is a
-    /// range's.
+    /// It was not asked for, its keyspace keeps no versions, or not that one any more, its operands
+    /// cannot be merged, or it is a range's.
     Unknown,
     /// Nothing.
     Absent,
@@ -197,7 +197,8 @@ impl Db {
     /// The log has a commit until it is flushed, then for as long as
     /// [`crate::Builder::kept_log_size`] keeps its file, or a [`Consumer`] does. Older ones can be
     /// shown if all keyspaces that are asked for ([`FeedOptions::keyspaces`]) keep their versions:
-    /// then each deleted range is a deletion of each key that it deleted.
+    /// then each deleted range is a deletion of each key that it deleted, and what was merged into
+    /// a key is a put of the value that it made, or the merges where that cannot be made.
     ///
     /// After a crash a stored stamp may be that of a commit which the crash took, and is refused:
     /// who copies commits to elsewhere asks for durable ones alone ([`FeedOptions::durable_only`]).
@@ -226,8 +227,9 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for a moment in the future. `CommitsNotKept` when commits behind the
     /// moment may be gone from the log, and versions do not tell of them. Where versions do, the
-    /// keyspaces are flushed first, with the errors of [`Db::flush`]. `Corruption`, `Io`,
-    /// `Closed`.
+    /// keyspaces are flushed first, with the errors of [`Db::flush`]: so in a database that is
+    /// opened for reading alone `ReadOnly` when there is something to be flushed, or an ingest that
+    /// is not archived. `Corruption`, `Io`, `Closed`.
     pub fn changes(
         &self,
         since: impl Into<PointInTime>,

@@ -5,16 +5,17 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::decode::is_unknown;
 use super::{Change, ChangeKind, CommitChanges, FeedOptions, Previous};
-use crate::base::{Error, Expiry, Result, SeqNo};
+use crate::base::{Error, Expiry, Result, SeqNo, Slice};
 use crate::db::Handle;
-use crate::db::history::VersionsByStamp;
+use crate::db::history::{MergedInto, PastChange, PastChanges};
 use crate::db::keyspace::Keyspace;
 
 /// The commits of a range of stamps, as versions tell of them.
 #[derive(Debug)]
 pub(super) struct PastCommits {
-    keyspaces: Vec<(Keyspace, Peekable<VersionsByStamp>)>,
+    keyspaces: Vec<(Keyspace, Peekable<PastChanges>)>,
     previous: bool,
 }
 
@@ -43,7 +44,8 @@ impl PastCommits {
                 return Ok(None);
             }
             let versions = match keyspace.versions_by_stamp(stamps) {
-                Ok(versions) => versions.peekable(),
+                // What a bulk ingest brings is no commit, and of any size.
+                Ok(versions) => versions.changes_of_commits().peekable(),
                 Err(Error::BeyondRetention { .. }) => return Ok(None),
                 Err(error) => return Err(error),
             };
@@ -59,7 +61,7 @@ impl PastCommits {
         for (_, versions) in &mut self.keyspaces {
             match versions.peek() {
                 None => {}
-                Some(Ok(version)) => first = Some(first.unwrap_or(SeqNo::MAX).min(version.seqno)),
+                Some(Ok(change)) => first = Some(first.unwrap_or(SeqNo::MAX).min(change.seqno())),
                 Some(Err(_)) => return Err(failure_of(versions)),
             }
         }
@@ -67,20 +69,22 @@ impl PastCommits {
         let mut changes = Vec::new();
         let previous_asked = self.previous;
         for (keyspace, versions) in &mut self.keyspaces {
-            let is_of_it = |next: &Result<_>| matches!(next, Ok(version) if is_at(version, seqno));
-            while let Some(version) = versions.next_if(is_of_it).transpose()? {
+            let is_of_it = |next: &Result<PastChange>| {
+                next.as_ref().is_ok_and(|change| change.seqno() == seqno)
+            };
+            while let Some(change) = versions.next_if(is_of_it).transpose()? {
+                let (key, kinds) = kinds_of(change);
                 let previous = match previous_asked {
-                    true => previous_of(keyspace, &version.key, seqno)?,
+                    true => previous_of(keyspace, &key, seqno)?,
                     false => Previous::Unknown,
                 };
-                let expires_at = millis_of(version.expiry);
-                let key = version.key;
-                let kind = match version.value {
-                    Some(value) => ChangeKind::Put { key, value: Some(value), expires_at },
-                    None => ChangeKind::Delete { key },
-                };
-                let (keyspace_id, keyspace) = (keyspace.id(), Some(keyspace.name().into()));
-                changes.push(Change { keyspace_id, keyspace, kind, previous });
+                let name: Option<Arc<str>> = Some(keyspace.name().into());
+                changes.extend(kinds.into_iter().map(|kind| Change {
+                    keyspace_id: keyspace.id(),
+                    keyspace: name.clone(),
+                    kind,
+                    previous: previous.clone(),
+                }));
             }
             if matches!(versions.peek(), Some(Err(_))) {
                 return Err(failure_of(versions)); // It may be of this commit.
@@ -90,12 +94,33 @@ impl PastCommits {
     }
 }
 
-fn is_at(version: &crate::db::history::KeyVersion, seqno: SeqNo) -> bool {
-    version.seqno == seqno
+/// What a commit did to a key, and that key.
+fn kinds_of(change: PastChange) -> (Slice, Vec<ChangeKind>) {
+    let (key, into, operands) = match change {
+        PastChange::Version(version) => {
+            let (key, expires_at) = (version.key.clone(), millis_of(version.expiry));
+            let kind = match version.value {
+                Some(value) => ChangeKind::Put { key, value: Some(value), expires_at },
+                None => ChangeKind::Delete { key },
+            };
+            return (version.key, vec![kind]);
+        }
+        PastChange::Merge { key, into, operands, .. } => (key, into, operands),
+    };
+    let mut kinds = match into {
+        MergedInto::Older => Vec::new(),
+        MergedInto::Nothing => vec![ChangeKind::Delete { key: key.clone() }],
+        MergedInto::Value(value) => {
+            vec![ChangeKind::Put { key: key.clone(), value: Some(value), expires_at: None }]
+        }
+    };
+    let merge = |operand| ChangeKind::Merge { key: key.clone(), operand };
+    kinds.extend(operands.into_iter().map(merge));
+    (key, kinds)
 }
 
 /// The failure that is next.
-fn failure_of(versions: &mut Peekable<VersionsByStamp>) -> Error {
+fn failure_of(versions: &mut Peekable<PastChanges>) -> Error {
     match versions.next() {
         Some(Err(error)) => error,
         _ => Error::invalid("a version that was there is gone"),
@@ -106,7 +131,7 @@ fn previous_of(keyspace: &Keyspace, key: &[u8], seqno: SeqNo) -> Result<Previous
     let before = SeqNo::from_u64(seqno.as_u64().saturating_sub(1));
     match keyspace.get_at(key, before) {
         Ok(value) => Ok(value.map_or(Previous::Absent, Previous::Value)),
-        Err(Error::BeyondRetention { .. }) => Ok(Previous::Unknown),
+        Err(error) if is_unknown(&error) => Ok(Previous::Unknown),
         // It was converted to what keeps none since.
         Err(Error::InvalidArgument { .. }) if !keyspace.keeps_history() => Ok(Previous::Unknown),
         Err(error) => Err(error),

@@ -3,20 +3,23 @@
 //!
 //! A deletion is a version if there was a value in front of it (H3). A range that was deleted is a
 //! deletion of each key in it that had one: so the keys of the archive are gone through there, too.
-//! What expires is a version with its moment; that it has expired is none.
+//! What expires is a version with its moment; that it has expired is none. Operands are versions
+//! too, and `made.rs` says what becomes of them.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::base::version_key::{VersionKind, put_by_stamp, put_head, put_tail};
 use crate::base::{
-    Cursor, EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo, expiring_in,
-    lost_its_place,
+    Cursor, EntryKind, EntryRef, KeyRange, MergeBase, Operands, RangeTombstones, Result, SeqNo,
+    expiring_in, is_operands, lost_its_place,
 };
+use crate::db::convert::CopiedKeys;
+use crate::db::history::made::{Archived, Made, Maker, More};
 use crate::memory::Heap;
 use crate::memtable::{AllVersions, EntryId, Memtable};
 use crate::structure::history::VersionAt;
-use crate::structure::{StructureCursor, Version, Want};
+use crate::structure::{StructureCursor, Version};
 
 /// Bytes of deletions with ranges that are gathered in one walk, about.
 const WINDOW_SIZE: usize = 4 << 20;
@@ -48,6 +51,11 @@ impl Event {
 impl Deleted {
     fn oldest(&self) -> SeqNo {
         *self.stamps.last().expect("a deleted range has a stamp")
+    }
+
+    /// Whether the commit of this stamp has deleted it.
+    fn has(&self, stamp: SeqNo) -> bool {
+        self.stamps.binary_search_by(|other| stamp.cmp(other)).is_ok()
     }
 
     fn contains(&self, key: &[u8]) -> bool {
@@ -94,11 +102,15 @@ pub(super) struct ArchiveEntries {
     range: usize,
     /// Whether versions are shown by stamp, too.
     by_stamp_too: bool,
+    /// What makes the values of operands, where there may be some.
+    maker: Option<Maker>,
     // The entry at hand.
     key: Vec<u8>,
     stamp: SeqNo,
     id: Option<EntryId>,
     kind: VersionKind,
+    /// What it is shown as, if not as the memtable has it.
+    made: Option<Made>,
 }
 
 impl ArchiveEntries {
@@ -122,10 +134,12 @@ impl ArchiveEntries {
             streamed: None,
             range: 0,
             by_stamp_too: true,
+            maker: None,
             key: Vec::new(),
             stamp: SeqNo::ZERO,
             id: None,
             kind: VersionKind::Deleted,
+            made: None,
         }
     }
 
@@ -134,10 +148,82 @@ impl ArchiveEntries {
         self.by_stamp_too = false;
     }
 
+    /// Has the values of operands be made.
+    pub(super) fn make_values(&mut self, maker: Maker) {
+        self.maker = Some(maker);
+    }
+
+    /// Knows that the archive is still being made, and which keys it has everything of: of others
+    /// it need not have what was merged into what it does not know.
+    pub(super) fn copied(&mut self, copied: CopiedKeys) {
+        self.keys.copied = Some(copied);
+    }
+
+    /// What has made values; when all was shown.
+    pub(super) fn into_maker(self) -> Option<Maker> {
+        self.maker
+    }
+
+    /// Makes the values of operands among the events of the key at hand; those that the archive has
+    /// are no events.
+    fn make_values_of_key(&mut self) -> Result<()> {
+        let ArchiveEntries { maker: Some(maker), keys, .. } = self else { return Ok(()) };
+        let memtable = Arc::clone(&keys.memtable);
+        let entry_of = |event: &Event| event.id.map(|id| memtable.entry(id));
+        let merges = |event: &Event| {
+            entry_of(event).is_some_and(|entry| is_operands(entry.kind, entry.value))
+        };
+        if !keys.events.iter().any(merges) {
+            return Ok(());
+        }
+        maker.begin_key();
+        for (position, event) in keys.events.iter().enumerate() {
+            if maker.has_archived(event.stamp) {
+                continue;
+            }
+            let is_last = position + 1 == keys.events.len();
+            let more = if is_last { More::Nothing } else { More::Versions };
+            match entry_of(event) {
+                Some(entry) if entry.kind == EntryKind::Composite => {
+                    let base = keys.base_of(event.stamp, entry);
+                    maker.take(entry, base, || keys.archived())?;
+                }
+                Some(entry) if entry.kind != EntryKind::Tombstone => maker.note_put(entry, more),
+                _ => maker.note_deleted(),
+            }
+        }
+        keys.events.retain(|event| !maker.has_archived(event.stamp));
+        Ok(())
+    }
+
+    /// What an event of operands is shown as.
+    fn made_of(&mut self, stamp: SeqNo, id: EntryId) -> Option<Made> {
+        let entry = self.keys.memtable.entry(id);
+        if !is_operands(entry.kind, entry.value) {
+            return None;
+        }
+        if let Some(made) = self.maker.as_mut().and_then(|maker| maker.take_made(stamp)) {
+            return Some(made);
+        }
+        let operands = Operands::decode(entry.value)?;
+        let value = match self.keys.base_of(stamp, entry) {
+            MergeBase::Below => operands.on_older_version(),
+            base => operands.on(base),
+        };
+        Some(Made { kind: EntryKind::Composite, value })
+    }
+
+    /// Everything was shown.
+    fn end(&mut self) -> Result<()> {
+        self.part = Part::End;
+        self.maker.as_mut().map_or(Ok(()), Maker::finish)
+    }
+
     /// Shows an event of the key at hand, by key.
     fn show_by_key(&mut self, Event { stamp, id }: Event) {
         (self.stamp, self.id) = (stamp, id);
         self.kind = self.keys.kind_of(id);
+        self.made = id.and_then(|id| self.made_of(stamp, id));
         put_head(&mut self.key, &self.keys.key);
         put_tail(&mut self.key, stamp, self.kind);
         if self.by_stamp_too {
@@ -149,8 +235,7 @@ impl ArchiveEntries {
         while self.keys.events.is_empty() {
             if !self.keys.go_on()? {
                 if !self.by_stamp_too {
-                    self.part = Part::End;
-                    return Ok(());
+                    return self.end();
                 }
                 // Stable: those of one commit stay in the order of keys.
                 self.by_stamp.sort_by_key(|(stamp, _)| *stamp);
@@ -158,6 +243,7 @@ impl ArchiveEntries {
                 self.next_deleted()?;
                 return self.next_by_stamp();
             }
+            self.make_values_of_key()?;
         }
         if let Some(newest) = self.keys.events.pop() {
             self.show_by_key(newest);
@@ -195,7 +281,7 @@ impl ArchiveEntries {
                     return Ok(true);
                 }
             }
-            let has_stamp = |range: &Deleted| range.stamps.contains(&stamp);
+            let has_stamp = |range: &Deleted| range.has(stamp);
             match self.keys.enter(self.range, has_stamp) {
                 Some(position) => self.range = position + 1,
                 None => return Ok(false),
@@ -248,10 +334,7 @@ impl ArchiveEntries {
             (self.stamp, self.kind) = (*stamp, VersionKind::Deleted);
             return self.next_deleted();
         }
-        let Some((stamp, id)) = next else {
-            self.part = Part::End;
-            return Ok(());
-        };
+        let Some((stamp, id)) = next else { return self.end() };
         put_by_stamp(&mut self.key, stamp, memtable.entry(id).key);
         (self.stamp, self.kind) = (stamp, self.keys.kind_of(Some(id)));
         self.shown += 1;
@@ -286,9 +369,10 @@ impl Cursor for ArchiveEntries {
                 };
                 EntryRef { key, seqno, kind: EntryKind::Value, value }
             }
-            (Part::ByKey, Some(id), VersionKind::Put) => {
-                EntryRef { key, seqno, ..self.keys.memtable.entry(id) }
-            }
+            (Part::ByKey, Some(id), VersionKind::Put) => match &self.made {
+                Some(made) => EntryRef { key, seqno, kind: made.kind, value: &made.value },
+                None => EntryRef { key, seqno, ..self.keys.memtable.entry(id) },
+            },
             (Part::ByKey, ..) => EntryRef { key, seqno, kind: EntryKind::Value, value: &[] },
         })
     }
@@ -328,6 +412,8 @@ struct KeyWalk {
     key: Vec<u8>,
     /// What happened to it that is a version, the newest last.
     events: Vec<Event>,
+    /// The keys that the archive has everything of, if these are not all.
+    copied: Option<CopiedKeys>,
 }
 
 impl KeyWalk {
@@ -353,6 +439,7 @@ impl KeyWalk {
             end: None,
             key: Vec::new(),
             events: Vec::new(),
+            copied: None,
         }
     }
 
@@ -367,6 +454,24 @@ impl KeyWalk {
     fn before(&self, stamp: SeqNo) -> VersionAt {
         let at = SeqNo::from_u64(stamp.as_u64().saturating_sub(1));
         VersionAt::new(Arc::clone(&self.archive), at, &self.heap)
+    }
+
+    /// What the archive has of the key at hand.
+    fn archived(&self) -> Result<Archived> {
+        let archive = Arc::clone(&self.archive);
+        VersionAt::new(archive, SeqNo::MAX, &self.heap).newest_whole(&self.key)
+    }
+
+    /// What an entry of operands of the key at hand is merged into: also what its commit has
+    /// deleted with a range.
+    fn base_of<'e>(&self, stamp: SeqNo, entry: EntryRef<'e>) -> MergeBase<'e> {
+        let base = Operands::decode(entry.value).map_or(MergeBase::Below, |of| of.base);
+        let range = self.ranges.get(self.range).filter(|range| range.contains(&self.key));
+        let is_deleted = || range.is_some_and(|range| range.has(stamp));
+        match base {
+            MergeBase::Below if is_deleted() => MergeBase::Nothing,
+            base => base,
+        }
     }
 
     /// Goes to the next key and gathers what happened to it; `false` at the end.
@@ -433,10 +538,23 @@ impl KeyWalk {
         }
         // From the oldest on, what is a version (H3).
         let (mut events, mut kept) = (std::mem::take(&mut self.events), Vec::new());
+        let mut is_known = self.copied.as_ref().is_none_or(|copied| copied.has(&self.key));
+        let mut is_left_out = false;
         while let Some(event) = events.pop() {
+            let entry = event.id.map(|id| memtable.entry(id));
+            let is_open = entry.is_some_and(|entry| {
+                is_operands(entry.kind, entry.value)
+                    && self.base_of(event.stamp, entry) == MergeBase::Below
+            });
+            // It comes with what it is merged into, as one; and so does what is behind it, which
+            // would be told to be on what the archive has by now.
+            is_left_out |= is_open && !is_known;
+            if is_left_out {
+                continue;
+            }
+            is_known = true;
             match self.kind_of(event.id) {
                 VersionKind::Put => {
-                    let entry = event.id.map(|id| memtable.entry(id));
                     value_until = entry.map(|entry| until_of(entry.kind, entry.value));
                     kept.push(event);
                 }
@@ -491,9 +609,10 @@ impl KeyWalk {
             let shown = archived.entry().filter(|entry| entry.key == self.key);
             return Ok(shown.map(|entry| until_of(entry.kind, entry.value)));
         }
-        let found = self.before(oldest.stamp).find(&self.key, Want::Value)?;
-        let found = found.filter(|found| found.kind != EntryKind::Tombstone);
-        Ok(found.map(|found| until_of(found.kind, &found.value)))
+        // What operands come to does not matter.
+        let found = self.before(oldest.stamp).newest_archived(&self.key)?;
+        let found = found.filter(|(_, kind, _)| *kind == VersionKind::Put);
+        Ok(found.map(|(_, _, found)| until_of(found.kind, &found.value)))
     }
 
     /// Goes in front of the first range from this place on that is one; its place.

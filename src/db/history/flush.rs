@@ -8,12 +8,14 @@ use crate::base::version_key::put_by_stamp;
 use crate::base::{Cursor, Error, KeyRange, RangeTombstones, Result, SeqNo};
 use crate::block::BlockCursor;
 use crate::cache::Part;
+use crate::db::convert::CopiedKeys;
 use crate::db::core::{Core, lock};
 use crate::db::history::entries::ArchiveEntries;
+use crate::db::history::made::Maker;
 use crate::db::history::retention::TellKept;
 use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::merge::MergeCursor;
-use crate::structure::{FlushOrder, FlushProgress};
+use crate::structure::{FlushOrder, FlushProgress, Version};
 
 /// Bytes that are kept beside the memtable for each of its entries while it is flushed: its stamp
 /// and place, and half as much again while they are sorted.
@@ -33,18 +35,20 @@ impl Core {
         else {
             return Ok(());
         };
-        self.archive_to(archive, table, order)?;
+        self.archive_to(archive, (&keyspace.runtime, table), None, order)?;
         table.note_archived();
         self.workers.note_leftovers();
         self.workers.wake(); // There may be tables to merge.
         Ok(())
     }
 
-    /// Brings all versions that a sealed memtable has to an archive.
+    /// Brings all versions that a sealed memtable of a keyspace has to an archive; to one that is
+    /// still being made, with `copied` saying what it has.
     pub(in crate::db) fn archive_to(
         &self,
         archive: &Arc<Runtime>,
-        table: &Table,
+        (keyspace, table): (&Runtime, &Table),
+        copied: Option<CopiedKeys>,
         order: FlushOrder,
     ) -> Result<()> {
         let _turn = lock(&archive.flushing);
@@ -55,9 +59,22 @@ impl Core {
         if !archive.options.keeps_stamps() {
             entries.leave_stamps_out();
         }
+        if keyspace.options.merge_operator.is_some() {
+            entries.make_values(Maker::new(keyspace, archive, &self.budget));
+        }
+        copied.into_iter().for_each(|copied| entries.copied(copied));
         let kept_from = archive.store.kept_from();
         let deleted = stamps_to_delete(archive, kept_from)?;
-        self.bring_to(archive, &mut entries, &deleted, order)?;
+        let brought = self.bring_to(archive, &mut entries, &deleted, order);
+        if let Some(mut mover) = entries.into_maker().map(Maker::into_mover) {
+            match &brought {
+                Ok(()) => mover.note_held(),
+                // Nothing has changed.
+                Err(Error::DiskFull { .. } | Error::Corruption { .. }) => mover.take_back(),
+                Err(_) => {} // The index may refer to what was written.
+            }
+        }
+        brought?;
         archive.stamps_gone_to.store(kept_from.as_u64(), Ordering::Relaxed);
         Ok(())
     }
@@ -143,8 +160,8 @@ impl KeyspaceState {
         self.runtime.archive.is_some()
     }
 
-    /// The keyspace as it was at a stamp, out of its memtables and this state of its archive.
-    pub(in crate::db) fn as_past(&self, version: crate::structure::history::VersionAt) -> Self {
-        KeyspaceState { version: Arc::new(version), is_past: true, ..self.clone() }
+    /// The keyspace as it was, out of its memtables and what there was behind these.
+    pub(in crate::db) fn as_past(&self, version: Arc<dyn Version>) -> Self {
+        KeyspaceState { version, is_past: true, ..self.clone() }
     }
 }

@@ -15,25 +15,35 @@
 //! - H3  A deletion is a version if there was a value in front of it that had not expired; a
 //!   deletion with a range is one of each such key.
 //! - H4  From where on an archive is whole is durable in the catalogue before a version goes that
-//!   is seen as of a moment in front of it only; it is not behind what the structure has.
+//!   is seen as of a moment in front of it only. It is not behind what the structure has, and in
+//!   front of all that memtables have, and of an ingest that is not archived: what is to come asks
+//!   the archive for what there was before it.
+//! - H5, H6  Ingests are archived behind their commits: `ingested.rs`.
 
 mod difference;
 mod entries;
 mod flush;
+mod ingested;
+mod made;
 mod restore;
 mod retention;
 mod versions;
 
+#[cfg(test)]
+mod tests;
+
 pub use difference::{Difference, Differences};
 pub(in crate::db) use flush::stamps_to_delete;
+pub(in crate::db) use ingested::{Slices, Unarchived};
 pub use restore::RestoreReport;
 pub(in crate::db) use retention::TellKept;
 pub use versions::{KeyVersion, Versions, VersionsByStamp};
+pub(in crate::db) use versions::{MergedInto, PastChange, PastChanges};
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::base::{EntryKind, Error, Result, SeqNo, Slice};
+use crate::base::{EntryKind, Error, Result, SeqNo, Slice, is_operands};
 use crate::db::core::Core;
 use crate::db::keyspace::Keyspace;
 use crate::db::snapshot::Snapshot;
@@ -104,16 +114,22 @@ impl KeyspaceState {
     /// As of a past moment, with what the archive says in place of the structure.
     pub(in crate::db) fn get_past(
         &self,
-        version: &VersionAt,
+        version: VersionAt,
         key: &[u8],
         as_of: AsOf,
     ) -> Result<Option<Slice>> {
+        if self.unarchived.is_some() {
+            return self.at_moment(version, as_of.at).get(key, as_of);
+        }
         self.runtime.gets.count(0);
         let found = match self.say_of(key, as_of.at) {
             Some(said) => said,
             None => version.find(key, Want::Value)?,
         };
         match found.filter(|found| found.kind != EntryKind::Tombstone) {
+            Some(found) if is_operands(found.kind, &found.value) => {
+                self.as_past(Arc::new(version)).led_to(key, as_of, found)
+            }
             Some(found) if found.kind != EntryKind::Value => self.led_to(key, as_of, found),
             found => Ok(found.map(|found| found.value)),
         }
@@ -150,7 +166,7 @@ impl Core {
         for keyspace in &state.keyspaces {
             if keyspace.keeps_history() {
                 let version = self.past_version(&state, keyspace, (as_of.at, visible))?;
-                past = past.with(keyspace.as_past(version));
+                past = past.with(keyspace.at_moment(version, as_of.at));
             }
         }
         past.is_past = true;
@@ -219,7 +235,7 @@ impl Keyspace {
             let as_of = at.into().resolve(visible, now)?;
             let version = core.past_version(state, keyspace, (as_of.at, visible))?;
             version.check_walk()?;
-            keyspace.get_past(&version, key.as_ref(), as_of)
+            keyspace.get_past(version, key.as_ref(), as_of)
         })
     }
 
@@ -245,6 +261,6 @@ impl Keyspace {
         let as_of = at.resolve(visible, core.time.now())?;
         let version = core.past_version(&state, keyspace, (as_of.at, visible))?;
         version.check_walk()?;
-        Ok((Arc::new(keyspace.as_past(version)), as_of))
+        Ok((Arc::new(keyspace.at_moment(version, as_of.at)), as_of))
     }
 }

@@ -71,14 +71,15 @@ impl Core {
     }
 
     /// H4: notes durably that what is longer ago than is kept may go from the archive, as far as
-    /// everything that there was by then is in it. The caller has the keyspace's turn to flush.
+    /// everything that there was by then is in it: what memtables have, which may be older than an
+    /// ingest, is not. The caller has the keyspace's turn to flush.
     pub(in crate::db) fn note_kept(&self, keyspace: &Runtime, when: TellKept) -> Result<()> {
         let Some(archive) = &keyspace.archive else { return Ok(()) };
         let Some(kept_for) = archive.options.keep_for else { return Ok(()) };
         if !keyspace.store.begun_flushes().is_empty() {
             return Ok(()); // What is replayed asks the archive for what there was before it.
         }
-        let horizon = self.horizon_of(archive).min(keyspace.store.last_seqno());
+        let horizon = self.horizon_of(archive).min(self.archived_to(keyspace));
         let known = archive.store.kept_from();
         let step = match when {
             TellKept::WhenWorthwhile => kept_for.as_millis() as u64 / STEPS_PER_TIME,
@@ -96,6 +97,21 @@ impl Core {
         self.apply_edit(&mut manifest, &Edit::SetOptions { id: archive.id, options })?;
         archive.store.keep_from(horizon);
         Ok(())
+    }
+
+    /// Everything up to this stamp is in the archive of a keyspace that has one. Under its turn to
+    /// flush: what is committed meanwhile is above.
+    fn archived_to(&self, keyspace: &Runtime) -> SeqNo {
+        // In front of the state, whose memtables have all that is not above it.
+        let structure_to = keyspace.store.last_seqno();
+        let state = self.published.state();
+        let Some(found) = state.find(keyspace.id) else { return SeqNo::ZERO };
+        let ranges = found.tables().filter_map(|table| table.memtable.seqno_range());
+        let in_front = |(oldest, _): (SeqNo, SeqNo)| oldest.as_u64().saturating_sub(1);
+        let memtables_from = ranges.map(in_front).min().map_or(SeqNo::MAX, SeqNo::from_u64);
+        let ingest = found.unarchived.as_ref().map(|of| of.stamp());
+        let ingest = ingest.map(|stamp| stamp.as_u64().saturating_sub(1));
+        structure_to.min(memtables_from).min(ingest.map_or(SeqNo::MAX, SeqNo::from_u64))
     }
 }
 

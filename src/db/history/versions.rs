@@ -1,15 +1,16 @@
 //! What happened to a key, and what happened to a keyspace from stamp to stamp.
 
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
 
 use crate::base::version_key::{
-    VersionKey, VersionKind, behind_head, by_key_head, put_by_stamp, put_head, put_stamp_bound,
-    tail_of,
+    INGESTED, VersionKey, VersionKind, behind_head, by_key_head, put_by_stamp, put_head,
+    put_stamp_bound, tail_of,
 };
 use crate::base::{
-    EntryKind, EntryRef, Error, Expiry, KeyRange, Result, SeqNo, Slice, expiring_in,
+    EntryKind, EntryRef, Error, Expiry, KeyRange, MergeBase, Operands, Result, SeqNo, Slice,
+    expiring_in, is_operands, version_operands,
 };
 use crate::db::keyspace::Keyspace;
 use crate::db::state::{KeyspaceState, Table};
@@ -32,21 +33,38 @@ pub struct KeyVersion {
     pub expiry: Expiry,
 }
 
-/// A version that is still in memtables.
+/// A version that is not in the archive yet.
 #[derive(Clone, Debug)]
 struct Recent {
     stamp: SeqNo,
-    /// The memtable that has it; `None` for a deletion.
-    table: Option<Arc<Table>>,
+    place: RecentPlace,
     /// Until when there is a value; 0 for a deletion.
     until: u64,
 }
 
+/// Where a version is that is not in the archive.
+#[derive(Clone, Debug)]
+enum RecentPlace {
+    /// It is a deletion.
+    Nowhere,
+    Memtable(Arc<Table>),
+    /// An ingest has brought it.
+    Ingested(Found),
+}
+
 impl Recent {
+    fn is_deletion(&self) -> bool {
+        matches!(self.place, RecentPlace::Nowhere)
+    }
+
     /// What it put; `None` for a deletion.
     fn found(&self, key: &[u8]) -> Option<Found> {
-        let EntryRef { seqno, kind, value, .. } =
-            self.table.as_ref()?.memtable.get(key, self.stamp)?;
+        let table = match &self.place {
+            RecentPlace::Nowhere => return None,
+            RecentPlace::Ingested(found) => return Some(found.clone()),
+            RecentPlace::Memtable(table) => table,
+        };
+        let EntryRef { seqno, kind, value, .. } = table.memtable.get(key, self.stamp)?;
         Some(Found { seqno: Some(seqno), kind, value: Slice::from(value) })
     }
 }
@@ -59,7 +77,8 @@ enum Order {
 }
 
 /// The versions of a key; see [`Keyspace::history`]. Reads lazily, and shows what there was when it
-/// was made. After an error it is over.
+/// was made. After an error it is over, but for those of a version that cannot be made
+/// (`MergeFailed`, `MergeOperatorMissing`), which stand in its place.
 #[derive(Debug)]
 pub struct Versions {
     keyspace: Arc<KeyspaceState>,
@@ -69,6 +88,7 @@ pub struct Versions {
     to: Bound<SeqNo>,
     /// The newest version that the archive is asked for.
     archived_to: SeqNo,
+    version: VersionAt,
     archive: Box<dyn StructureCursor>,
     head: Vec<u8>,
     /// What is kept, if not all.
@@ -78,6 +98,9 @@ pub struct Versions {
     newer: (u32, Option<SeqNo>),
     /// Those that are newer, in the order in which they are shown, the next one last.
     recent: Vec<Recent>,
+    /// From the oldest on: what the last one of the archive said, if that is known; what follows
+    /// may be merged into that, and need not be made from the bottom.
+    last: Option<Option<Slice>>,
     place: Place,
 }
 
@@ -95,8 +118,13 @@ impl Keyspace {
     /// not all versions are kept, those that are, without a deletion that nothing is left in front
     /// of.
     ///
-    /// Costs a search of the archive, and a step and some 40 bytes for each version that is still
-    /// in memtables; each version then a step.
+    /// Costs a search of the archive, and a step and some 60 bytes for each version that is still
+    /// in memtables; each version then a step. Of what is merged a version is the value that it
+    /// made: making it costs what [`Keyspace::get_at`] costs, reading the operands since the last
+    /// one whose value was kept; [`Keyspace::history_from_oldest`] makes each out of the one in
+    /// front of it, where these are in the archive, and is the way to go through many. One that
+    /// cannot be made is an error in its place (`MergeFailed`, `MergeOperatorMissing`), and older
+    /// ones follow.
     ///
     /// ```
     /// # fn main() -> lithedb::Result<()> {
@@ -164,6 +192,7 @@ impl Keyspace {
             to,
             archived_to,
             archive: version.archived(&range),
+            version: version.unlimited(),
             head,
             retention: keyspace
                 .runtime
@@ -172,28 +201,45 @@ impl Keyspace {
                 .and_then(|of| core.retention_of(of, visible)),
             newer,
             recent,
+            last: None,
             place: Place::Start,
         })
     }
 
-    /// Everything that happened to the keyspace by commits whose stamps are in `stamps`: in the
-    /// order of stamps, those of one commit in the order of keys. What is in memtables is flushed
-    /// first.
+    /// Everything that happened to the keyspace by commits whose stamps are in `stamps`, and not
+    /// above the newest one as of the call: in the order of stamps, those of one commit in the
+    /// order of keys. So who goes on later, behind the last stamp that was told, misses nothing.
+    /// What is in memtables is flushed first, and what was ingested is archived.
     ///
-    /// Costs a search of the archive for where it begins, and one for each version.
+    /// Costs a search of the archive for where it begins, and one for each version; of what is
+    /// merged as [`Keyspace::history`], and one that cannot be made is an error, behind which the
+    /// walk goes on.
     ///
     /// Where versions are kept for a time, all stamps are those from [`Keyspace::kept_from`] on.
     ///
     /// # Errors
     /// `InvalidArgument` where no versions are kept, or by their number alone;
     /// [`Error::BeyondRetention`] for stamps in front of those that are kept; else as
-    /// [`crate::Db::flush`]. Each item may be what reading it failed with.
+    /// [`crate::Db::flush`]: so in a database that is opened for reading alone `ReadOnly` when
+    /// there is something to be flushed, or an ingest that is not archived. Each item may be what
+    /// reading it failed with.
     pub fn versions_by_stamp(&self, stamps: impl RangeBounds<SeqNo>) -> Result<VersionsByStamp> {
         let core = self.core();
         core.check_open()?;
         let newest = (SeqNo::MAX, SeqNo::MAX);
         core.past_version(&core.published.state(), self.present()?.as_ref(), newest)?;
-        core.flush_keyspace(&self.runtime())?;
+        let archived_to = core.flush_up_to_now(&self.runtime())?;
+        self.versions_archived_to(archived_to, &stamps)
+    }
+
+    /// The same, of what is archived up to a stamp.
+    pub(super) fn versions_archived_to(
+        &self,
+        archived_to: SeqNo,
+        stamps: &impl RangeBounds<SeqNo>,
+    ) -> Result<VersionsByStamp> {
+        let core = self.core();
+        let newest = (SeqNo::MAX, SeqNo::MAX);
         let state = core.published.state();
         let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
         let version = core.past_version(&state, keyspace, newest)?;
@@ -212,10 +258,12 @@ impl Keyspace {
             });
         }
         put_by_stamp(&mut start, first.unwrap_or(SeqNo::MAX), &[]);
+        // Of what is above, something may be there, and what is in front of that not yet.
+        let known_to = next_stamp(archived_to);
         let behind = match stamps.end_bound() {
-            Bound::Unbounded => None,
-            Bound::Included(last) => next_stamp(*last),
-            Bound::Excluded(behind) => Some(*behind),
+            Bound::Unbounded => known_to,
+            Bound::Included(last) => next_stamp(*last).into_iter().chain(known_to).min(),
+            Bound::Excluded(behind) => known_to.into_iter().chain([*behind]).min(),
         };
         if let Some(behind) = behind.or(first.is_none().then_some(SeqNo::ZERO)) {
             put_by_stamp(end.insert(Vec::new()), behind, &[]);
@@ -230,6 +278,7 @@ impl Keyspace {
             end,
             place: Place::Start,
             filter: None,
+            ingested_too: true,
         })
     }
 
@@ -258,8 +307,8 @@ fn next_stamp(stamp: SeqNo) -> Option<SeqNo> {
     stamp.as_u64().checked_add(1).map(SeqNo::from_u64)
 }
 
-/// The versions of `key` that are in memtables alone, the newest last, and up to which stamp the
-/// archive has the others.
+/// The versions of `key` that are in memtables alone, or were ingested and are not archived, the
+/// newest last, and up to which stamp the archive has the others.
 fn recent_versions(
     keyspace: &KeyspaceState,
     archive: &VersionAt,
@@ -268,22 +317,34 @@ fn recent_versions(
 ) -> Result<(Vec<Recent>, SeqNo)> {
     let mut events: Vec<Recent> = Vec::new();
     for table in keyspace.tables() {
-        table.memtable.for_each_version(key, visible, |EntryRef { seqno, kind, value, .. }| {
-            let is_put = kind != EntryKind::Tombstone;
-            let until = expiring_in(kind, value).map_or(u64::MAX, |expiring| expiring.until);
-            events.push(Recent {
-                stamp: seqno,
-                table: is_put.then(|| Arc::clone(table)),
-                until: if is_put { until } else { 0 },
-            });
-        });
+        table.memtable.visit_each_version(
+            key,
+            visible,
+            |EntryRef { seqno, kind, value, .. }| {
+                let is_put = kind != EntryKind::Tombstone;
+                let until = expiring_in(kind, value).map_or(u64::MAX, |expiring| expiring.until);
+                let (place, until) = match is_put {
+                    true => (RecentPlace::Memtable(Arc::clone(table)), until),
+                    false => (RecentPlace::Nowhere, 0),
+                };
+                events.push(Recent { stamp: seqno, place, until });
+                ControlFlow::Continue(())
+            },
+        );
         let ranges = table.memtable.ranges();
         let stamps = ranges.map(|ranges| ranges.stamps_of(key)).unwrap_or_default();
         let deleted = stamps.into_iter().filter(|stamp| *stamp <= visible);
-        events.extend(deleted.map(|stamp| Recent { stamp, table: None, until: 0 }));
+        let gone = |stamp| Recent { stamp, place: RecentPlace::Nowhere, until: 0 };
+        events.extend(deleted.map(gone));
+    }
+    if let Some(of) = &keyspace.unarchived
+        && let Some(found) = of.find(key)?
+    {
+        let (stamp, until) = (of.stamp(), value_until_of(&found));
+        events.push(Recent { stamp, place: RecentPlace::Ingested(found), until });
     }
     // What a commit writes behind its own deletion counts.
-    events.sort_by_key(|event| (event.stamp, event.table.is_none()));
+    events.sort_by_key(|event| (event.stamp, event.is_deletion()));
     events.dedup_by_key(|event| event.stamp);
     if events.is_empty() {
         return Ok((events, visible));
@@ -298,7 +359,7 @@ fn recent_versions(
     // H3
     events.retain(|event| {
         let until = std::mem::replace(&mut value_until, event.until);
-        event.table.is_some() || event.stamp.millis() < until
+        !event.is_deletion() || event.stamp.millis() < until
     });
     Ok((events, archived_to))
 }
@@ -309,9 +370,9 @@ fn value_until_of(found: &Found) -> u64 {
     until.unwrap_or(u64::MAX)
 }
 
-/// The version as it is told: its value is read if it lies elsewhere.
+/// The version as it is told: its value is read if it lies elsewhere, or made.
 fn told(
-    keyspace: &KeyspaceState,
+    (keyspace, version): (&KeyspaceState, &VersionAt),
     key: Slice,
     seqno: SeqNo,
     found: Option<Found>,
@@ -319,6 +380,16 @@ fn told(
     // It is told also if it has expired since.
     let as_of = AsOf::of(seqno, 1);
     let found = match found {
+        Some(found) if is_operands(found.kind, &found.value) => {
+            let then = keyspace.at_moment(version.as_of(seqno), seqno);
+            match Operands::decode(&found.value) {
+                // It needs nothing older.
+                Some(operands) if !operands.is_open() => {
+                    Some((then.value_of_operands(&key, &found.value)?, None))
+                }
+                _ => then.led_to_with_expiry(&key, as_of, found)?,
+            }
+        }
         Some(found) => keyspace.led_to_with_expiry(&key, as_of, found)?,
         None => None,
     };
@@ -372,8 +443,11 @@ impl Versions {
                 }
             }
             if (self.from, self.to).contains(&stamp) && stamp <= self.archived_to {
+                if what == VersionKind::Deleted {
+                    return Ok(Some((stamp, None)));
+                }
                 let found = Found { seqno: Some(seqno), kind, value: Slice::from(value) };
-                return Ok(Some((stamp, (what == VersionKind::Put).then_some(found))));
+                return Ok(Some((stamp, Some(self.whole(stamp, found)?))));
             }
             if self.is_past_all(stamp) {
                 break;
@@ -385,6 +459,17 @@ impl Versions {
         }
         self.place = Place::BehindArchive;
         Ok(None)
+    }
+
+    /// What a version of the archive says, without those that it is on.
+    fn whole(&self, stamp: SeqNo, found: Found) -> Result<Found> {
+        match (&self.last, version_operands(found.kind, &found.value)) {
+            (Some(last), Some(operands)) => {
+                let base = last.as_deref().map_or(MergeBase::Nothing, MergeBase::Value);
+                Ok(Found { value: Slice::from(operands.on(base)), ..found })
+            }
+            _ => self.version.whole(&self.head, stamp, found),
+        }
     }
 
     /// Goes to the oldest version of the archive that is kept.
@@ -438,19 +523,35 @@ impl Iterator for Versions {
             return None;
         }
         let found = self.find_next().and_then(|found| {
-            let told = |(seqno, found)| told(&self.keyspace, self.key.clone(), seqno, found);
+            let of = (&*self.keyspace, &self.version);
+            let told = |(seqno, found)| told(of, self.key.clone(), seqno, found);
             found.map(told).transpose()
         });
         let found = found.transpose();
-        if !matches!(found, Some(Ok(_))) {
-            self.place = Place::Over;
+        // Those that follow in the archive are the next newer ones, each.
+        self.last = match (&found, self.order, self.place) {
+            (Some(Ok(version)), Order::OldestFirst, Place::InArchive) => {
+                Some(version.value.clone())
+            }
+            _ => None,
+        };
+        match &found {
+            Some(Ok(_)) => {}
+            Some(Err(error)) if is_unmade(error) => {}
+            _ => self.place = Place::Over,
         }
         found
     }
 }
 
+/// Whether an error says of a version that it cannot be made: those behind it may be.
+fn is_unmade(error: &Error) -> bool {
+    matches!(error, Error::MergeFailed { .. } | Error::MergeOperatorMissing { .. })
+}
+
 /// Versions in the order of stamps; see [`Keyspace::versions_by_stamp`]. Reads lazily, and shows
-/// what there was when it was made. After an error it is over.
+/// what there was when it was made. After an error it is over, but for those of a version that
+/// cannot be made (`MergeFailed`, `MergeOperatorMissing`), which stand in its place.
 pub struct VersionsByStamp {
     keyspace: Arc<KeyspaceState>,
     archive: Box<dyn StructureCursor>,
@@ -459,6 +560,8 @@ pub struct VersionsByStamp {
     end: Option<Vec<u8>>,
     place: Place,
     filter: Option<Box<KeyFilter>>,
+    /// Whether those are shown that ingests have brought.
+    ingested_too: bool,
 }
 
 /// Whether versions of a key are shown.
@@ -482,8 +585,16 @@ impl VersionsByStamp {
         self
     }
 
-    fn find_next(&mut self) -> Result<Option<KeyVersion>> {
-        let (stamp, key) = loop {
+    /// Shows what commits have made alone, as what they did: of what ingests have brought each
+    /// costs a step.
+    pub(in crate::db) fn changes_of_commits(mut self) -> PastChanges {
+        self.ingested_too = false;
+        PastChanges { versions: self }
+    }
+
+    /// Goes to the next version: its stamp, and its key.
+    fn go_on(&mut self) -> Result<Option<(SeqNo, Slice)>> {
+        loop {
             match self.place {
                 Place::Start => self.archive.seek(&self.start.clone())?,
                 Place::InArchive => self.archive.next()?,
@@ -492,20 +603,49 @@ impl VersionsByStamp {
             self.place = Place::InArchive;
             let entry = self.archive.entry();
             let entry = entry.filter(|entry| self.end.as_ref().is_none_or(|end| entry.key < end));
-            let Some(EntryRef { key, .. }) = entry else { return Ok(None) };
+            let Some(EntryRef { key, value, .. }) = entry else { return Ok(None) };
+            if !self.ingested_too && *value == INGESTED {
+                continue;
+            }
             let Some(VersionKey::ByStamp { stamp, key }) = VersionKey::decode(key) else {
                 return Err(no_version(key));
             };
             if self.filter.as_mut().is_none_or(|filter| filter(&key)) {
-                break (stamp, key);
+                return Ok(Some((stamp, Slice::from(key))));
+            }
+        }
+    }
+
+    /// The version of a key that has this stamp.
+    fn tell(&self, stamp: SeqNo, key: &Slice) -> Result<KeyVersion> {
+        // By key there is the same version, with its value.
+        let found = self.version.as_of(stamp).find(key, Want::Value)?;
+        let found = found.filter(|found| found.seqno == Some(stamp));
+        let Some(found) = found else { return Err(no_version(key)) };
+        let found = (found.kind != EntryKind::Tombstone).then_some(found);
+        told((&self.keyspace, &self.version), key.clone(), stamp, found)
+    }
+
+    /// What the commit of this stamp merged into a key, of which no value can be made.
+    fn unmade(&self, seqno: SeqNo, key: Slice) -> Result<PastChange> {
+        let found = self.version.as_of(seqno).newest_archived(&key)?;
+        let Some((_, _, found)) = found.filter(|(stamp, ..)| *stamp == seqno) else {
+            return Err(no_version(&key));
+        };
+        let on_older = version_operands(found.kind, &found.value);
+        let Some(operands) = on_older.or_else(|| Operands::decode(&found.value)) else {
+            return Err(no_version(&key));
+        };
+        let into = match operands.base {
+            MergeBase::Below => MergedInto::Older,
+            MergeBase::Nothing => MergedInto::Nothing,
+            MergeBase::Value(value) => MergedInto::Value(Slice::from(value)),
+            MergeBase::Pointer(pointer) => {
+                MergedInto::Value(self.keyspace.runtime.values.read(pointer)?)
             }
         };
-        // By key there is the same version, with its value.
-        let found = self.version.as_of(stamp).find(&key, Want::Value)?;
-        let found = found.filter(|found| found.seqno == Some(stamp));
-        let Some(found) = found else { return Err(no_version(&key)) };
-        let found = (found.kind != EntryKind::Tombstone).then_some(found);
-        told(&self.keyspace, Slice::from(key), stamp, found).map(Some)
+        let operands = operands.iter().map(Slice::from).collect();
+        Ok(PastChange::Merge { key, seqno, into, operands })
     }
 }
 
@@ -513,9 +653,73 @@ impl Iterator for VersionsByStamp {
     type Item = Result<KeyVersion>;
 
     fn next(&mut self) -> Option<Result<KeyVersion>> {
+        let told = self
+            .go_on()
+            .and_then(|found| found.map(|(stamp, key)| self.tell(stamp, &key)).transpose());
+        let told = told.transpose();
+        match &told {
+            Some(Ok(_)) => {}
+            Some(Err(error)) if is_unmade(error) => {}
+            _ => self.place = Place::Over,
+        }
+        told
+    }
+}
+
+/// What a commit did to a key, as its version tells.
+#[derive(Debug)]
+pub(in crate::db) enum PastChange {
+    /// It made this of the key.
+    Version(KeyVersion),
+    /// It merged these into the key, the oldest first, and what that made cannot be told.
+    Merge { key: Slice, seqno: SeqNo, into: MergedInto, operands: Vec<Slice> },
+}
+
+/// What a commit merged into, as far as the commit itself says.
+#[derive(Debug)]
+pub(in crate::db) enum MergedInto {
+    /// What the key had.
+    Older,
+    /// It deleted the key first.
+    Nothing,
+    /// It put the key first.
+    Value(Slice),
+}
+
+impl PastChange {
+    /// The commit.
+    pub(in crate::db) fn seqno(&self) -> SeqNo {
+        match self {
+            PastChange::Version(version) => version.seqno,
+            PastChange::Merge { seqno, .. } => *seqno,
+        }
+    }
+}
+
+/// What commits did, in the order of stamps, out of versions. After an error it is over.
+#[derive(Debug)]
+pub(in crate::db) struct PastChanges {
+    versions: VersionsByStamp,
+}
+
+impl PastChanges {
+    fn find_next(&mut self) -> Result<Option<PastChange>> {
+        let Some((stamp, key)) = self.versions.go_on()? else { return Ok(None) };
+        match self.versions.tell(stamp, &key) {
+            Ok(version) => Ok(Some(PastChange::Version(version))),
+            Err(error) if is_unmade(&error) => self.versions.unmade(stamp, key).map(Some),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Iterator for PastChanges {
+    type Item = Result<PastChange>;
+
+    fn next(&mut self) -> Option<Result<PastChange>> {
         let found = self.find_next().transpose();
         if !matches!(found, Some(Ok(_))) {
-            self.place = Place::Over;
+            self.versions.place = Place::Over;
         }
         found
     }

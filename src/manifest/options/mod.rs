@@ -48,7 +48,8 @@ pub enum Structure {
     Lsm,
     /// Every version of every key is kept, or those that [`KeyspaceOptions::keep_for`] and
     /// [`KeyspaceOptions::keep_versions`] ask for, to be read as of any moment: the present as in
-    /// [`Structure::Flex`], with its options, and beside it an archive of versions.
+    /// [`Structure::Flex`], with its options, and beside it an archive of versions. What is merged
+    /// into a key is a version each time; reading one costs about what its value takes.
     History,
 }
 
@@ -127,6 +128,9 @@ pub struct KeyspaceOptions {
     /// Of an archive: nothing is known of moments in front of this one, as the keyspace was
     /// converted then, and kept no versions before. Never goes back.
     pub(crate) begins_at: SeqNo,
+    /// Of an archive: whether there were ingests into its keyspace, which come to it later than to
+    /// the keyspace. Stays.
+    pub(crate) has_ingests: bool,
 }
 
 impl Default for KeyspaceOptions {
@@ -157,6 +161,7 @@ impl KeyspaceOptions {
             kept_from: SeqNo::ZERO,
             index: None,
             begins_at: SeqNo::ZERO,
+            has_ingests: false,
         }
     }
 
@@ -169,8 +174,7 @@ impl KeyspaceOptions {
     }
 
     /// The defaults for [`Structure::History`]. It has the options of [`Structure::Flex`], which
-    /// shape the present, and no merge operator; [`KeyspaceOptions::codec`] counts for the archive,
-    /// too.
+    /// shape the present; [`KeyspaceOptions::codec`] counts for the archive, too.
     #[must_use]
     pub const fn history() -> KeyspaceOptions {
         let mut options = KeyspaceOptions::flex();
@@ -443,10 +447,6 @@ impl KeyspaceOptions {
         if let Some(bytes) = self.value_separation {
             check_range("value_separation", bytes, &VALUE_SEPARATION_RANGE)?;
         }
-        if let (Structure::History, Some(operator)) = (self.structure, &self.merge_operator) {
-            let what = format!("a keyspace of structure history merges nothing ({operator:?})");
-            return Err(Error::invalid(what));
-        }
         if self.archive_of.is_some() && self.structure != Structure::Lsm {
             return Err(Error::invalid("an archive is of the structure lsm"));
         }
@@ -487,6 +487,9 @@ impl KeyspaceOptions {
         }
         if self.begins_at > SeqNo::ZERO && self.archive_of.is_none() {
             return Err(Error::invalid("only archives have begins_at"));
+        }
+        if self.has_ingests && self.archive_of.is_none() {
+            return Err(Error::invalid("only archives have has_ingests"));
         }
         match self.keep_versions {
             Some(count) => check_range("keep_versions", count, &KEEP_VERSIONS_RANGE),
@@ -563,6 +566,9 @@ impl KeyspaceOptions {
         if self.kept_from > SeqNo::ZERO {
             put("kept_from", self.kept_from.as_u64());
         }
+        if self.has_ingests {
+            put("has_ingests", 1);
+        }
         let index = self.index.as_deref().into_iter();
         index.clone().flat_map(IndexRecord::numbers).for_each(|(name, value)| put(name, value));
         let operator = self.merge_operator.as_deref().map(|name| ("merge_operator", name));
@@ -637,6 +643,10 @@ impl KeyspaceOptions {
             "begins_at" => {
                 self.begins_at = SeqNo::from_u64(value);
                 Some(())
+            }
+            "has_ingests" => {
+                self.has_ingests = true;
+                (value == 1).then_some(())
             }
             "archive_of" => narrow().map(|parent| self.archive_of = Some(parent)),
             _ => match (self.take_index_number(name, value), self.structure) {

@@ -59,6 +59,7 @@ fn defaults_are_valid_and_the_message_names_option_value_and_range() {
         (history().keep_versions(0), "keep_versions is 0: allowed are 1 to 1000000"),
         (history().keep_for(Duration::ZERO), "keep_for in milliseconds is 0: allowed are 1 to"),
         (KeyspaceOptions { kept_from: SeqNo::MAX, ..history() }, "only archives"),
+        (KeyspaceOptions { has_ingests: true, ..history() }, "only archives have has_ingests"),
     ];
     for (options, message) in wrong {
         let error = options.validate().unwrap_err().to_string();

@@ -34,9 +34,9 @@ use super::segment::{Segment, SegmentPlace};
 use super::store::{FlexStore, run_options};
 use super::sweep::{DELTA_COUNT_MAX, DELTA_TO_BASE_MAX};
 use super::tree::FlexTree;
-use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, SeqNo, Slice};
+use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, SeqNo, Slice, successor};
 use crate::block::{Block, BlockBuilder, BlockCursor, RestartPolicy};
-use crate::structure::{Staged, Version};
+use crate::structure::{KeySpan, Staged, Version};
 
 /// Full segments of an ingest that the system is still writing.
 const UNSYNCED_SEGMENTS_MAX: usize = 4;
@@ -174,6 +174,11 @@ impl Staged for StagedRuns {
         self.sync()?; // X4
         self.fitted = Some(Fitted { tree, changes });
         Ok(())
+    }
+
+    fn spans(&self) -> Vec<KeySpan> {
+        let span = |run: &StagedRun| (run.first.clone(), Some(Slice::from(successor(&run.last))));
+        self.runs.iter().map(span).collect()
     }
 
     fn commit(&mut self, seqno: SeqNo) -> Result<Arc<dyn Version>> {

@@ -129,6 +129,9 @@ fn shown_entry(kind: EntryKind, value: &[u8]) -> (String, &[u8]) {
             MergeBase::Value(_) => "operands on a value",
             MergeBase::Pointer(_) => "operands on a pointer",
         },
+        (EntryKind::Composite, Some(Composite::OnOlderVersion(_))) => {
+            "operands on an older version"
+        }
         (EntryKind::Composite, None) => "composite of an unknown form",
     };
     (name.to_owned(), value)

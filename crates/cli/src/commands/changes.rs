@@ -23,7 +23,8 @@ A line has the stamp of the commit (milliseconds since 1970, dot, counter), its 
 keyspace, what was done, the key, and the value, the operand, or the end of a range. Commits are
 there until they are flushed, as closing the database does, and longer as far as consumers or
 `commits --keep` have them kept; of keyspaces of the structure history, named with --of, for ever.
-What a bulk ingest has brought is no change here.";
+What a bulk ingest has brought (`load --ingest`, `ingest`) is no change here; where versions are
+kept, `history` shows it.";
 
 /// Options of `lithe changes`.
 #[derive(Args, Debug)]

@@ -20,8 +20,8 @@ Examples:
 
 All rows of all files become visible and durable together, over what was there, or none. Keys of
 the files must not overlap. In a keyspace of the structure lsm the files become tables as they are;
-in one of the structure flex, which is what is created when there is none, their rows are read and
-written.
+in one of the structure flex, which is what is created when there is none, or history, where each
+row is a version, their rows are read and written.
 
 With --move a file is given to the keyspace, which costs nothing where both are on one file system.
 A file must not be changed by others while it is read; one that was moved never again, under any

@@ -24,7 +24,7 @@ pub struct Canary {
 }
 
 /// Every planted mistake.
-pub const CANARIES: [Canary; 16] = [
+pub const CANARIES: [Canary; 17] = [
     Canary {
         name: "sync of the log",
         operation: Operation::Sync,
@@ -109,6 +109,14 @@ pub const CANARIES: [Canary; 16] = [
         operation: Operation::Sync,
         path_part: "tables-",
         structure: Some(Structure::Lsm),
+        diet: Diet::Everything,
+    },
+    // An archive that is behind its keyspace, though no ingest is to be archived.
+    Canary {
+        name: "sync of archives' indexes",
+        operation: Operation::Sync,
+        path_part: "tables-",
+        structure: Some(Structure::History),
         diet: Diet::Everything,
     },
     // An index that is said to be ready before its entries are: nothing else syncs the log.

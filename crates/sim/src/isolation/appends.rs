@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use adya::{History, Opts, Valid, Workload};
 use lithedb::storage::{CrashMode, SimStorage};
-use lithedb::{Background, Db, Durability, Error, Keyspace, Structure, Transaction};
+use lithedb::{Background, Db, Durability, Error, Keyspace, Transaction};
 
 use super::history::Ticks;
 use super::{join, keyspace_name, refused, upkeep};
@@ -132,11 +132,7 @@ impl AppendRun {
             let keyspace = match db.keyspace(&name) {
                 Err(Error::KeyspaceNotFound { .. }) => {
                     let mut options = setup.keyspace_options(usize::from(number));
-                    options.ttl = None; // What merges does not expire,
-                    if options.structure == Structure::History {
-                        options.structure = Structure::Flex; // and has no history.
-                        (options.keep_for, options.keep_versions) = (None, None);
-                    }
+                    options.ttl = None; // What merges does not expire.
                     db.create_keyspace(&name, options.merge_operator("append"))
                 }
                 other => other,

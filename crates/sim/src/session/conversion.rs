@@ -86,9 +86,6 @@ impl Session {
         target.merge_operator.clone_from(&now.merge_operator);
         if now.merge_operator.is_some() {
             target.ttl = None;
-            if target.structure == Structure::History {
-                return self.conversion_target(1, now);
-            }
         }
         if now.structure == Structure::History && target.structure == Structure::History {
             (target.keep_for, target.keep_versions) = (now.keep_for, now.keep_versions);

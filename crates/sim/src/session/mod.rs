@@ -496,7 +496,7 @@ impl Session {
         end: IngestEnd,
     ) -> Result<(), Trouble> {
         let Some(keyspace) = self.keyspace(slot) else { return Ok(()) };
-        if keyspace.keeps_history() || self.has_indexes(keyspace.id()) {
+        if self.has_indexes(keyspace.id()) {
             return expect_no_ingest(&keyspace);
         }
         let may_expire = self.kind_of(&keyspace) != Kind::Merging;
@@ -538,9 +538,6 @@ impl Session {
     /// Makes tables, and ingests them.
     fn ingest_tables(&self, slot: Slot, tables: &TablesOp) -> Result<(), Trouble> {
         let Some(keyspace) = self.keyspace(slot) else { return Ok(()) };
-        if keyspace.keeps_history() {
-            return expect_no_ingest(&keyspace);
-        }
         if self.has_indexes(keyspace.id()) {
             return self.expect_no_tables(&keyspace);
         }
@@ -784,7 +781,7 @@ fn absurd(what: String) -> Trouble {
     Trouble::Absurd(Finding::new(Fault::Wrong, what))
 }
 
-/// A keyspace that keeps every version or has indexes takes no ingest, and says so.
+/// A keyspace that has indexes takes no ingest, and says so.
 fn expect_no_ingest(keyspace: &Keyspace) -> Result<(), Trouble> {
     match keyspace.begin_ingest() {
         Err(Error::InvalidArgument { .. }) => Ok(()),

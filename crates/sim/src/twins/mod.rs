@@ -97,7 +97,8 @@ fn setup_of(seed: u64) -> Setup {
         options.merge_operator = merges.then(|| TAIL.into());
         options.value_separation(apart)
     };
-    setup.keyspaces = vec![twin(Structure::Flex), twin(Structure::Lsm)];
+    let first = if random.chance(300) { Structure::History } else { Structure::Flex };
+    setup.keyspaces = vec![twin(first), twin(Structure::Lsm)];
     setup
 }
 

@@ -290,6 +290,10 @@ impl Checker<'_> {
                 let expected = "none: the keyspace has a merge operator";
                 findings.note_at(site, "an entry that expires", expected, key);
             }
+            (Some(Composite::OnOlderVersion(_)), _) => {
+                let expected = "none: it is no archive of versions";
+                findings.note_at(site, "operands on an older version", expected, key);
+            }
             (None, _) => {
                 let found = format!("{} other bytes at {key}", entry.value.len());
                 findings.note_at(site, "a composite entry", "operands, or what expires", found);

@@ -78,10 +78,14 @@ impl Table {
     /// Whether it may have versions of an archive that are not kept.
     #[must_use]
     pub fn is_unsieved(&self, retention: Retention) -> bool {
-        let TableRecord { first, oldest, newest, expiring, .. } = &self.record;
+        let TableRecord { first, expiring, stamp, .. } = &self.record;
+        let (oldest, newest) = match stamp {
+            Some(stamp) => (*stamp, *stamp), // Of an ingest, the entries do not say theirs.
+            None => (self.record.oldest, self.record.newest),
+        };
         let to = self.sieved_to.load(Ordering::Acquire);
         let was_sieved = to != NEVER_SIEVED && newest.as_u64() < to && expiring.is_none();
-        let is_old = retention.from.is_none_or(|from| *oldest <= from);
+        let is_old = retention.from.is_none_or(|from| oldest <= from);
         is_by_key(first) && is_old && !was_sieved
     }
 
