@@ -230,6 +230,11 @@ impl CommitLog {
         Ok(synced.as_u64())
     }
 
+    /// Gives the log's files up that nothing needs; nothing is written any more.
+    pub(super) fn give_up_spares(&self) {
+        lock(&self.log).wal.give_up_spares();
+    }
+
     pub(super) fn last_stamp(&self) -> SeqNo {
         lock(&self.log).stamps.last()
     }

@@ -647,7 +647,9 @@ impl Core {
         self.write_all_acknowledged(&mut manifest)?;
         let closed = manifest.close(closing);
         self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
-        closed
+        closed?;
+        self.log.give_up_spares();
+        Ok(())
     }
 }
 

@@ -422,6 +422,18 @@ impl Wal {
             let _ = self.place.remove(&spare.path);
         }
     }
+
+    /// Gives the files up that nothing needs: nothing is written any more, and what is closed takes
+    /// no room for what may come.
+    pub fn give_up_spares(&mut self) {
+        if self.watermark.check().is_err() {
+            return; // W7: a log that has failed is left as it is.
+        }
+        let next = self.next.take().map(Spare::from);
+        for spare in self.spares.drain(..).chain(next) {
+            let _taken_up_by_recovery = self.place.remove(&spare.path);
+        }
+    }
 }
 
 /// Writes the header block.

@@ -108,6 +108,35 @@ fn a_file_is_kept_until_the_next_one_is_durable() {
 }
 
 #[test]
+fn what_is_closed_has_no_files_that_nothing_needs() {
+    let place = memory_place(SMALL_CAPACITY);
+    let mut wal = Wal::create(place.clone()).unwrap();
+    let mut last = Lsn::ZERO;
+    for number in 0..40 {
+        last = append(&mut wal, &payload_of(number, 300)).start;
+    }
+    sync(&mut wal);
+    wal.release(last);
+    let order = wal.order_next().expect("the file is more than half full");
+    wal.finish_order(order.run()).unwrap();
+    let stats = wal.stats();
+    assert!(stats.spare_count > 1, "{stats:?}");
+    wal.give_up_spares();
+    let files = |wal: &Wal| (wal.stats().file_count, wal.stats().spare_count);
+    assert_eq!(files(&wal), (stats.file_count, 0));
+    assert_eq!(contents(&place).len(), stats.file_count);
+    drop(wal);
+    let (mut wal, records) = recover(&place, last).unwrap();
+    assert_eq!(payloads(&records), [payload_of(39, 300)]);
+    // It takes the next number, and goes on.
+    let later = append(&mut wal, &payload_of(40, 300));
+    sync(&mut wal);
+    wal.release(later.start);
+    drop(wal);
+    assert_eq!(payloads(&recover(&place, later.start).unwrap().1), [payload_of(40, 300)]);
+}
+
+#[test]
 fn an_order_that_is_overtaken_becomes_a_spare() {
     let place = memory_place(SMALL_CAPACITY);
     let mut wal = Wal::create(place.clone()).unwrap();
