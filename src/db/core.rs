@@ -265,10 +265,10 @@ impl Core {
         self.flushed.1.notify_all();
     }
 
-    /// Waits until the count is above `seen`, or for a while: a missed signal must not stop a
-    /// writer for ever.
+    /// Waits until the count is above `seen`, or for a while: memory also comes back without a
+    /// signal, from a reader that was the last to hold a memtable.
     pub(super) fn wait_for_flush(&self, seen: u64) {
-        const WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(100);
+        const WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(10);
         let guard = lock(&self.flushed.0);
         let unchanged = |count: &mut u64| *count == seen;
         let waited = self.flushed.1.wait_timeout_while(guard, WAIT_MAX, unchanged);

@@ -143,9 +143,11 @@ impl Core {
         if outcome.progress == FlushProgress::Complete {
             table.note_flushed();
         }
-        self.note_slice_flushed();
         let (runtime, progress) = (Arc::clone(&keyspace.runtime), outcome.progress);
-        drop((cursor, outcome, keyspace));
+        // The memory of the memtable comes back in front of the signal, or who waits for it looks
+        // too early and waits for the next one.
+        drop((cursor, deleted, outcome, keyspace));
+        self.note_slice_flushed();
         runtime.store.remove_unreferenced();
         self.cleaning.note_garbage();
         self.remove_unreferenced_values();

@@ -2,6 +2,7 @@
 //!
 //! What is due follows from [`Pressure`], by the pure functions of `jobs`.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -69,7 +70,7 @@ impl Core {
             }
             let mut next = KeyspaceState::clone(keyspace);
             let fresh = Table::new(&self.meter, &keyspace.runtime);
-            next.sealed.insert(0, std::mem::replace(&mut next.active, fresh));
+            next.sealed.insert(0, mem::replace(&mut next.active, fresh));
             state.with(next)
         });
         self.workers.wake();
@@ -87,6 +88,7 @@ impl Core {
         bytes: u64,
     ) -> Result<()> {
         let mut seen = None;
+        let mut has_stopped = false;
         loop {
             let worst = self.published.with(|state, _| {
                 let targets = keyspaces.clone().filter_map(|id| state.find(id));
@@ -103,7 +105,7 @@ impl Core {
                 Stall::Stop => match seen.replace(self.flush_count()) {
                     None => {}
                     Some(seen) => {
-                        self.wait_for_room(seen)?;
+                        self.wait_for_room(seen, mem::replace(&mut has_stopped, true))?;
                         self.check_archiving(keyspaces)?;
                     }
                 },
@@ -139,7 +141,7 @@ impl Core {
         Ok(())
     }
 
-    fn wait_for_room(&self, seen: u64) -> Result<()> {
+    fn wait_for_room(&self, seen: u64, goes_on: bool) -> Result<()> {
         let since = self.clock.monotonic();
         if self.background == Background::Stepped {
             if !self.step()? {
@@ -150,7 +152,7 @@ impl Core {
             self.workers.wake();
             self.wait_for_flush(seen);
         }
-        self.stalls.count_stop(self.clock.monotonic().saturating_sub(since));
+        self.stalls.count_stop(self.clock.monotonic().saturating_sub(since), goes_on);
         self.check_writable()?;
         // A step by the caller has told its own failure.
         if self.background == Background::Threads
@@ -201,4 +203,56 @@ fn oldest_active(state: &State) -> Option<&Arc<KeyspaceState>> {
 /// Whether sealed memtables of it are flushed: not while an ingest waits to be archived (H5).
 fn can_be_flushed(keyspace: &KeyspaceState) -> bool {
     keyspace.unarchived.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::{hint, thread};
+
+    use super::*;
+    use crate::Durability;
+    use crate::db::Builder;
+    use crate::manifest::KeyspaceOptions;
+    use crate::storage::MemoryStorage;
+
+    /// Else who has waited for the flush sees no room, and waits for one that does not come.
+    #[test]
+    fn when_a_flush_is_signalled_its_memory_has_come_back() {
+        const SIZE: u64 = 512 << 10;
+        let storage = Arc::new(MemoryStorage::new());
+        let db = Builder::default().storage(storage).background(Background::Stepped);
+        let db = db.open("/db").unwrap();
+        let options = KeyspaceOptions::flex().memtable_size(SIZE);
+        let keyspace = db.create_keyspace("a", options).unwrap();
+        let core = db.core();
+        let is_flushed = || core.published.state().keyspaces[0].sealed.is_empty();
+        for round in 0..50_u32 {
+            let mut key = 0_u32;
+            while is_flushed() {
+                keyspace.put_with(key.to_be_bytes(), [1; 300], Durability::Buffered).unwrap();
+                key += 1;
+            }
+            let before = core.meter.in_use();
+            let is_over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let watcher = scope.spawn(|| {
+                    while !is_flushed() {
+                        hint::spin_loop();
+                    }
+                    let seen = core.flush_count();
+                    while core.flush_count() == seen && !is_over.load(Ordering::Acquire) {
+                        hint::spin_loop();
+                    }
+                    core.meter.in_use()
+                });
+                while !is_flushed() {
+                    db.step().unwrap();
+                }
+                is_over.store(true, Ordering::Release);
+                let after = watcher.join().unwrap();
+                assert!(after + SIZE / 2 < before, "round {round}: {after} of {before}");
+            });
+        }
+    }
 }

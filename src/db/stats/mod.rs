@@ -27,8 +27,9 @@ impl StallCounters {
         Duration::from_nanos(self.slow_nanos.load(Ordering::Relaxed))
     }
 
-    pub(super) fn count_stop(&self, waited: Duration) {
-        self.stops.fetch_add(1, Ordering::Relaxed);
+    /// One wait; a stop that goes on after it is one stop.
+    pub(super) fn count_stop(&self, waited: Duration, goes_on: bool) {
+        self.stops.fetch_add(u64::from(!goes_on), Ordering::Relaxed);
         self.stop_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
     }
 
