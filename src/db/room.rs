@@ -141,6 +141,7 @@ impl Core {
         Ok(())
     }
 
+    /// Waits for a flush behind the ones that were `seen`; `goes_on` if the same writer has before.
     fn wait_for_room(&self, seen: u64, goes_on: bool) -> Result<()> {
         let since = self.clock.monotonic();
         if self.background == Background::Stepped {
