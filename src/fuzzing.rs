@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::{Cursor, Result, expiring_in, pointer_in};
-use crate::block::{Block, BlockCursor, FrameKind, FramePlace, frame};
+use crate::base::{Cursor, Result, checksum, expiring_in, pointer_in};
+use crate::block::{Block, BlockCursor, FRAME_HEADER_LEN, FRAME_SEALED, FrameKind};
+use crate::block::{FramePlace, frame};
 use crate::manifest::Manifest;
 use crate::memory::SharedBytes;
 use crate::storage::{MemoryStorage, OpenMode, Storage};
@@ -16,7 +17,7 @@ use crate::wal::{Lsn, WalOptions, WalPlace, replay};
 const PLACE: &str = "/fuzz";
 
 fn place(file: &Path) -> FramePlace<'_> {
-    FramePlace { file, file_tag: 1, offset: 40 }
+    FramePlace { file, file_tag: 1, offset: 40, key: None }
 }
 
 /// A block's payload: parsed, walked both ways, searched for each of its keys.
@@ -58,6 +59,27 @@ pub fn frame(bytes: &[u8]) {
     let data = SharedBytes::from(bytes);
     let Ok(payload) = frame::open(data, FrameKind::Entries, place, expected) else { return };
     block(&payload.data[payload.range.clone()]);
+}
+
+/// A frame of a segment that is sealed, by what it says; its checksum is right.
+pub fn sealed_frame(bytes: &[u8]) {
+    const KIND_AT: usize = 13;
+    let mut frame = bytes.to_vec();
+    frame.resize(bytes.len().max(FRAME_HEADER_LEN), 0);
+    let stored_len = (frame.len() - FRAME_HEADER_LEN) as u32;
+    frame[8..12].copy_from_slice(&stored_len.to_le_bytes());
+    frame[KIND_AT] = FrameKind::Entries as u8 | FRAME_SEALED;
+    let key = crate::seal::fuzz_key();
+    let place = FramePlace { key: Some(&key), ..place(Path::new(PLACE)) };
+    let sum = checksum(&frame[8..], place.file_tag, place.offset);
+    frame[..8].copy_from_slice(&sum.to_le_bytes());
+    let opened = frame::open(SharedBytes::from(&*frame), FrameKind::Entries, place, sum as u32);
+    assert!(opened.is_err(), "nobody has sealed it");
+}
+
+/// A slot of a keyring whose checksum is right, and what is sealed in one.
+pub fn keyring_slot(bytes: &[u8]) {
+    crate::seal::fuzz_slot(bytes);
 }
 
 /// Makes a file with these bytes in a directory of its own.

@@ -30,6 +30,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+pub use crate::db::unlock;
 pub use crate::pieces::{Detail, Piece, PieceEntry, PieceState};
 
 use crate::base::{Error, Result};
@@ -37,6 +38,7 @@ use crate::db::explain_commit;
 use crate::flex_space::{explain_space_index, inspect_space_segment};
 use crate::manifest::{Record, explain_manifest, inspect_edit_log, newest_database};
 use crate::pieces::{Explained, FileWindow, Visit};
+use crate::seal::{SLOT_SIZE, Slot, SlotState};
 use crate::storage::{OpenMode, Storage};
 use crate::structure::flex::{SegmentIdentity, explain_index, inspect_segment};
 use crate::structure::lsm::{TableIdentity, explain_tables, inspect_table};
@@ -67,6 +69,8 @@ pub enum FileKind {
     Values,
     /// A segment of a flexible space.
     SpaceSegment,
+    /// The keyring of an encrypted database.
+    Keyring,
 }
 
 /// What an inspection came to.
@@ -101,7 +105,7 @@ pub fn inspect(
     let path = path.as_ref();
     let file = storage.open(path, OpenMode::ReadOnly);
     let file = file.map_err(|error| Error::io("open", path, error))?;
-    let mut window = FileWindow::new(&*file, path)?;
+    let mut window = FileWindow::new(&*file, path, storage.keyring().cloned())?;
     let kind = kind_of(&mut window)?;
     let size = window.size;
     let (mut pieces, mut damaged, mut unknown) = (0, 0, 0);
@@ -162,8 +166,39 @@ fn show(
         }
         FileKind::Values => inspect_values(window, database(1).zip(number("val-")), detail, visit)?,
         FileKind::SpaceSegment => inspect_space_segment(window, visit)?,
+        FileKind::Keyring => inspect_keyring(window, visit)?,
     };
     Ok(())
+}
+
+/// Shows a keyring: what a slot says in the clear. No key is needed for that.
+fn inspect_keyring(window: &mut FileWindow<'_>, visit: Visit<'_>) -> Result<ControlFlow<()>> {
+    let slot_size = SLOT_SIZE as u64;
+    let mut offset = 0;
+    while offset < window.size {
+        let len = slot_size.min(window.size - offset);
+        let found = match window.bytes(offset, slot_size)? {
+            Some(bytes) => Slot::decode((offset / slot_size) as usize, bytes),
+            None => SlotState::Damaged("the file ends within it"),
+        };
+        let state = match &found {
+            SlotState::Whole(_) => PieceState::Sound,
+            SlotState::Unknown(version) => PieceState::Unknown(format!("version {version}")),
+            SlotState::Damaged(what) => PieceState::Damaged((*what).to_owned()),
+        };
+        let piece = Piece::new(offset, len, "slot of a keyring", state);
+        let piece = match &found {
+            SlotState::Whole(slot) => {
+                piece.field("generation", slot.generation).field("opened by", slot.recipe_name())
+            }
+            SlotState::Unknown(_) | SlotState::Damaged(_) => piece,
+        };
+        if visit(piece).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        offset += len;
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 fn explain_record(kind: u32, record: Record<'_>, detail: Detail) -> Explained {
@@ -187,6 +222,7 @@ fn kind_of(window: &mut FileWindow<'_>) -> Result<FileKind> {
         b"LITHETBL" => Some(FileKind::Table),
         b"LITHEVAL" => Some(FileKind::Values),
         b"LITHESPC" => Some(FileKind::SpaceSegment),
+        b"LITHEKEY" => Some(FileKind::Keyring),
         _ => None,
     };
     let name = name_of(path);
@@ -202,6 +238,8 @@ fn kind_of(window: &mut FileWindow<'_>) -> Result<FileKind> {
             Some(FileKind::Table)
         } else if name.starts_with("val-") {
             Some(FileKind::Values)
+        } else if name == "KEYRING" {
+            Some(FileKind::Keyring)
         } else {
             None
         }

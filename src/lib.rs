@@ -20,6 +20,7 @@ mod memtable;
 mod merge;
 mod operator;
 mod pieces;
+mod seal;
 pub mod storage;
 mod structure;
 mod value_log;
@@ -32,16 +33,19 @@ pub use db::{
     Cleaning, Commit, CommitChanges, Commits, CompactionReport, Consumer, ConsumerInfo, Conversion,
     ConversionReport, Cursor, Db, Difference, Differences, Durability, Entry, FeedOptions, Index,
     IndexBuildReport, IndexEntry, IndexInfo, IndexIter, IndexOptions, IndexView, Ingest,
-    IngestReport, Iter, KEY_LEN_MAX, KeyVersion, Keys, Keyspace, KeyspaceInfo, KeyspaceStats,
-    OpenExisting, PointInTime, Previous, RecoveryReport, RestoreReport, Savepoint, Snapshot, Stats,
-    Swap, TABLE_FILE_SIZE_MAX, TableIngestReport, TableSummary, TableWriter, Transaction,
-    TransactionCursor, TransactionIndex, TransactionIndexEntry, TransactionIndexIter,
+    IngestReport, Iter, KEY_LEN_MAX, KeyRotationReport, KeyVersion, Keys, Keyspace, KeyspaceInfo,
+    KeyspaceStats, OpenExisting, PointInTime, Previous, RecoveryReport, RestoreReport, Savepoint,
+    Snapshot, Stats, Swap, TABLE_FILE_SIZE_MAX, TableIngestReport, TableSummary, TableWriter,
+    Transaction, TransactionCursor, TransactionIndex, TransactionIndexEntry, TransactionIndexIter,
     TransactionIter, UPDATE_TRY_COUNT, VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader,
     ValueWriter, Versions, VersionsByStamp, WriteBatch,
 };
 pub use extractor::{ExtractError, IndexExtractor, IndexKeys};
 pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
 pub use operator::{MergeError, MergeOperator, Reducer};
+pub use seal::{Encryption, PassphraseCost, Vault, VaultError};
+#[doc(hidden)]
+pub use seal::{Keyring, NonceWatch};
 pub use structure::flex::tree as flex_tree;
 pub use structure::{TableCheck, TableInfo, TableIngestMode, TableIngestOptions};
 pub use value_log::Verify;

@@ -10,7 +10,10 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use std::sync::Arc;
+
 use crate::base::{Error, Result, SeqNo};
+use crate::seal::{FileIdentity, FileKey, Keyring};
 use crate::storage::StorageFile;
 
 /// Bytes read at once.
@@ -97,6 +100,13 @@ impl Explained {
         self.fields.push((name, value.to_string()));
     }
 
+    /// Of what is sealed, where there is no key.
+    pub(crate) fn sealed() -> Explained {
+        let mut explained = Explained::default();
+        explained.field("sealed", "and not opened: there is no key");
+        explained
+    }
+
     /// Of a payload that is not understood at all.
     pub(crate) fn not_understood(what: impl Into<String>) -> Explained {
         Explained { unknown: Some(what.into()), ..Explained::default() }
@@ -148,12 +158,27 @@ pub(crate) struct FileWindow<'a> {
     pub size: u64,
     start: u64,
     bytes: Vec<u8>,
+    keyring: Option<Arc<Keyring>>,
+    /// What the file's payloads are sealed with, if that is known.
+    pub key: Option<Arc<FileKey>>,
 }
 
 impl<'a> FileWindow<'a> {
-    pub(crate) fn new(file: &'a dyn StorageFile, path: &'a Path) -> Result<FileWindow<'a>> {
+    /// On a file of a storage with these keys.
+    pub(crate) fn new(
+        file: &'a dyn StorageFile,
+        path: &'a Path,
+        keyring: Option<Arc<Keyring>>,
+    ) -> Result<FileWindow<'a>> {
         let size = file.size().map_err(|error| Error::io("stat", path, error))?;
-        Ok(FileWindow { file, path, size, start: 0, bytes: Vec::new() })
+        Ok(FileWindow { file, path, size, start: 0, bytes: Vec::new(), keyring, key: None })
+    }
+
+    /// Finds the key of the file, by the number of the data key that its header has.
+    pub(crate) fn find_key(&mut self, number: u16, identity: &FileIdentity) {
+        let keyring = self.keyring.as_ref().filter(|_| number != 0);
+        let found = Keyring::of_found(keyring, number, identity, self.path);
+        self.key = found.ok().flatten();
     }
 
     /// Bytes at `offset`; `None` if the file ends before.
@@ -293,3 +318,22 @@ impl Walk {
         })
     }
 }
+
+/// What a payload says that is sealed if `is_sealed`, with `place` authenticated with it; `None` if
+/// it verifies, and is not what was sealed.
+pub(crate) fn explain_sealed(
+    (is_sealed, key): (bool, Option<&FileKey>),
+    place: &[u8],
+    payload: &[u8],
+    explain: &dyn Fn(&[u8]) -> Explained,
+) -> Option<Explained> {
+    match key {
+        _ if !is_sealed => Some(explain(payload)),
+        None => Some(Explained::sealed()),
+        Some(key) => key.open_sealed(place, &mut payload.to_vec()).map(explain),
+    }
+}
+
+/// Damage that only a key finds.
+pub(crate) const NOT_WHAT_WAS_SEALED: &str =
+    "it verifies, and is not what was sealed for this place";

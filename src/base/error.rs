@@ -167,6 +167,29 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The database is encrypted, and was opened without a key; see
+    /// [`Builder::encryption`](crate::Builder::encryption). Nothing changed.
+    KeyNeeded {
+        /// The file that cannot be read without.
+        file: PathBuf,
+    },
+    /// The database is encrypted with another key or passphrase than was given. Nothing changed,
+    /// and nothing is damaged as far as that can be told without the right one.
+    WrongKey {
+        /// The database's keyring.
+        file: PathBuf,
+    },
+    /// A key was given for a database that is not encrypted. Nothing changed.
+    NotEncrypted {
+        /// The database's directory.
+        path: PathBuf,
+    },
+    /// The key service could not encrypt or decrypt a key; see [`Vault`](crate::Vault). Nothing
+    /// changed.
+    VaultFailed {
+        /// What it said.
+        why: String,
+    },
     /// The database was closed.
     Closed,
 }
@@ -279,7 +302,29 @@ impl fmt::Display for Error {
             }
             Error::ConsumerNotFound { name } => write!(f, "there is no consumer {name:?}"),
             Error::ConsumerExists { name } => write!(f, "there is a consumer {name:?} already"),
+            Error::KeyNeeded { .. }
+            | Error::WrongKey { .. }
+            | Error::NotEncrypted { .. }
+            | Error::VaultFailed { .. } => self.fmt_about_keys(f),
             Error::Closed => f.write_str("the database is closed"),
+        }
+    }
+}
+
+impl Error {
+    fn fmt_about_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::KeyNeeded { file } => {
+                write!(f, "{} is encrypted, and no key was given", file.display())
+            }
+            Error::WrongKey { file } => {
+                write!(f, "{} is encrypted with another key than was given", file.display())
+            }
+            Error::NotEncrypted { path } => {
+                write!(f, "{} is not encrypted, and a key was given", path.display())
+            }
+            Error::VaultFailed { why } => write!(f, "the key service failed: {why}"),
+            _ => Ok(()),
         }
     }
 }

@@ -5,9 +5,14 @@
 //! | 0      | 8    | checksum   | XXH3 of everything behind it, seeded with file tag and offset  |
 //! | 8      | 4    | stored_len | bytes behind the header                                        |
 //! | 12     | 1    | codec      | 0 none, 1 LZ4, 2 Snappy, 3 Zstandard                           |
-//! | 13     | 1    | kind       | what the payload is ([`FrameKind`])                            |
+//! | 13     | 1    | kind       | what the payload is ([`FrameKind`]); and 0x80 if it is sealed  |
 //! | 14     | 2    | dictionary | 0: none; 1: that of the file (Zstandard only)                  |
 //! | 16     | ..   | stored     | codec 0: the payload; else its length as u32, then a block     |
+//!
+//! Sealed, in a file that has a key, what would be stored is in *pages*, and in the file is each
+//! page encrypted with its tag (16 bytes) behind it, and a nonce (24 bytes) behind the last. A page
+//! of entries that are not compressed ends where the frame, if it were not sealed, has a multiple
+//! of 1024 bytes, so that it can be read without the others; else all is one page.
 //!
 //! Integers are little-endian. A payload of more than [`STORED_LEN_MAX`] bytes is refused when it
 //! is sealed. A frame with any other number of a dictionary is refused.
@@ -30,7 +35,9 @@ use crate::base::checksum;
 use crate::block::compression;
 use crate::block::compression::UnpackError;
 use crate::block::dictionary::{Dictionary, PackingDictionary};
+use crate::block::sealed::{self, Paging, SEALED};
 use crate::memory::{Heap, SharedBytes};
+use crate::seal::FileKey;
 use crate::storage::StorageFile;
 
 /// Bytes before the stored payload.
@@ -87,6 +94,8 @@ pub struct FramePlace<'a> {
     pub file_tag: u64,
     /// Where in the file the frame starts.
     pub offset: u64,
+    /// What the file's frames are sealed with, if they are.
+    pub key: Option<&'a FileKey>,
 }
 
 impl FramePlace<'_> {
@@ -154,7 +163,15 @@ pub fn seal_packed(
     if codec == Codec::None {
         out.extend_from_slice(payload);
     }
-    let stored_len = (out.len() - start - HEADER_LEN) as u32;
+    let (stored_len, paging) = (out.len() - start - HEADER_LEN, paging_of(kind as u8, codec));
+    let stored_len = match place.key {
+        None => stored_len,
+        Some(_) => sealed::stored_len_of(stored_len, paging),
+    };
+    let Ok(stored_len) = u32::try_from(stored_len) else {
+        out.truncate(start);
+        return Err(Error::invalid(format!("a frame cannot hold {} bytes", payload.len())));
+    };
     let frame = &mut out[start..];
     frame[8..12].copy_from_slice(&stored_len.to_le_bytes());
     frame[12] = codec.to_u8();
@@ -162,9 +179,22 @@ pub fn seal_packed(
     if matches!(codec, Codec::Zstd(_)) && dictionary.is_some() {
         frame[14..16].copy_from_slice(&FILE_DICTIONARY.to_le_bytes());
     }
+    if let Some(key) = place.key {
+        frame[13] |= SEALED;
+        sealed::seal_frame(key, paging, place.offset, out, start);
+    }
+    let frame = &mut out[start..];
     let sum = checksum(&frame[CHECKSUM_LEN..], place.file_tag, place.offset);
     frame[..CHECKSUM_LEN].copy_from_slice(&sum.to_le_bytes());
     Ok(sum)
+}
+
+/// Those that guides read parts of are in pages.
+fn paging_of(kind: u8, codec: Codec) -> Paging {
+    match codec {
+        Codec::None if kind == FrameKind::Entries as u8 => Paging::Fixed,
+        _ => Paging::Whole,
+    }
 }
 
 /// Checks the frame that `bytes` are, read from `place`, and unpacks it. `expected` is what the
@@ -222,28 +252,42 @@ pub fn open_in(
         return Err(refuse(format!("frame holds {found} bytes but says {stored_len}")));
     }
     let (codec, found, number) = (fields[0], fields[1], [fields[2], fields[3]]);
-    if found != kind as u8 {
-        return Err(refuse(format!("frame kind {found} instead of {}", kind as u8)));
+    let expected_kind = kind as u8 | if place.key.is_some() { SEALED } else { 0 };
+    if found != expected_kind {
+        return Err(refuse(format!("frame kind {found} instead of {expected_kind}")));
     }
-    let codec_found = Codec::from_u8(codec);
-    let dictionary = match (u16::from_le_bytes(number), codec_found) {
+    let Some(codec) = Codec::from_u8(codec) else {
+        return Err(refuse(format!("unknown codec {codec}")));
+    };
+    let (buffer, len) = match place.key {
+        None => (buffer, len),
+        Some(key) => {
+            let mut room = heap.take(len);
+            room[..len].copy_from_slice(&buffer[..len]);
+            let paging = paging_of(kind as u8, codec);
+            let opened = sealed::open_frame(key, paging, place.offset, &mut room[..len]);
+            let what = "the frame verifies, and is not what was sealed for this place";
+            (room.freeze(), opened.ok_or_else(|| refuse(what.to_owned()))?)
+        }
+    };
+    let stored = &buffer[HEADER_LEN..len];
+    let dictionary = match (u16::from_le_bytes(number), codec) {
         (0, _) => None,
         // Of a program without it there is no dictionary either.
-        (FILE_DICTIONARY, Some(codec)) if !codec.is_available() => return Err(codec.missing()),
-        (FILE_DICTIONARY, Some(Codec::Zstd(_))) if dictionary.is_some() => dictionary,
+        (FILE_DICTIONARY, codec) if !codec.is_available() => return Err(codec.missing()),
+        (FILE_DICTIONARY, Codec::Zstd(_)) if dictionary.is_some() => dictionary,
         (number, _) => return Err(refuse(format!("unknown dictionary {number}"))),
     };
-    if kind == FrameKind::Dictionary && codec_found != Some(Codec::None) {
+    if kind == FrameKind::Dictionary && codec != Codec::None {
         return Err(refuse("a dictionary that is packed".to_owned()));
     }
-    match codec_found {
-        Some(Codec::None) => Ok(Payload { range: HEADER_LEN..len, data: buffer }),
-        Some(codec) => match compression::unpack(stored, codec, dictionary, heap) {
-            Ok((data, len)) => Ok(Payload { data, range: 0..len }),
-            Err(UnpackError::Damaged(what)) => Err(refuse(what)),
-            Err(UnpackError::Missing(codec)) => Err(codec.missing()),
-        },
-        None => Err(refuse(format!("unknown codec {codec}"))),
+    if codec == Codec::None {
+        return Ok(Payload { range: HEADER_LEN..len, data: buffer });
+    }
+    match compression::unpack(stored, codec, dictionary, heap) {
+        Ok((data, len)) => Ok(Payload { data, range: 0..len }),
+        Err(UnpackError::Damaged(what)) => Err(refuse(what)),
+        Err(UnpackError::Missing(codec)) => Err(codec.missing()),
     }
 }
 

@@ -24,10 +24,11 @@ use crate::block::layout::Layout;
 use crate::block::layout::shared_entry;
 use crate::block::layout::whole_entry;
 use crate::block::resident::Block;
+use crate::block::sealed::{self, SealedFrame};
 use crate::block::search::KeyMatch;
 
 /// Bytes of a frame that are read and verified together.
-const PAGE_LEN: usize = 1 << 10;
+const PAGE_LEN: usize = sealed::PAGE_LEN;
 /// Entries that fit are read without an allocation.
 const SMALL_READ_LEN: usize = 2 * PAGE_LEN;
 /// Prints compared at once.
@@ -49,6 +50,8 @@ struct FrameMap {
     tail: Box<[u8]>,
     page_sums: Box<[u32]>,
     frame_len: usize,
+    /// If it is sealed in the file.
+    sealed: Option<Box<SealedFrame>>,
 }
 
 /// An entry found by a guide.
@@ -69,6 +72,12 @@ pub trait FrameReader {
     /// # Errors
     /// What reading failed with.
     fn read(&mut self, offset: usize, out: &mut [u8]) -> Result<()>;
+
+    /// As [`FrameReader::read`], of a frame that is sealed: the plain one is read from.
+    ///
+    /// # Errors
+    /// What reading failed with; damage when it is not what was sealed.
+    fn read_sealed(&mut self, frame: &SealedFrame, offset: usize, out: &mut [u8]) -> Result<()>;
 
     /// The error that says what is wrong with the frame.
     fn damaged(&self, what: String) -> crate::base::Error;
@@ -92,7 +101,9 @@ impl Guide {
         block.for_each_key(&mut |key| prints.push(print_of(crate::base::hash_key(key))));
         prints.resize(entry_count.next_multiple_of(LANES), 0);
         // Compressed frames were unpacked: their bytes are not those in the file.
-        let is_mappable = block.layout().entries_start == frame::HEADER_LEN;
+        let is_plain = block.layout().entries_start == frame::HEADER_LEN;
+        let is_mappable =
+            is_plain && SealedFrame::is_not_or_whole(block.data(), block.layout().payload_end());
         let map = (kind == GuideKind::PrintsAndMap && is_mappable)
             .then(|| Box::new(FrameMap::new(block)));
         Guide { entry_count, prints: prints.into_boxed_slice(), map }
@@ -116,10 +127,10 @@ impl Guide {
     /// Bytes of memory.
     #[must_use]
     pub fn memory_size(&self) -> usize {
-        let map = self
-            .map
-            .as_ref()
-            .map_or(0, |map| size_of::<FrameMap>() + map.tail.len() + size_of_val(&*map.page_sums));
+        let map = self.map.as_ref().map_or(0, |map| {
+            let sealed = map.sealed.as_ref().map_or(0, |_| size_of::<SealedFrame>());
+            size_of::<FrameMap>() + map.tail.len() + size_of_val(&*map.page_sums) + sealed
+        });
         size_of::<Guide>() + size_of_val(&*self.prints) + map
     }
 
@@ -191,6 +202,7 @@ impl FrameMap {
             tail: tail.into(),
             page_sums: page_sums.collect(),
             frame_len: data.len(),
+            sealed: SealedFrame::found(block.data(), data.len()).map(Box::new),
         }
     }
 
@@ -236,7 +248,10 @@ impl FrameMap {
                 large.as_mut_slice()
             }
         };
-        reader.read(start, bytes)?;
+        match &self.sealed {
+            None => reader.read(start, bytes)?,
+            Some(sealed) => reader.read_sealed(sealed, start, bytes)?,
+        }
         for (page, bytes) in (start / PAGE_LEN..).zip(bytes.chunks(PAGE_LEN)) {
             let (found, expected) = (sum_of(page, bytes), self.page_sums[page]);
             if found != expected {
@@ -315,6 +330,10 @@ mod tests {
             Ok(())
         }
 
+        fn read_sealed(&mut self, _: &SealedFrame, _: usize, _: &mut [u8]) -> Result<()> {
+            unreachable!("it is not sealed")
+        }
+
         fn damaged(&self, what: String) -> Error {
             Error::corruption(Path::new("frame"), 40, what)
         }
@@ -344,7 +363,7 @@ mod tests {
         }
         let (mut payload, mut bytes) = (Vec::new(), Vec::new());
         builder.finish(&mut payload);
-        let place = FramePlace { file: Path::new("frame"), file_tag: 7, offset: 40 };
+        let place = FramePlace { file: Path::new("frame"), file_tag: 7, offset: 40, key: None };
         let sum = frame::seal(&payload, codec, FrameKind::Entries, place, &mut bytes).unwrap();
         let data = SharedBytes::from(bytes.as_slice());
         let opened = frame::open(data, FrameKind::Entries, place, sum as u32);

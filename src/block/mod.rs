@@ -17,6 +17,7 @@ pub mod frame;
 mod guide;
 mod layout;
 mod resident;
+mod sealed;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -29,4 +30,5 @@ pub use dictionary::{Dictionary, PackingDictionary};
 pub use frame::{FrameKind, FramePlace, HEADER_LEN as FRAME_HEADER_LEN, Packing};
 pub use guide::{FrameReader, Guide, GuideKind};
 pub use resident::Block;
+pub use sealed::{SEALED as FRAME_SEALED, SealedFrame};
 pub use search::Reach;

@@ -5,7 +5,7 @@
 //! live; between flushes, when that does not keep step with what comes; all that is worth it by
 //! [`crate::Db::vacuum`]. [`crate::Cleaning`] says which of these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
@@ -206,6 +206,12 @@ impl Core {
     pub(super) fn begin_cleaning(&self, aim: Aim) -> Option<CleaningRound> {
         let figures = self.value_file_figures();
         let victims = files_to_clean(&figures, aim);
+        self.begin_emptying(victims, aim)
+    }
+
+    /// A round that empties these files; `None` if there are none.
+    pub(super) fn begin_emptying(&self, victims: BTreeSet<u64>, aim: Aim) -> Option<CleaningRound> {
+        let figures = self.value_file_figures();
         if victims.is_empty() {
             return None;
         }

@@ -209,6 +209,19 @@ impl CommitLog {
         Ok(true)
     }
 
+    /// Has the log go on in a new file: see [`Wal::begin_new_file`].
+    pub(super) fn begin_new_file(&self) -> Result<()> {
+        let _no_file_is_made = lock(&self.preparing);
+        let (end, start) = lock(&self.log).wal.begin_new_file()?;
+        // Nothing starts between the two: what is applied up to the one is so up to the other, and
+        // the file of before is not needed for its end.
+        let mut applier = self.lock_applier();
+        if applier.applied == end {
+            applier.applied = start;
+        }
+        Ok(())
+    }
+
     /// A stamp for something that is not a commit; above all that were given.
     pub(super) fn next_stamp(&self, wall_millis: u64) -> SeqNo {
         lock(&self.log).stamps.next(wall_millis)
@@ -230,8 +243,9 @@ impl CommitLog {
         Ok(synced.as_u64())
     }
 
-    /// Gives the log's files up that nothing needs; nothing is written any more.
+    /// Gives the log's files up that nothing needs.
     pub(super) fn give_up_spares(&self) {
+        let _no_file_is_made = lock(&self.preparing);
         lock(&self.log).wal.give_up_spares();
     }
 
@@ -573,6 +587,12 @@ impl Core {
     /// The log as it is, when all of it is durable.
     pub(super) fn image_log(&self) -> Result<LogImage> {
         lock(&self.log.log).wal.image().map_err(|error| self.judge(error))
+    }
+
+    /// Has the log go on in a new file, whose header is durable on return.
+    pub(super) fn begin_new_log_file(&self) -> Result<()> {
+        self.check_writable()?;
+        self.log.begin_new_file().map_err(|error| self.judge(error))
     }
 
     /// Stage 2: waits until the log is durable for `caller`, or syncs.

@@ -11,6 +11,7 @@ use crate::db::background::Workers;
 use crate::db::cleaning::Cleaner;
 use crate::db::commit::CommitLog;
 use crate::db::control::Pauses;
+use crate::db::encryption::KeyringFile;
 use crate::db::feed::Acknowledged;
 use crate::db::maintain::DroppedRegister;
 use crate::db::options::{Access, Background, Builder, Durability, Sizes};
@@ -88,6 +89,8 @@ pub(super) struct Core {
     /// Held to change which indexes there are: not the manifest, while commits may be held.
     pub indexing: Mutex<()>,
     pub manifest: Mutex<Manifest>,
+    /// Of an encrypted database. Nothing else is taken while it is held.
+    pub keyring: Mutex<Option<KeyringFile>>,
     pub log: CommitLog,
     pub published: Published,
     pub workers: Workers,
@@ -140,6 +143,7 @@ pub(super) struct Parts {
     pub recovery: RecoveryReport,
     pub totals_before: Totals,
     pub manifest: Manifest,
+    pub keyring: Option<KeyringFile>,
     pub log: CommitLog,
     pub published: Published,
     pub lock: Box<dyn StorageLock>,
@@ -177,6 +181,7 @@ impl Core {
             _log_buffer: log_buffer,
             indexing: Mutex::new(()),
             manifest: Mutex::new(parts.manifest),
+            keyring: Mutex::new(parts.keyring),
             log: parts.log,
             published: parts.published,
             workers: Workers::default(),

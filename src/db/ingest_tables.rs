@@ -104,7 +104,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// `InvalidArgument` in a keyspace that has indexes, for a file that is no table, a table of a
-    /// database, one that overlaps another or is larger than
+    /// database, one that is not encrypted where the database is (those of
+    /// [`Keyspace::table_writer`] are), one that overlaps another or is larger than
     /// [`TABLE_FILE_SIZE_MAX`](crate::TABLE_FILE_SIZE_MAX), one in the directory of a keyspace, one
     /// that was changed meanwhile, entries that expire where operands are merged, deletions but in
     /// `Lsm`, a codec that this program does not have, more than 65,536 files; `Corruption` and

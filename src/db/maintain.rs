@@ -626,6 +626,7 @@ impl Core {
             keyspace.unarchived.iter().for_each(|of| of.give_up());
         }
         let stats = self.stats();
+        self.let_go_of_keyring();
         self.unlock_directory();
         finished.map(|()| stats)
     }

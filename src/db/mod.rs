@@ -30,6 +30,7 @@ mod control;
 mod convert;
 mod core;
 mod describe;
+mod encryption;
 mod feed;
 mod group;
 mod history;
@@ -73,6 +74,7 @@ pub use compact::CompactionReport;
 pub use control::BackgroundPause;
 pub use convert::{Conversion, ConversionReport};
 pub(crate) use describe::explain_commit;
+pub use encryption::{KeyRotationReport, unlock};
 pub use feed::{
     Change, ChangeFeed, ChangeKind, CommitChanges, Consumer, ConsumerInfo, FeedOptions, Previous,
 };

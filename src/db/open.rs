@@ -9,6 +9,7 @@ use crate::cache::{Cache, MemoryBudget};
 use crate::db::background::Workers;
 use crate::db::commit::CommitLog;
 use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir, merging_of};
+use crate::db::encryption::take_keys;
 use crate::db::history::Unarchived;
 use crate::db::maintain::{clear_directory, runtime_of};
 use crate::db::options::{Access, Builder, OpenExisting, Sizes};
@@ -61,6 +62,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     let (builder, lock) = take_directory(builder, dir)?;
     // Another opening may have created it before the lock was ours.
     let is_there = Manifest::exists(&*builder.storage, dir)?;
+    let (builder, keyring) = take_keys(builder, dir, is_there)?;
     let manifest = match is_there {
         true => Manifest::open(Arc::clone(&builder.storage), dir)?.0,
         false => {
@@ -93,6 +95,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
         recovery: report,
         totals_before: totals,
         manifest,
+        keyring,
         log: CommitLog::new(log, stamps, released, builder.background),
         published,
         lock,

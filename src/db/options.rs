@@ -8,6 +8,7 @@ use crate::base::{Clock, Entropy, Error, Result, SystemClock, SystemEntropy};
 use crate::db::Db;
 use crate::extractor::{Extractors, IndexExtractor};
 use crate::operator::{MergeOperator, Operators, Reducer, Reducers};
+use crate::seal::Encryption;
 use crate::storage::{OsStorage, Overlay, Storage, read_small};
 use crate::value_log::{ValueLogOptions, Verify};
 
@@ -113,6 +114,7 @@ pub struct Builder {
     pub(super) background: Background,
     pub(super) existing: OpenExisting,
     pub(super) access: Access,
+    pub(super) encryption: Option<Encryption>,
     pub(super) operators: Operators,
     pub(super) reducers: Reducers,
     pub(super) extractors: Extractors,
@@ -141,6 +143,7 @@ impl Default for Builder {
             background: Background::default(),
             existing: OpenExisting::default(),
             access: Access::default(),
+            encryption: None,
             operators: Operators::builtin(),
             reducers: Reducers::builtin(),
             extractors: Extractors::default(),
@@ -334,6 +337,26 @@ impl Builder {
     #[must_use]
     pub fn access(mut self, access: Access) -> Builder {
         self.access = access;
+        self
+    }
+
+    /// What opens the database if it is encrypted, and what it is encrypted with if it is created
+    /// by this. Everything is encrypted then that says anything about keys, values or names of
+    /// keyspaces: the log, the manifest, indexes, segments, tables, value files, what is being made
+    /// of these, and checkpoints. Readable stay which files there are, how long they and the
+    /// records in them are, and how many; when they were written; positions in the log; numbers of
+    /// keyspaces, of files and of keys. Compression makes lengths say more about contents.
+    ///
+    /// What is changed on the disk is noticed when it is read, but that it is an older state of the
+    /// whole database, or that the end of the log is missing that was written last. A database
+    /// cannot be given encryption, or lose it, but by a copy: see `lithe dump` and `lithe load`.
+    ///
+    /// Opening then also gives [`Error::WrongKey`], [`Error::KeyNeeded`] when an encrypted database
+    /// is opened without this, [`Error::NotEncrypted`] when another one is opened with it, and
+    /// [`Error::VaultFailed`]. Nothing has changed then.
+    #[must_use]
+    pub fn encryption(mut self, encryption: Encryption) -> Builder {
+        self.encryption = Some(encryption);
         self
     }
 

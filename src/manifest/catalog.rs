@@ -94,6 +94,14 @@ impl Manifest {
         Ok((loader.finish(), report))
     }
 
+    /// Whether the manifest in `dir` is sealed, by its header.
+    ///
+    /// # Errors
+    /// `Corruption` when there is none; `Io`.
+    pub fn is_sealed(storage: &dyn Storage, dir: &Path) -> Result<bool> {
+        edit_log::is_sealed(storage, dir, STEM)
+    }
+
     /// The catalogue.
     #[must_use]
     pub fn state(&self) -> &CatalogState {
@@ -159,6 +167,18 @@ impl Manifest {
         self.bytes_written += EditLog::edit_size(payload.len());
         self.state.apply(as_read, totals);
         Ok(())
+    }
+
+    /// Goes on in a new file.
+    ///
+    /// # Errors
+    /// As [`Manifest::apply`].
+    pub fn begin_new_file(&mut self) -> Result<()> {
+        let parts = encode_snapshot(&self.state);
+        let room = edit_room(&parts, 0);
+        self.log.rotate(room, |sink| put_parts(sink, &parts))?;
+        self.bytes_written += self.log.position().offset;
+        self.log.remove_older()
     }
 
     /// Notes that the database is being closed, and makes the manifest ready to lie at rest.

@@ -22,6 +22,7 @@ mod numbered;
 mod open_files;
 mod os;
 mod overlay;
+mod sealed;
 mod sim;
 mod system;
 #[cfg(test)]
@@ -32,6 +33,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::seal::Keyring;
+
 pub(crate) use copying::{CopyShape, Zeros, copy_file, copy_into, is_shared, try_link};
 pub(crate) use directory::{lock_directory, make_directory, share_directory};
 pub use memory::MemoryStorage;
@@ -39,6 +42,7 @@ pub(crate) use numbered::NumberedNames;
 pub(crate) use open_files::{KeptOpen, OpenFiles};
 pub use os::OsStorage;
 pub(crate) use overlay::Overlay;
+pub(crate) use sealed::SealedStorage;
 pub use sim::{CrashMode, FaultEffect, FaultPlan, FaultRule, FileSnapshot, Operation, SimStorage};
 pub(crate) use system::{read_small, waited_for_processor};
 
@@ -190,6 +194,13 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// `NotFound`, also for a link that leads nowhere; whatever the system says.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_owned())
+    }
+
+    /// What the contents of files are sealed with, by those who write and read them, if they are.
+    /// The database puts it there; a storage knows nothing of it.
+    #[doc(hidden)]
+    fn keyring(&self) -> Option<&Arc<Keyring>> {
+        None
     }
 }
 

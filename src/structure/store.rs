@@ -126,6 +126,20 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// flushed later is no concern of it.
     fn begin_round(self: Arc<Self>, span: KeySpan, now: u64) -> Box<dyn Round>;
 
+    /// Has all that is written from here on go to files that are begun from here on: ends the open
+    /// ones, and begins the next file of its index. Under the turn.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    fn begin_new_files(&self) -> Result<()>;
+
+    /// Begins a round that writes everything anew that is sealed with another data key than this
+    /// one. Looks at the headers of all files. What is being written meanwhile is no concern of it.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`.
+    fn begin_resealing(self: Arc<Self>, key: u16, now: u64) -> Result<Box<dyn Round>>;
+
     /// Moves values out of the mover's files, from the place `from` on, until about `slice_bytes`
     /// are written. No stamp changes, and no version that exists. Durable on return. Under the
     /// turn.

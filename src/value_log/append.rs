@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::file::{FILE_NUMBERS, Presence, ValueFile};
-use super::format::{FILE_HEADER_LEN, encode_file_header};
+use super::format::{FILE_HEADER_LEN, Form, encode_file_header};
 use super::staged::StagedValues;
 use super::{SYNCING, UNSYNCED, ValueLog, lock};
 use crate::base::{Error, Result};
+use crate::seal::id_of;
 use crate::storage::{OpenMode, StorageFile};
 
 /// Files between two writers that are kept.
@@ -131,9 +132,20 @@ impl ValueLog {
     /// any more: their numbers have 40 bits. `Closed`.
     pub fn append(&self, staged: &mut StagedValues) -> Result<Appended> {
         let _not_closed_meanwhile = self.writing()?;
-        let size = staged.size() as u64;
+        let form = self.place.form();
+        let size = match form {
+            Form::Plain => staged.size() as u64,
+            Form::Sealed => staged.sealed_size(),
+        };
         let (writable, offset) = self.reserve(size)?;
-        let records = staged.seal(writable.file.tag, offset);
+        let sealed;
+        let records = match form {
+            Form::Plain => staged.seal(writable.file.tag, offset),
+            Form::Sealed => {
+                sealed = staged.sealed_for(writable.file.place_at(offset));
+                &sealed[..]
+            }
+        };
         if let Err(error) = writable.write(records, offset) {
             self.give_back(&writable, offset, size, &error);
             return Err(error);
@@ -249,7 +261,8 @@ impl ValueLog {
         let path = self.place.path_of(number);
         let opened = self.place.storage.open(&path, OpenMode::CreateNew);
         let handle = opened.map_err(|error| Error::io("create", &path, error))?;
-        let header = encode_file_header(self.place.database, number);
+        let key = self.place.key_for_new(number);
+        let header = encode_file_header(self.place.database, number, id_of(key.as_deref()));
         if let Err(error) = handle.write_all_at(&header, 0) {
             let _orphan_if_it_fails = self.place.storage.remove_file(&path);
             return Err(Error::io("write", &path, error));
@@ -260,6 +273,7 @@ impl ValueLog {
         head.has_created_files = true;
         drop(unsynced);
         let file = ValueFile::new(&self.place, number, FILE_HEADER_LEN, Presence::Present);
+        file.note_key(key);
         self.register(&file);
         let begun = Arc::default();
         file.note_writers(Arc::downgrade(&begun));

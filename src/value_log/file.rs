@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use super::format::{FILE_HEADER_LEN, check_file_header, file_tag};
+use super::format::{FILE_HEADER_LEN, Form, RecordPlace};
+use super::format::{check_file_header, file_tag, identity};
 use super::lock;
 use super::staged::NO_FILE;
 use crate::base::{Error, Result, ValuePointer};
+use crate::seal::{FileKey, Keyring, id_of};
 use crate::storage::{KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile};
 
 const NAMES: NumberedNames = NumberedNames("val-");
@@ -45,6 +47,19 @@ impl ValuePlace {
     pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, database: u64) -> ValuePlace {
         let open = OpenFiles::new(OPEN_FILE_COUNT_MAX);
         ValuePlace { storage, dir, database, doomed: Mutex::default(), open }
+    }
+
+    /// Whether records of this database are sealed.
+    pub(super) fn form(&self) -> Form {
+        match self.storage.keyring() {
+            Some(_) => Form::Sealed,
+            None => Form::Plain,
+        }
+    }
+
+    /// What a file that is made now is sealed with.
+    pub(super) fn key_for_new(&self, number: u64) -> Option<Arc<FileKey>> {
+        Keyring::for_new(self.storage.keyring(), &identity(self.database, number))
     }
 
     /// The database's directory.
@@ -90,6 +105,8 @@ pub struct ValueFile {
     presence: Presence,
     /// What all that write to it share; one that nobody has written to since opening has none.
     writers: OnceLock<Weak<AtomicU64>>,
+    /// What its values are sealed with, if they are: known when the file was opened.
+    key: OnceLock<Option<Arc<FileKey>>>,
     // Atomic.
     file: KeptOpen,
     /// Bytes up to the end of the last record.
@@ -127,11 +144,47 @@ impl ValueFile {
             place: Arc::clone(place),
             presence,
             writers: OnceLock::new(),
+            key: OnceLock::new(),
             file: KeptOpen::default(),
             size: AtomicU64::new(size),
             is_shunned: AtomicBool::new(false),
             is_damaged: AtomicBool::new(false),
         })
+    }
+
+    /// Says what it is sealed with, when it is made.
+    pub(super) fn note_key(&self, key: Option<Arc<FileKey>>) {
+        let _only_once = self.key.set(key);
+    }
+
+    /// What its values are sealed with, if they are. To be asked when the file is, or was, open.
+    pub(super) fn key(&self) -> Option<&FileKey> {
+        self.key.get()?.as_deref()
+    }
+
+    /// Whether its records are sealed.
+    pub(super) fn form(&self) -> Form {
+        self.place.form()
+    }
+
+    /// A place in it, for a record that is written.
+    pub(super) fn place_at(&self, offset: u64) -> RecordPlace<'_> {
+        RecordPlace { tag: self.tag, key: self.key(), offset }
+    }
+
+    /// Finds the key of this number. A file never has another one.
+    fn take_key(&self, number: u16) -> Result<()> {
+        if self.key.get().is_some_and(|key| id_of(key.as_deref()) == number) {
+            return Ok(());
+        }
+        let file = identity(self.place.database, self.number);
+        let keyring = self.place.storage.keyring();
+        let key = Keyring::of_found(keyring, number, &file, &self.path)?;
+        match self.key.set(key) {
+            Ok(()) => Ok(()),
+            Err(_) if id_of(self.key()) == number => Ok(()),
+            Err(_) => Err(self.damaged(0, "the header has changed")),
+        }
     }
 
     /// Says who writes to it, from when it is made on (V1).
@@ -225,7 +278,8 @@ impl ValueFile {
             io::ErrorKind::UnexpectedEof => self.damaged(0, "the file ends within its header"),
             _ => Error::io("read", &self.path, error),
         })?;
-        check_file_header(&header, self.place.database, self.number, &self.path)?;
+        let key = check_file_header(&header, self.place.database, self.number, &self.path)?;
+        self.take_key(key)?;
         Ok(file)
     }
 }

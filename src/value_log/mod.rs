@@ -38,6 +38,7 @@ mod inspect;
 mod moving;
 mod read;
 mod reader;
+mod sealed;
 mod staged;
 mod stream;
 #[cfg(test)]

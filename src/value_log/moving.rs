@@ -183,7 +183,7 @@ impl Mover {
         self.gathered.extend_from_slice(&record.data[..record.layout.table_end as usize]);
         self.gathered.resize(start + size as usize, 0);
         let (file, offset) = (&out.writable.file, out.end);
-        seal_record(&mut self.gathered[start..], file.tag, offset, record.header);
+        seal_record(&mut self.gathered[start..], file.place_at(offset), record.header);
         let moved = ValuePointer { file: file.number(), offset, ..*pointer };
         out.end += size;
         let capacity = self.gathered.capacity();

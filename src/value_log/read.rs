@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::ValueLog;
 use super::file::{ValueFile, missing};
 use super::format::{CHUNK_LEN, chunk_offset, first_bad_chunk, hash_value, record_len, sum_of};
-use super::format::{FILE_HEADER_LEN, RECORD_HEADER_LEN, RecordHeader, RecordLayout};
+use super::format::{FILE_HEADER_LEN, Form, RECORD_HEADER_LEN, RecordHeader, RecordLayout};
 use super::reader::ValueReader;
+use super::sealed::SealedRecord;
 use crate::base::{Error, Result, Slice, ValuePointer};
 use crate::memory::{Heap, SharedBytes};
 use crate::storage::OpenMode;
@@ -136,7 +137,8 @@ impl ValueLog {
             let handle = file.open(OpenMode::ReadWrite)?;
             let header = std::iter::once((0, FILE_HEADER_LEN));
             let records = of_file.iter().map(|pointer| {
-                let layout = RecordLayout::of(u64::from(pointer.len)).expect("it was read");
+                let layout = RecordLayout::of(u64::from(pointer.len), file.form());
+                let layout = layout.expect("it was read");
                 (pointer.offset, layout.table_end)
             });
             for (start, len) in header.chain(records) {
@@ -171,7 +173,7 @@ fn verify_hash(record: &Record, file: &ValueFile, pointer: &ValuePointer) -> Res
     Err(file.damaged(pointer.offset, "the value does not have its hash"))
 }
 
-/// Reads a record in one piece and verifies its checksums.
+/// Reads a record in one piece, verifies its checksums, and decrypts it if it is sealed.
 pub(super) fn read_record(
     file: &Arc<ValueFile>,
     pointer: &ValuePointer,
@@ -186,20 +188,32 @@ pub(super) fn read_record(
     handle.read_exact_at(record, offset).map_err(|error| read_error(file, offset, error))?;
     let header = checked_header(file, record, pointer)?;
     let value_offset = offset + RECORD_HEADER_LEN as u64;
-    let (value, table) = record[RECORD_HEADER_LEN..].split_at(len as usize);
+    let (value, table) = layout.parts_of(record);
+    debug_assert_eq!(value.len(), len as usize);
     if sum_of(value, table, file.tag, value_offset) != header.sum {
         return Err(file.damaged(offset, "the value does not verify"));
     }
-    if let Some(number) = first_bad_chunk(value, table, file.tag, value_offset) {
+    if let Some(number) = first_bad_chunk(value, table, file.form(), file.tag, value_offset) {
         let at = chunk_offset(value_offset, number);
         return Err(file.damaged(at, format!("a piece of {CHUNK_LEN} bytes does not verify")));
     }
+    if let Some(key) = file.key() {
+        let sealed = SealedRecord::new(key, offset, &header);
+        if !sealed.open_record(&layout, record, &pointer.hash, &header.hash) {
+            return Err(not_what_was_sealed(file, offset));
+        }
+    }
+    let header = RecordHeader { hash: pointer.hash, ..header };
     Ok(Record { data: data.freeze(), layout, header })
+}
+
+pub(super) fn not_what_was_sealed(file: &ValueFile, offset: u64) -> Error {
+    file.damaged(offset, "the value verifies, and is not what was sealed for this place")
 }
 
 /// Where the parts of a record lie, if the file has room for it: only then is memory taken for it.
 pub(super) fn layout_within(file: &ValueFile, pointer: &ValuePointer) -> Result<RecordLayout> {
-    let layout = RecordLayout::of(u64::from(pointer.len)).filter(|layout| {
+    let layout = RecordLayout::of(u64::from(pointer.len), file.form()).filter(|layout| {
         let end = pointer.offset.checked_add(layout.table_end);
         end.is_some_and(|end| end <= file.size())
     });
@@ -220,7 +234,9 @@ pub(super) fn checked_header(
     let header = header.ok_or_else(|| {
         file.damaged(pointer.offset, "the header of the value's record does not verify")
     })?;
-    if header.len != u64::from(pointer.len) || header.hash != pointer.hash {
+    // Of one that is sealed, opening it says whether it has the hash.
+    let is_other = file.form() == Form::Plain && header.hash != pointer.hash;
+    if header.len != u64::from(pointer.len) || is_other {
         return Err(file.damaged(pointer.offset, "another value lies there than was written"));
     }
     Ok(header)

@@ -6,22 +6,28 @@ use std::sync::Arc;
 
 use super::ValueLog;
 use super::file::ValueFile;
-use super::format::{CHUNK_LEN, RECORD_HEADER_LEN, chunk_offset, shortened, u64_at};
-use super::read::{Verify, checked_header, layout_within, read_error};
+use super::format::{CHUNK_LEN, RECORD_HEADER_LEN, RecordHeader};
+use super::format::{chunk_count, chunk_offset, shortened, u64_at};
+use super::read::{Verify, checked_header, layout_within, not_what_was_sealed, read_error};
+use super::sealed::{SealedRecord, nonce_in, tag_in};
 use crate::base::{Error, Result, ValuePointer, checksum};
 use crate::cache::{Charge, Part};
+use crate::seal::Tag;
 use crate::storage::StorageFile;
 
 /// Reads a value in the value log, from any place on. In memory are one chunk of 64 KiB, and 8
-/// bytes for each chunk of the value. Holds the value's file. When the hash is verified, that is so
-/// for those who read all chunks in order: they get the last one only if the value has its hash.
+/// bytes for each chunk of the value, or 32 of one that is sealed. Holds the value's file. When the
+/// hash is verified, that is so for those who read all chunks in order: they get the last one only
+/// if the value has its hash.
 pub struct ValueReader {
     file: Arc<ValueFile>,
     handle: Arc<dyn StorageFile>,
     pointer: ValuePointer,
-    keyspace: u32,
+    header: RecordHeader,
     /// Checksums of the chunks.
     sums: Vec<u64>,
+    /// If the value is sealed and has several chunks: nonce and tags of these.
+    table: Vec<u8>,
     position: u64,
     /// The chunk that is in memory.
     loaded: Option<usize>,
@@ -77,21 +83,35 @@ impl ValueReader {
             let at = pointer.offset + layout.value_end;
             return Err(file.damaged(at, "the table of the value's checksums does not verify"));
         }
-        let sums = match table.is_empty() {
+        let sums: Vec<u64> = match table.is_empty() {
             true => vec![header.sum],
-            false => (0..table.len()).step_by(8).map(|at| u64_at(&table, at)).collect(),
+            false => {
+                let numbers = 0..chunk_count(u64::from(pointer.len));
+                numbers.map(|number| u64_at(&table, file.form().sum_at(number))).collect()
+            }
         };
+        match file.key() {
+            None => table = Vec::new(),
+            Some(_) if table.is_empty() => {}
+            Some(key) => {
+                let sealed = SealedRecord::new(key, pointer.offset, &header);
+                if !sealed.verifies_table(&pointer.hash, &table, &header.hash) {
+                    return Err(not_what_was_sealed(&file, pointer.offset));
+                }
+            }
+        }
         let hashed = (verify == Verify::Hash)
             .then(|| Box::new(Hashed { hasher: blake3::Hasher::new(), chunk_count: 0 }));
         let (pointer, position, loaded, chunk) = (*pointer, 0, None, Vec::new());
         let chunk_len = (pointer.len as usize).min(CHUNK_LEN);
-        let memory = chunk_len + sums.len() * size_of::<u64>();
+        let memory = chunk_len + sums.len() * size_of::<u64>() + table.len();
         Ok(ValueReader {
             file,
             handle,
             pointer,
-            keyspace: header.keyspace,
+            header,
             sums,
+            table,
             position,
             loaded,
             chunk,
@@ -102,7 +122,7 @@ impl ValueReader {
 
     /// The keyspace that the value was written to.
     pub(super) fn keyspace(&self) -> u32 {
-        self.keyspace
+        self.header.keyspace
     }
 
     /// The next bytes, as many as are at hand; empty at the end.
@@ -146,9 +166,24 @@ impl ValueReader {
         if checksum(&self.chunk, self.file.tag, offset) != self.sums[number] {
             return Err(self.file.damaged(offset, "a piece of the value does not verify"));
         }
+        if !self.open_chunk(number) {
+            return Err(not_what_was_sealed(&self.file, offset));
+        }
         self.verify_hash(number)?;
         self.loaded = Some(number);
         Ok(())
+    }
+
+    /// Decrypts the chunk if the value is sealed; whether it is what was.
+    fn open_chunk(&mut self, number: usize) -> bool {
+        let Some(key) = self.file.key() else { return true };
+        let sealed = SealedRecord::new(key, self.pointer.offset, &self.header);
+        if self.table.is_empty() {
+            let tag: &Tag = &self.header.hash;
+            return sealed.open_value(&self.pointer.hash, &mut self.chunk, tag);
+        }
+        let (nonce, tag) = (nonce_in(&self.table), tag_in(&self.table, number));
+        sealed.open_chunk(&nonce, number, &mut self.chunk, &tag)
     }
 
     /// Hashes a chunk if it is the next one; the last one says whether the value has its hash.

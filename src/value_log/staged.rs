@@ -4,7 +4,8 @@
 //! place and filled in when that is known. The records are written as they lie here, in one call.
 
 use super::format::{
-    RECORD_HEADER_LEN, RecordHeader, RecordLayout, hash_value, seal_record, u64_at,
+    Form, RECORD_HEADER_LEN, RecordHeader, RecordLayout, RecordPlace, hash_value, seal_record,
+    u64_at,
 };
 use crate::base::ValuePointer;
 
@@ -20,6 +21,8 @@ pub struct StagedValues {
     starts: Vec<Option<usize>>,
     /// Bytes of all values pushed.
     value_bytes: usize,
+    /// Where each starts in what was written, if that is not as it is here.
+    written_starts: Vec<Option<usize>>,
 }
 
 /// How far staging had come at some moment.
@@ -33,9 +36,10 @@ pub struct StagedMark {
 impl StagedValues {
     /// Adds a value; returns the pointer to it, with its offset in here and no file.
     pub fn push(&mut self, keyspace: u32, value: &[u8]) -> ValuePointer {
+        self.written_starts.clear();
         let start = self.records.len();
         let len = value.len() as u64;
-        let layout = RecordLayout::of(len).expect("the value is in memory");
+        let layout = layout_of(len);
         let header = RecordHeader { len, hash: hash_value(value), sum: 0, keyspace };
         self.records.reserve(layout.end as usize);
         self.records.extend_from_slice(&header.encode(0, 0));
@@ -81,9 +85,10 @@ impl StagedValues {
         &self.records[start..start + pointer.len as usize]
     }
 
-    /// Where the value with this number starts among what is written.
+    /// Where the value with this number starts among what is, or was, written.
     pub fn start(&self, number: usize) -> Option<u64> {
-        self.starts[number].map(|start| start as u64)
+        let written = self.written_starts.get(number).unwrap_or(&self.starts[number]);
+        written.map(|start| start as u64)
     }
 
     /// Takes those out that are there already; the others move together.
@@ -95,7 +100,7 @@ impl StagedValues {
         for (number, place) in self.starts.iter_mut().enumerate() {
             let Some(start) = *place else { continue };
             let len = u64_at(&self.records, start + 8);
-            let layout = RecordLayout::of(len).expect("it was staged");
+            let layout = layout_of(len);
             if is_there(number) {
                 *place = None;
                 continue;
@@ -111,15 +116,55 @@ impl StagedValues {
     pub(super) fn seal(&mut self, tag: u64, offset: u64) -> &[u8] {
         for start in self.starts.iter().flatten() {
             let record = &mut self.records[*start..];
-            let header = RecordHeader {
-                len: u64_at(record, 8),
-                hash: record[16..32].try_into().expect("sixteen bytes"),
-                sum: 0,
-                keyspace: u64_at(record, 40) as u32,
-            };
-            seal_record(record, tag, offset + *start as u64, header);
+            let place = RecordPlace { tag, key: None, offset: offset + *start as u64 };
+            let header = header_of(record);
+            seal_record(record, place, header);
         }
         &self.records
+    }
+
+    /// Bytes of the records in a file whose records are sealed.
+    pub(super) fn sealed_size(&self) -> u64 {
+        let records = self.starts.iter().flatten().map(|start| &self.records[*start..]);
+        records.map(|record| sealed_layout(u64_at(record, 8)).end).sum()
+    }
+
+    /// The records as they are to be written from there on, in a file whose records are sealed; the
+    /// staged values stay as they are, to be looked at, or to be written again elsewhere.
+    pub(super) fn sealed_for(&mut self, place: RecordPlace<'_>) -> Vec<u8> {
+        let mut sealed = Vec::with_capacity(self.sealed_size() as usize);
+        self.written_starts.clear();
+        for start in &self.starts {
+            let Some(start) = *start else {
+                self.written_starts.push(None);
+                continue;
+            };
+            let record = &self.records[start..];
+            let (header, written) = (header_of(record), sealed.len());
+            sealed.extend_from_slice(&record[..RECORD_HEADER_LEN + header.len as usize]);
+            sealed.resize(written + sealed_layout(header.len).end as usize, 0);
+            let offset = place.offset + written as u64;
+            seal_record(&mut sealed[written..], RecordPlace { offset, ..place }, header);
+            self.written_starts.push(Some(written));
+        }
+        sealed
+    }
+}
+
+fn layout_of(len: u64) -> RecordLayout {
+    RecordLayout::of(len, Form::Plain).expect("the value is in memory")
+}
+
+fn sealed_layout(len: u64) -> RecordLayout {
+    RecordLayout::of(len, Form::Sealed).expect("the value is in memory")
+}
+
+fn header_of(record: &[u8]) -> RecordHeader {
+    RecordHeader {
+        len: u64_at(record, 8),
+        hash: record[16..32].try_into().expect("sixteen bytes"),
+        sum: 0,
+        keyspace: u64_at(record, 40) as u32,
     }
 }
 

@@ -10,8 +10,10 @@ use super::append::OwnFile;
 use super::file::ValueFile;
 use super::format::{CHUNK_LEN, RECORD_HEADER_LEN, RecordHeader, RecordLayout};
 use super::format::{chunk_offset, shortened, sum_of};
+use super::sealed::{SealedRecord, nonce_in};
 use crate::base::{Result, ValuePointer, checksum};
 use crate::cache::{Charge, Part};
+use crate::seal::FileKey;
 
 /// A value that is being written. Dropped before it is finished, nothing refers to what was
 /// written.
@@ -103,42 +105,65 @@ impl ValueStream {
         let (file, start) = (Arc::clone(&self.out.writable.file), self.out.end);
         let len = self.len();
         let value_offset = self.value_offset();
+        let mut hash = shortened(&self.hasher.finalize());
+        let pointer_hash = hash;
         if self.written > 0 {
             self.write_chunk()?;
+            if let Some(key) = file.key() {
+                hash = self.sealed(key, start, len).seal_table(&hash, &self.table);
+            }
             self.out.writable.write(&self.table, value_offset + len)?;
         } else {
+            if let Some(key) = file.key() {
+                hash = self.sealed(key, start, len).seal_value(&hash, &mut self.chunk);
+            }
             self.out.writable.write(&self.chunk, value_offset)?;
         }
         let sum = match self.table.is_empty() {
             true => checksum(&self.chunk, file.tag, value_offset),
             false => sum_of_table(&self.table, file.tag, value_offset + len),
         };
-        let layout = RecordLayout::of(len).expect("the file has room for it");
+        let layout = RecordLayout::of(len, file.form()).expect("the file has room for it");
         let padding = [0; 8];
         let padding = &padding[..(layout.end - layout.table_end) as usize];
         self.out.writable.write(padding, start + layout.table_end)?;
-        let hash = shortened(&self.hasher.finalize());
         let header = RecordHeader { len, hash, sum, keyspace: self.keyspace };
         self.out.writable.write(&header.encode(file.tag, start), start)?;
         file.note_size(start + layout.end);
         self.log.note_written(&self.out.writable, layout.end);
         self.out.end = start + layout.end;
         let len = u32::try_from(len).expect("the caller limits values");
-        Ok((ValuePointer { file: file.number(), offset: start, len, hash }, self.out))
+        let (file, hash) = (file.number(), pointer_hash);
+        Ok((ValuePointer { file, offset: start, len, hash }, self.out))
     }
 
     fn value_offset(&self) -> u64 {
         self.out.end + RECORD_HEADER_LEN as u64
     }
 
+    /// The record, in a file with this key.
+    fn sealed<'k>(&self, key: &'k FileKey, offset: u64, len: u64) -> SealedRecord<'k> {
+        SealedRecord { key, offset, len, keyspace: self.keyspace }
+    }
+
     fn write_chunk(&mut self) -> Result<()> {
-        let chunk = mem::take(&mut self.chunk);
+        let mut chunk = mem::take(&mut self.chunk);
         let offset = self.value_offset() + self.written;
-        let number = self.table.len() / size_of::<u64>();
+        let number = (self.written / CHUNK_LEN as u64) as usize;
         debug_assert_eq!(offset, chunk_offset(self.value_offset(), number));
+        let file = Arc::clone(&self.out.writable.file);
+        let tag = file.key().map(|key| {
+            if self.table.is_empty() {
+                self.table.extend_from_slice(&key.draw_nonce());
+            }
+            // How long the value will be, the table says.
+            let sealed = self.sealed(key, self.out.end, 0);
+            sealed.seal_chunk(&nonce_in(&self.table), number, &mut chunk)
+        });
         self.out.writable.write(&chunk, offset)?;
-        let sum = checksum(&chunk, self.out.writable.file.tag, offset);
+        let sum = checksum(&chunk, file.tag, offset);
         self.table.extend_from_slice(&sum.to_le_bytes());
+        self.table.extend_from_slice(tag.as_ref().map_or(&[], |tag| &tag[..]));
         self.charge.resize(CHUNK_LEN + self.table.capacity());
         self.written += chunk.len() as u64;
         self.out.writable.begin_writeback(self.value_offset() + self.written);

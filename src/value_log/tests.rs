@@ -374,7 +374,7 @@ fn with_wrong_hash(
     file.read_exact_at(&mut record, appended.offset).unwrap();
     record[RECORD_HEADER_LEN + len / 2] ^= 1;
     let header = RecordHeader { len: len as u64, hash: pointer.hash, sum: 0, keyspace: 1 };
-    seal_record(&mut record, appended.file.tag, appended.offset, header);
+    seal_record(&mut record, appended.file.place_at(appended.offset), header);
     file.write_all_at(&record, appended.offset).unwrap();
     let (file, offset) = (appended.file.number(), appended.offset);
     (ValuePointer { file, offset, ..pointer }, appended.file)

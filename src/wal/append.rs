@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::base::{ChecksumStream, checksum};
+use crate::seal::FileKey;
 use crate::storage::StorageFile;
 
 use super::record::{CHECKED_FROM, RECORD_HEADER_SIZE, RecordHeader};
@@ -49,6 +50,36 @@ impl RecordWriter {
         self.buffer[..CHECKED_FROM].copy_from_slice(&sum.to_le_bytes());
         let padding = size - RECORD_HEADER_SIZE - header.length;
         self.gather(file, offset, parts, padding as usize)
+    }
+
+    /// As [`Self::write`], with the payload sealed: the header counts nonce and tag. All of it is
+    /// put together in memory, which is let go again if it is much.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn write_sealed(
+        &mut self,
+        (file, key): (&dyn StorageFile, &FileKey),
+        file_tag: u64,
+        offset: u64,
+        header: &RecordHeader,
+        parts: &[&[u8]],
+    ) -> io::Result<()> {
+        self.buffer.clear();
+        self.buffer.reserve(header.size() as usize);
+        self.buffer.extend_from_slice(&header.encode());
+        for part in parts {
+            self.buffer.extend_from_slice(part);
+        }
+        key.seal_tail(&header.sealed_place(), &mut self.buffer, RECORD_HEADER_SIZE as usize);
+        debug_assert_eq!(self.buffer.len() as u64, RECORD_HEADER_SIZE + header.length);
+        let sum = checksum(&self.buffer[CHECKED_FROM..], file_tag, offset);
+        self.buffer[..CHECKED_FROM].copy_from_slice(&sum.to_le_bytes());
+        self.buffer.resize(header.size() as usize, 0);
+        let written = file.write_all_at(&self.buffer, offset);
+        self.buffer.truncate(GATHER_SIZE);
+        self.buffer.shrink_to(GATHER_SIZE);
+        written
     }
 
     /// Makes sure that no record starts at `offset`.

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::seal::{FileIdentity, FileKey, Keyring};
 use crate::storage::{EntryType, OpenMode, Storage, StorageFile};
 
-use super::header::HEADER_BLOCK_SIZE;
+use super::header::{FileHeader, HEADER_BLOCK_SIZE};
 use super::lsn::Lsn;
 use super::record::MARK_SIZE;
 use super::zeros::Blocks;
@@ -73,6 +74,25 @@ impl WalPlace {
     /// The path of file `number`.
     pub fn path_of(&self, number: u64) -> PathBuf {
         self.dir.join(format!("{number:0DIGITS_MIN$}{SUFFIX}"))
+    }
+
+    /// What file `number`, which is begun now, is sealed with.
+    pub fn key_for_new(&self, number: u64) -> Option<Arc<FileKey>> {
+        Keyring::for_new(self.storage.keyring(), &self.identity(number))
+    }
+
+    /// What the file with this header is sealed with.
+    ///
+    /// # Errors
+    /// [`Error::KeyNeeded`]; [`Error::Corruption`] when there is no such key, or it is not sealed
+    /// where all others are.
+    pub fn key_of(&self, header: &FileHeader) -> Result<Option<Arc<FileKey>>> {
+        let (keyring, identity) = (self.storage.keyring(), self.identity(header.number));
+        Keyring::of_found(keyring, header.key, &identity, &self.path_of(header.number))
+    }
+
+    fn identity(&self, number: u64) -> FileIdentity {
+        identity(self.database_id, number)
     }
 
     /// The numbers of all log files, rising. Other names are left alone.
@@ -190,6 +210,11 @@ impl WalPlace {
         file.sync().map_err(|e| Error::io("sync", path, e))?;
         Ok(file)
     }
+}
+
+/// Which file it is, for its key.
+pub(super) fn identity(database: u64, number: u64) -> FileIdentity {
+    FileIdentity { kind: *b"wal ", database, owner: 0, number }
 }
 
 fn number_of(name: &str) -> Option<u64> {

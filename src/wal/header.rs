@@ -7,7 +7,8 @@
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `LitheWAL` |
 //! | 8 | 8 | checksum | of bytes 16..128, bound to the file's number and the copy's offset |
-//! | 16 | 4 | version | 1 |
+//! | 16 | 2 | version | 1; 2 of files whose payloads are sealed |
+//! | 18 | 2 | key | number of the data key that payloads are sealed with; 0: they are not |
 //! | 20 | 4 | reserved | 0 |
 //! | 24 | 8 | database id | |
 //! | 32 | 8 | number | the file's, as in its name |
@@ -24,6 +25,7 @@
 use std::path::Path;
 
 use crate::base::{Error, Result, checksum};
+use crate::seal::{FILE_VERSION_MAX, key_in_version, version_field};
 
 use super::lsn::Lsn;
 use super::record::RECORD_ALIGNMENT;
@@ -34,8 +36,8 @@ const COPY_SIZE: usize = 128;
 const COPY_OFFSETS: [usize; 2] = [0, 2048];
 const CHECKED_FROM: usize = 16;
 const MAGIC: [u8; 8] = *b"LitheWAL";
-/// The version that this program writes, and the newest that it knows.
-pub const VERSION: u32 = 1;
+/// The newest version that this program knows.
+pub const VERSION: u32 = FILE_VERSION_MAX;
 /// Larger sizes and positions are damage: keeps arithmetic on them from overflowing.
 const POSITION_MAX: u64 = 1 << 62;
 
@@ -55,6 +57,8 @@ pub struct FileHeader {
     pub capacity: u64,
     pub previous: Option<Previous>,
     pub durable_up_to: Lsn,
+    /// The number of the data key that payloads are sealed with; 0 if they are not.
+    pub key: u16,
 }
 
 /// What was found where a header should be.
@@ -114,7 +118,7 @@ impl FileHeader {
         for offset in COPY_OFFSETS {
             let copy = &mut block[offset..offset + COPY_SIZE];
             copy[..8].copy_from_slice(&MAGIC);
-            copy[16..20].copy_from_slice(&VERSION.to_le_bytes());
+            copy[16..20].copy_from_slice(&version_field(self.key).to_le_bytes());
             let previous = self.previous.unwrap_or(Previous { number: 0, start: Lsn::ZERO });
             let words = [
                 self.database_id,
@@ -164,9 +168,11 @@ fn copy_verifies(copy: &[u8], number: u64, offset: usize) -> bool {
 /// Decodes a copy whose checksum holds.
 fn decode_copy(copy: &[u8], path: &Path, offset: usize, database_id: u64) -> Result<FileHeader> {
     let version = word(copy, 16) as u32;
-    if version != VERSION {
-        return Err(Error::FormatVersion { file: path.into(), found: version, known: VERSION });
-    }
+    let key = key_in_version(version).ok_or_else(|| Error::FormatVersion {
+        file: path.into(),
+        found: version,
+        known: VERSION,
+    })?;
     let previous = Previous { number: word(copy, 56), start: Lsn::from_u64(word(copy, 64)) };
     let header = FileHeader {
         database_id: word(copy, 24),
@@ -175,6 +181,7 @@ fn decode_copy(copy: &[u8], path: &Path, offset: usize, database_id: u64) -> Res
         capacity: word(copy, 48),
         previous: (previous.number != 0).then_some(previous),
         durable_up_to: Lsn::from_u64(word(copy, 72)),
+        key,
     };
     let damaged = |what: String| Err(Error::corruption(path, offset as u64, what));
     if header.database_id != database_id {
@@ -212,6 +219,7 @@ mod tests {
             capacity: 1 << 20,
             previous: Some(Previous { number: 3, start: Lsn::from_u64(800) }),
             durable_up_to: Lsn::from_u64(3992),
+            key: 0,
         }
     }
 
@@ -231,6 +239,14 @@ mod tests {
         block[100] ^= 1;
         block[2048 + 20] ^= 1;
         assert_eq!(decode(&block, 5).unwrap(), HeaderBlock::Unreadable);
+    }
+
+    #[test]
+    fn a_header_says_which_key_its_file_is_sealed_with() {
+        let sealed = FileHeader { key: 0x0203, ..header() };
+        let block = sealed.encode();
+        assert_eq!(block[16..20], [2, 0, 3, 2]);
+        assert_eq!(decode(&block, 5).unwrap(), HeaderBlock::Valid(sealed));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::seal::FileKey;
 use crate::storage::StorageFile;
 
 use super::header::FileHeader;
@@ -34,6 +35,7 @@ struct ReadFile {
     header: FileHeader,
     file: Arc<dyn StorageFile>,
     path: Arc<Path>,
+    key: Option<Arc<FileKey>>,
     /// W9: as long as this is there, the file is not overwritten.
     _reading: Arc<()>,
 }
@@ -44,12 +46,14 @@ impl ReadFile {
             header: live.header,
             file: Arc::clone(&live.file),
             path: Arc::clone(&live.path),
+            key: live.key.clone(),
             _reading: Arc::clone(&live.readers),
         }
     }
 
     fn look_into(&self) -> Result<FoundFile> {
-        FoundFile::of_log(self.header, Arc::clone(&self.file), &self.path)
+        let (file, key) = (Arc::clone(&self.file), self.key.clone());
+        FoundFile::of_log(self.header, file, &self.path, key)
     }
 }
 

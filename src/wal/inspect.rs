@@ -2,12 +2,14 @@
 
 use std::ops::ControlFlow;
 
+use super::directory::identity;
 use super::header::{FileHeader, HEADER_BLOCK_SIZE, HeaderCopy};
 use super::record::{
     CHECKED_FROM, RECORD_ALIGNMENT, RECORD_HEADER_SIZE, RecordHeader, RecordKind, file_tag,
 };
 use crate::base::{ChecksumStream, Result};
-use crate::pieces::{Explained, FileWindow, Piece, PieceState, Tail, Visit, Walk};
+use crate::pieces::{Explained, FileWindow, NOT_WHAT_WAS_SEALED, Piece, PieceState, Tail};
+use crate::pieces::{Visit, Walk, explain_sealed};
 
 /// Payloads up to this size are read whole and explained.
 const EXPLAINED_MAX: u64 = 64 << 20;
@@ -48,6 +50,8 @@ pub fn inspect_log(
         return Ok(window.show_unverifiable(block_len, visit));
     };
     let tag = file_tag(database, number);
+    let identity = identity(database, number);
+    window.find_key(header.map_or(0, |header| header.key), &identity);
     let walk = Walk { start: HEADER_BLOCK_SIZE, step: RECORD_ALIGNMENT, tail: Tail::Room };
     let mut probe = |window: &mut FileWindow<'_>, offset: u64| {
         record_at(window, tag, header.as_ref(), offset, explain)
@@ -69,6 +73,10 @@ fn header_piece(copy: &HeaderCopy) -> Piece {
         .field("start", header.start)
         .field("capacity", header.capacity)
         .field("durable up to", header.durable_up_to);
+    let piece = match header.key {
+        0 => piece,
+        key => piece.field("sealed with key", key),
+    };
     match header.previous {
         Some(previous) => {
             let text = format!("number {} from {}", previous.number, previous.start);
@@ -98,12 +106,14 @@ fn record_at(
     let mut sum = ChecksumStream::new(tag, offset);
     sum.update(&head[CHECKED_FROM..]);
     let payload_start = offset + RECORD_HEADER_SIZE;
-    let mut explained = Explained::default();
+    let mut explained = Some(Explained::default());
+    let key = window.key.clone();
+    let sealed = (file.is_some_and(|file| file.key != 0), key.as_deref());
     if header.length <= EXPLAINED_MAX {
         let Some(payload) = window.bytes(payload_start, header.length)? else { return Ok(None) };
         sum.update(payload);
         if sum.finish().to_le_bytes() == head[..CHECKED_FROM] && header.kind == RecordKind::Commit {
-            explained = explain(payload);
+            explained = explain_sealed(sealed, &header.sealed_place(), payload, explain);
         }
     } else {
         let mut done = 0;
@@ -113,7 +123,7 @@ fn record_at(
             sum.update(part);
             done += len;
         }
-        explained.unknown = Some("too long to be shown".to_owned());
+        explained = Some(Explained::not_understood("too long to be shown"));
     }
     if sum.finish().to_le_bytes() != head[..CHECKED_FROM] {
         return Ok(None);
@@ -127,5 +137,8 @@ fn record_at(
         .field("position", header.lsn)
         .field("durable up to", header.durable_up_to)
         .field("payload", format!("{} bytes", header.length));
-    Ok(Some(piece.explained(explained)))
+    Ok(Some(match explained {
+        Some(explained) => piece.explained(explained),
+        None => Piece { state: PieceState::Damaged(NOT_WHAT_WAS_SEALED.to_owned()), ..piece },
+    }))
 }

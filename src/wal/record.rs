@@ -86,6 +86,11 @@ impl RecordHeader {
         bytes
     }
 
+    /// What is authenticated with a sealed payload: all of the header, which says its place.
+    pub fn sealed_place(&self) -> [u8; RECORD_HEADER_SIZE as usize - CHECKED_FROM] {
+        *self.encode().last_chunk().expect("a part of it")
+    }
+
     /// The header at the front of `bytes` (32 at least), when such a header can be: the kind is
     /// known, the claim is not ahead of the record, the lengths are sane. The checksum is not
     /// looked at.

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::seal::id_of;
 use crate::storage::OpenMode;
 
 use super::append::RecordWriter;
@@ -144,6 +145,7 @@ fn start_file(
     start: Lsn,
     previous: Option<Previous>,
 ) -> Result<LiveFile> {
+    let key = place.key_for_new(prepared.number);
     let header = FileHeader {
         database_id: place.database_id,
         number: prepared.number,
@@ -151,11 +153,12 @@ fn start_file(
         capacity: prepared.capacity,
         previous,
         durable_up_to: start,
+        key: id_of(key.as_deref()),
     };
     let path = &prepared.path;
     write_header(&header, &*prepared.file).map_err(|e| Error::io("write", path, e))?;
     prepared.file.sync().map_err(|e| Error::io("sync", path, e))?;
-    Ok(LiveFile::new(header, prepared, HeaderState::Durable))
+    Ok(LiveFile::new(header, prepared, HeaderState::Durable, key))
 }
 
 /// Makes durable what was read but may only be in the operating system's cache: the process may
@@ -232,7 +235,8 @@ fn open_chain(place: &WalPlace, chain: &[FileHeader]) -> Result<VecDeque<LiveFil
             capacity: header.capacity,
             blocks: Blocks::Written,
         };
-        Ok(LiveFile { reuse, ..LiveFile::new(*header, prepared, HeaderState::Durable) })
+        let key = place.key_of(header)?;
+        Ok(LiveFile { reuse, ..LiveFile::new(*header, prepared, HeaderState::Durable, key) })
     };
     chain.iter().map(open).collect()
 }

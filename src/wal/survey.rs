@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::{Result, checksum};
+use crate::base::{Error, Result, checksum};
+use crate::seal::FileKey;
 use crate::storage::{OpenMode, StorageFile};
 
 use super::directory::WalPlace;
@@ -23,6 +24,10 @@ pub struct FoundFile {
     pub header: HeaderBlock,
     pub window: FileWindow,
     tag: u64,
+    /// What payloads are sealed with.
+    key: Option<Arc<FileKey>>,
+    /// The payload that was read last, if it was sealed.
+    opened: Vec<u8>,
 }
 
 /// What the valid records of a file prove.
@@ -58,7 +63,11 @@ impl FoundFile {
         let header = FileHeader::decode(block, &path, number, place.database_id)?;
         window.let_go(); // There may be many files.
         let tag = file_tag(place.database_id, number);
-        Ok(FoundFile { number, header, window, tag })
+        let key = match &header {
+            HeaderBlock::Valid(header) => place.key_of(header)?,
+            HeaderBlock::Unused | HeaderBlock::Unreadable => None,
+        };
+        Ok(FoundFile { number, header, window, tag, key, opened: Vec::new() })
     }
 
     /// A file of a log that is open, of which all is known but the records.
@@ -69,10 +78,12 @@ impl FoundFile {
         header: FileHeader,
         file: Arc<dyn StorageFile>,
         path: &Path,
+        key: Option<Arc<FileKey>>,
     ) -> Result<FoundFile> {
         let window = FileWindow::new(file, path.to_owned())?;
         let (number, tag) = (header.number, file_tag(header.database_id, header.number));
-        Ok(FoundFile { number, header: HeaderBlock::Valid(header), window, tag })
+        let header = HeaderBlock::Valid(header);
+        Ok(FoundFile { number, header, window, tag, key, opened: Vec::new() })
     }
 
     /// The header, if there is a valid one.
@@ -94,9 +105,21 @@ impl FoundFile {
     /// The payload of the record with this header at `offset`, and the path of the file.
     ///
     /// # Errors
-    /// [`crate::base::Error::Io`].
+    /// [`crate::base::Error::Io`]; [`crate::base::Error::Corruption`] when it is not what was
+    /// sealed there.
     pub fn payload(&mut self, header: &RecordHeader, offset: u64) -> Result<(&[u8], &Path)> {
-        self.window.bytes_of_file(offset + RECORD_HEADER_SIZE, header.length)
+        let (at, len) = (offset + RECORD_HEADER_SIZE, header.length);
+        let (payload, path) = self.window.bytes_of_file(at, len)?;
+        let Some(key) = &self.key else { return Ok((payload, path)) };
+        self.opened.clear();
+        self.opened.extend_from_slice(payload);
+        match key.open_sealed(&header.sealed_place(), &mut self.opened) {
+            Some(payload) => Ok((payload, path)),
+            None => {
+                let what = "a record verifies, and is not what was sealed for this place";
+                Err(Error::corruption(path, offset, what))
+            }
+        }
     }
 
     /// The end of what may have been a record at `offset`: its header can be read, but the whole

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::seal::{FileKey, SEAL_LEN, id_of};
 use crate::storage::{StorageFile, is_shared};
 
 use super::append::RecordWriter;
@@ -66,6 +67,8 @@ pub(super) struct LiveFile {
     pub file: Arc<dyn StorageFile>,
     pub path: Arc<Path>,
     pub tag: u64,
+    /// What payloads are sealed with.
+    pub key: Option<Arc<FileKey>>,
     /// All blocks up to here were written, or may have been, and want no zeros.
     pub written_up_to: u64,
     /// Shared with those who read the file, which must not be overwritten then.
@@ -83,13 +86,19 @@ pub(super) enum Reuse {
 }
 
 impl LiveFile {
-    pub(super) fn new(header: FileHeader, prepared: PreparedFile, state: HeaderState) -> LiveFile {
+    pub(super) fn new(
+        header: FileHeader,
+        prepared: PreparedFile,
+        state: HeaderState,
+        key: Option<Arc<FileKey>>,
+    ) -> LiveFile {
         LiveFile {
             header,
             header_state: state,
             file: prepared.file,
             path: prepared.path.into(),
             tag: file_tag(header.database_id, header.number),
+            key,
             written_up_to: prepared.blocks.written_up_to(prepared.capacity),
             readers: Arc::default(),
             reuse: Reuse::Possible,
@@ -145,6 +154,9 @@ impl Wal {
     pub fn append(&mut self, parts: &[&[u8]]) -> Result<Appended> {
         self.watermark.check()?;
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        // All files that are begun are sealed, or none.
+        let seal_len = if self.current().key.is_some() { SEAL_LEN } else { 0 };
+        let length = length + seal_len as u64;
         if length > PAYLOAD_LENGTH_MAX {
             return Err(Error::invalid(format!("a log record of {length} bytes is too long")));
         }
@@ -243,6 +255,34 @@ impl Wal {
         Ok(())
     }
 
+    /// Goes on in a new file, which takes none that was used before; files that are kept to be used
+    /// again go. On return the file and its header are durable. Returns where the last commit
+    /// ended, and where the next one will start. Under the lock, and while no file is being made
+    /// ready.
+    ///
+    /// # Errors
+    /// As [`Wal::append`].
+    pub fn begin_new_file(&mut self) -> Result<(Lsn, Lsn)> {
+        self.watermark.check()?;
+        let end = self.commits_end;
+        self.give_up_spares();
+        if self.end == self.current().header.start {
+            self.write_record(RecordKind::Mark, 0, &[])?; // W3. Room for one is always kept.
+        }
+        self.switch_file(0)?;
+        let current = self.files.back_mut().expect("a log has a current file");
+        if let Err(source) = current.file.sync() {
+            let error = Error::io("sync", &current.path, source);
+            self.watermark.poison(error.to_string());
+            return Err(error);
+        }
+        current.header_state = HeaderState::Durable;
+        // There is no commit between the two; the log may end here, and be needed from here on.
+        self.commits_end = self.end;
+        self.release_files();
+        Ok((end, self.end))
+    }
+
     /// Counts.
     pub fn stats(&self) -> WalStats {
         let start = self.files[0].header.start.max(self.released_up_to.min(self.end));
@@ -287,7 +327,11 @@ impl Wal {
         let header = RecordHeader { lsn: self.end, durable_up_to, length, kind };
         let current = self.files.back().expect("a log has a current file");
         let offset = current.header.offset_of(self.end);
-        let written = self.record_writer.write(&*current.file, current.tag, offset, &header, parts);
+        let (file, tag) = (&*current.file, current.tag);
+        let written = match current.key.as_deref().filter(|_| kind == RecordKind::Commit) {
+            None => self.record_writer.write(file, tag, offset, &header, parts),
+            Some(key) => self.record_writer.write_sealed((file, key), tag, offset, &header, parts),
+        };
         if let Err(source) = written {
             let error = Error::io("write", &current.path, source);
             // Without room, the same place is written again later. Until then nothing valid may
@@ -312,6 +356,7 @@ impl Wal {
         let capacity = capacity_for(size, self.place.options.file_capacity);
         let prepared = self.take_prepared(capacity)?;
         let from = self.current().header;
+        let key = self.place.key_for_new(prepared.number);
         let header = FileHeader {
             database_id: self.place.database_id,
             number: prepared.number,
@@ -319,6 +364,7 @@ impl Wal {
             capacity,
             previous: Some(Previous { number: from.number, start: from.start }),
             durable_up_to: self.durable_lsn(),
+            key: id_of(key.as_deref()),
         };
         if let Err(source) = write_header(&header, &*prepared.file) {
             let error = Error::io("write", &prepared.path, source);
@@ -327,7 +373,7 @@ impl Wal {
             return Err(error);
         }
         self.last_claim = header.durable_up_to;
-        self.files.push_back(LiveFile::new(header, prepared, HeaderState::WithRecords));
+        self.files.push_back(LiveFile::new(header, prepared, HeaderState::WithRecords, key));
         Ok(())
     }
 
@@ -423,8 +469,8 @@ impl Wal {
         }
     }
 
-    /// Gives the files up that nothing needs: nothing is written any more, and what is closed takes
-    /// no room for what may come.
+    /// Gives the files up that nothing needs: those that are kept to be used again, and one that is
+    /// ready for use.
     pub fn give_up_spares(&mut self) {
         if self.watermark.check().is_err() {
             return; // W7: a log that has failed is left as it is.

@@ -20,7 +20,7 @@ const CODECS: [Codec; 5] =
     [Codec::None, Codec::Lz4, Codec::Snappy, Codec::Zstd(1), Codec::Zstd(19)];
 
 fn place_at(offset: u64) -> FramePlace<'static> {
-    FramePlace { file: Path::new("values/000007"), file_tag: 42, offset }
+    FramePlace { file: Path::new("values/000007"), file_tag: 42, offset, key: None }
 }
 
 fn seal(payload: &[u8], codec: Codec) -> (Vec<u8>, u32) {

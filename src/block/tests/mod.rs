@@ -2,6 +2,7 @@
 
 mod frames;
 mod payloads;
+mod sealed;
 
 use crate::base::EntryKind;
 use crate::base::EntryRef;

@@ -33,7 +33,7 @@ const POLICIES: [RestartPolicy; 6] = [
 ];
 
 fn place() -> FramePlace<'static> {
-    FramePlace { file: Path::new("segment"), file_tag: 7, offset: 4096 }
+    FramePlace { file: Path::new("segment"), file_tag: 7, offset: 4096, key: None }
 }
 
 fn parse(payload: &[u8]) -> Result<Block> {

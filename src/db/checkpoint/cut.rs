@@ -18,6 +18,8 @@ pub(super) struct Cut {
     /// The newest commit.
     pub seqno: SeqNo,
     pub manifest: EditLogImage,
+    /// The bytes of the keyring's file: with the keys of all files that were cut.
+    pub keyring: Option<Vec<u8>>,
     pub stores: Vec<StoreCut>,
     /// In the order of their numbers.
     pub values: Vec<ValueCut>,
@@ -73,6 +75,7 @@ impl Core {
         Ok(Cut {
             seqno: self.visible(),
             manifest: manifest.image(),
+            keyring: self.image_keyring()?,
             stores,
             values: values.into_values().map(cut_values).collect(),
             log: self.image_log()?,

@@ -14,6 +14,7 @@ use super::target::Place;
 use super::{CheckpointReport, exists_already};
 use crate::base::{Error, Result};
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir};
+use crate::db::encryption::keyring_path;
 use crate::db::open::{LOG_DIR, VALUES_DIR};
 use crate::manifest::EditLogImage;
 use crate::storage::{
@@ -89,7 +90,7 @@ impl<'c> Placing<'c> {
     /// # Errors
     /// `DiskFull`, `Io`, `Closed`.
     pub(super) fn place(&mut self, cut: Cut) -> Result<()> {
-        let Cut { seqno, manifest, stores, values, log } = cut;
+        let Cut { seqno, manifest, keyring, stores, values, log } = cut;
         self.report.seqno = seqno;
         let root = self.root.clone();
         let (log_dir, values_dir) = (root.join(LOG_DIR), root.join(VALUES_DIR));
@@ -107,6 +108,7 @@ impl<'c> Placing<'c> {
         log.into_iter().try_for_each(|file| self.copy_log_file(&file, &log_dir))?;
         stores.into_iter().try_for_each(|store| self.copy_store(&store, &root))?;
         values.into_iter().try_for_each(|file| self.copy_values(&file, &values_dir))?;
+        keyring.map_or(Ok(()), |bytes| self.write_keyring(&bytes))?;
         for dir in self.dirs.iter().rev() {
             self.sync_dir(dir)?;
         }
@@ -275,6 +277,27 @@ impl<'c> Placing<'c> {
             return Err(Error::io("read", path, ErrorKind::UnexpectedEof.into()));
         }
         self.report.bytes += copied;
+        Ok(())
+    }
+
+    fn write_keyring(&mut self, bytes: &[u8]) -> Result<()> {
+        self.core.check_open()?;
+        let to = keyring_path(&self.root);
+        let made = self.core.storage.open(&to, OpenMode::CreateNew);
+        if has_perhaps_made(&made) {
+            self.files.push(to.clone());
+        }
+        let io = |action| {
+            let to = &to;
+            move |error| Error::io(action, to, error)
+        };
+        let file = made.map_err(io("create"))?;
+        file.write_all_at(bytes, 0).map_err(io("write"))?;
+        file.sync().map_err(io("sync"))?;
+        let size = bytes.len() as u64;
+        self.report.files += 1;
+        self.report.bytes += size;
+        self.report.copied_bytes += size;
         Ok(())
     }
 

@@ -182,6 +182,17 @@ impl Core {
         self.runtimes().iter().map(|runtime| self.begin_round(runtime, everything())).collect()
     }
 
+    /// Rounds that write everything anew that is sealed with another data key.
+    pub(super) fn rounds_of_resealing(&self, key: u16) -> Result<Vec<KeyspaceRound>> {
+        let mut rounds = Vec::new();
+        for runtime in self.runtimes() {
+            let store = Arc::clone(&runtime.store);
+            let round = store.begin_resealing(key, self.time.now_if_used())?;
+            rounds.push(KeyspaceRound { round, runtime });
+        }
+        Ok(rounds)
+    }
+
     fn compact_rounds(
         &self,
         rounds: Vec<KeyspaceRound>,

@@ -7,7 +7,8 @@
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `LITHELOG` |
-//! | 8 | 4 | version | [`VERSION`] |
+//! | 8 | 2 | version | [`VERSION`] |
+//! | 10 | 2 | key | number of the data key that payloads are sealed with; 0: they are not |
 //! | 12 | 4 | kind | what the log is for, the caller's number |
 //! | 16 | 8 | database | id of the database |
 //! | 24 | 8 | owner | id of the keyspace, or 0 |
@@ -28,10 +29,14 @@
 //! | 28 | 1 | kind | [`RecordKind`] |
 //! | 29 | 3 | reserved | 0 |
 //!
+//! Payloads that are sealed have nonce and tag behind them, which `length` counts; marks have none.
+//!
 //! The header has a checksum of its own, so that a header alone proves, at 24 bytes of hashing,
 //! that its record was once begun: looking for such proof in a damaged file takes linear time.
 
 use crate::base::{Error, Result, checksum, checksum_seeded};
+use crate::seal::{FILE_VERSION_MAX, FileIdentity, FileKey, SEAL_LEN};
+use crate::seal::{key_in_version, version_field};
 use std::path::Path;
 
 pub(super) const HEADER_LEN: u64 = 64;
@@ -44,7 +49,8 @@ const SECTOR_SIZE: u64 = 512;
 pub(super) const ALIGNMENT: u64 = 8;
 /// The largest payload of a record.
 pub(super) const PAYLOAD_LEN_MAX: u64 = 64 << 20;
-pub(super) const VERSION: u32 = 1;
+/// The newest version that is known.
+pub(super) const VERSION: u32 = FILE_VERSION_MAX;
 
 const MAGIC: [u8; 8] = *b"LITHELOG";
 /// Bytes 0..56 of the header are under the checksum at 56..64.
@@ -84,13 +90,15 @@ pub(super) struct FileHeader {
     pub owner: u64,
     pub number: u64,
     pub capacity: u64,
+    /// The number of the data key; 0 if it is not sealed.
+    pub key: u16,
 }
 
 impl FileHeader {
     pub fn encode(&self) -> [u8; HEADER_LEN as usize] {
         let mut bytes = [0; HEADER_LEN as usize];
         bytes[0..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&version_field(self.key).to_le_bytes());
         bytes[12..16].copy_from_slice(&self.kind.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.database.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.owner.to_le_bytes());
@@ -108,13 +116,11 @@ impl FileHeader {
             return Err(Error::corruption(file, 0, "not an edit log: the magic bytes are wrong"));
         }
         let version = u32_at(bytes, 8);
-        if version != VERSION {
-            return Err(Error::FormatVersion {
-                file: file.to_owned(),
-                found: version,
-                known: VERSION,
-            });
-        }
+        let key = key_in_version(version).ok_or_else(|| Error::FormatVersion {
+            file: file.to_owned(),
+            found: version,
+            known: VERSION,
+        })?;
         if checksum(&bytes[..HEADER_SUMMED], 0, 0) != u64_at(bytes, HEADER_SUMMED) {
             return Err(Error::corruption(file, 0, "the checksum of the file header is wrong"));
         }
@@ -124,6 +130,7 @@ impl FileHeader {
             owner: u64_at(bytes, 24),
             number: u64_at(bytes, 32),
             capacity: u64_at(bytes, 40),
+            key,
         })
     }
 
@@ -195,30 +202,57 @@ impl RecordHeader {
     }
 }
 
-/// Appends a whole record that belongs at `offset`; returns its checksum, which the next record
-/// names as its predecessor's.
+/// Appends a whole record that belongs at `offset`, sealed with the file's key if it has one;
+/// returns its checksum, which the next record names as its predecessor's.
 pub(super) fn put_record(
     out: &mut Vec<u8>,
     kind: RecordKind,
     payload: &[u8],
     place: RecordPlace,
+    key: Option<&FileKey>,
 ) -> u64 {
-    assert!(payload.len() as u64 <= PAYLOAD_LEN_MAX, "callers refuse larger payloads");
     let start = out.len();
     let payload_start = start + RECORD_HEADER_LEN as usize;
     out.resize(payload_start, 0);
     out.extend_from_slice(payload);
-    out.resize(payload_start + padded(payload.len() as u64) as usize, 0);
+    if let Some(key) = key.filter(|_| kind != RecordKind::Mark) {
+        let length = (payload.len() + SEAL_LEN) as u32;
+        key.seal_tail(&sealed_place(kind, length, place), out, payload_start);
+    }
+    let length = out.len() - payload_start;
+    assert!(length as u64 <= PAYLOAD_LEN_MAX, "callers refuse larger payloads");
+    out.resize(payload_start + padded(length as u64) as usize, 0);
 
     let payload_sum = checksum(&out[payload_start..], place.tag, place.offset + RECORD_HEADER_LEN);
     let header = &mut out[start..payload_start];
     header[8..16].copy_from_slice(&payload_sum.to_le_bytes());
     header[16..24].copy_from_slice(&place.previous.to_le_bytes());
-    header[24..28].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    header[24..28].copy_from_slice(&(length as u32).to_le_bytes());
     header[28] = kind as u8;
     let sum = checksum(&header[8..], place.tag, place.offset);
     header[0..8].copy_from_slice(&sum.to_le_bytes());
     sum
+}
+
+/// What is authenticated with a payload: where it lies, behind which record, and what it is.
+pub(super) fn sealed_place(kind: RecordKind, length: u32, place: RecordPlace) -> [u8; 21] {
+    let mut bytes = [0; 21];
+    bytes[..8].copy_from_slice(&place.offset.to_le_bytes());
+    bytes[8..16].copy_from_slice(&place.previous.to_le_bytes());
+    bytes[16..20].copy_from_slice(&length.to_le_bytes());
+    bytes[20] = kind as u8;
+    bytes
+}
+
+/// Bytes that sealing adds to a payload.
+pub(super) fn seal_len(key: Option<&FileKey>) -> usize {
+    if key.is_some() { SEAL_LEN } else { 0 }
+}
+
+/// Which file it is, for its key.
+pub(super) fn identity(id: &EditLogId, number: u64) -> FileIdentity {
+    let [a, b, ..] = id.kind.to_le_bytes();
+    FileIdentity { kind: [b'l', b'g', a, b], database: id.database, owner: id.owner, number }
 }
 
 /// Where a record belongs.
@@ -233,7 +267,7 @@ pub(super) struct RecordPlace {
 /// in each sector the first bytes of what belongs there, and zeros.
 pub(super) fn is_interrupted_mark(slot: &[u8], place: RecordPlace) -> bool {
     let mut mark = Vec::with_capacity(MARK_SLOT_LEN as usize);
-    put_record(&mut mark, RecordKind::Mark, &[], place);
+    put_record(&mut mark, RecordKind::Mark, &[], place, None);
     let in_first = ((SECTOR_SIZE - place.offset % SECTOR_SIZE) as usize).min(mark.len());
     let is_begun = |found: &[u8], of_mark: &[u8]| {
         let written = found.iter().zip(of_mark).take_while(|(found, of_mark)| found == of_mark);
@@ -316,7 +350,7 @@ mod tests {
         for offset in [480, 488, 496, 504, 512] {
             let place = RecordPlace { tag: 7, offset, previous: 0x0102_0304_0506_0708 };
             let mut mark = Vec::new();
-            put_record(&mut mark, RecordKind::Mark, &[], place);
+            put_record(&mut mark, RecordKind::Mark, &[], place, None);
             let in_first = (SECTOR_SIZE - offset % SECTOR_SIZE).min(MARK_SLOT_LEN) as usize;
             let torn = |first_end: usize, second_end: usize| {
                 let mut slot = mark.clone();
@@ -364,7 +398,7 @@ mod tests {
     fn a_record_verifies_only_in_its_own_place() {
         let mut bytes = Vec::new();
         let place = RecordPlace { tag: 7, offset: 64, previous: 9 };
-        let sum = put_record(&mut bytes, RecordKind::Edit, b"hello", place);
+        let sum = put_record(&mut bytes, RecordKind::Edit, b"hello", place, None);
         assert_eq!(bytes.len(), 32 + 8);
         let header = RecordHeader::decode(&bytes, 7, 64, 4096).unwrap();
         assert_eq!((header.checksum, header.previous, header.length), (sum, 9, 5));

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use super::format::{
     ALIGNMENT, EditLogId, FileHeader, HEADER_LEN, MARK_SLOT_LEN, RECORD_HEADER_LEN, RecordHeader,
-    RecordKind, RecordPlace, file_tag, is_interrupted_mark,
+    RecordKind, RecordPlace, file_tag, identity, is_interrupted_mark, sealed_place,
 };
 use super::read::Record;
 use crate::base::Result;
-use crate::pieces::{Explained, FileWindow, Piece, PieceState, Tail, Visit, Walk};
+use crate::pieces::{Explained, FileWindow, NOT_WHAT_WAS_SEALED, Piece, PieceState, Tail};
+use crate::pieces::{Visit, Walk, explain_sealed};
 
 /// Shows the file. `explain` gets the kind that the header names, and each payload.
 pub fn inspect_edit_log(
@@ -32,6 +33,8 @@ pub fn inspect_edit_log(
     let kind = header.kind;
     let id = EditLogId { stem: "", kind, database: header.database, owner: header.owner };
     let tag = file_tag(&id, header.number);
+    window.find_key(header.key, &identity(&id, header.number));
+    let is_sealed = header.key != 0;
     let walk = Walk { start: HEADER_LEN, step: ALIGNMENT, tail: Tail::Room };
     // Where the mark of the record in front belongs.
     let mut slot: Option<RecordPlace> = None;
@@ -43,7 +46,9 @@ pub fn inspect_edit_log(
                 let (end, previous) = (offset + header.record_len(), header.checksum);
                 let has_mark = matches!(header.kind, RecordKind::SnapshotEnd | RecordKind::Edit);
                 slot = has_mark.then_some(RecordPlace { tag, offset: end, previous });
-                record_at(window, tag, offset, header, &|record| explain(kind, record))
+                let place = RecordPlace { tag, offset, previous: header.previous };
+                let explain = |record: Record<'_>| explain(kind, record);
+                record_at(window, place, header, is_sealed, &explain)
             }
         }
     };
@@ -51,12 +56,16 @@ pub fn inspect_edit_log(
 }
 
 fn header_piece(header: &FileHeader) -> Piece {
-    Piece::sound(0, HEADER_LEN, "file header")
+    let piece = Piece::sound(0, HEADER_LEN, "file header")
         .field("log", kind_name(header.kind))
         .field("database", format!("{:016x}", header.database))
         .field("owner", header.owner)
         .field("number", header.number)
-        .field("capacity", header.capacity)
+        .field("capacity", header.capacity);
+    match header.key {
+        0 => piece,
+        key => piece.field("sealed with key", key),
+    }
 }
 
 fn kind_name(kind: u32) -> String {
@@ -91,11 +100,12 @@ fn mark_at(window: &mut FileWindow<'_>, slot: RecordPlace) -> Result<Option<Piec
 /// The record with this header at `offset`.
 fn record_at(
     window: &mut FileWindow<'_>,
-    tag: u64,
-    offset: u64,
+    place: RecordPlace,
     header: RecordHeader,
+    is_sealed: bool,
     explain: &dyn Fn(Record<'_>) -> Explained,
 ) -> Result<Option<Piece>> {
+    let RecordPlace { tag, offset, .. } = place;
     let len = header.record_len();
     let padded = len - RECORD_HEADER_LEN;
     let name = match header.kind {
@@ -107,6 +117,7 @@ fn record_at(
     let piece = Piece::sound(offset, len, name)
         .field("payload", format!("{} bytes", header.length))
         .field("behind", format!("{:016x}", header.previous));
+    let key = window.key.clone();
     let Some(payload) = window.bytes(offset + RECORD_HEADER_LEN, padded)? else {
         return Ok(None);
     };
@@ -115,10 +126,15 @@ fn record_at(
         return Ok(Some(Piece { state: PieceState::Damaged(what), ..piece }));
     }
     let payload = &payload[..header.length as usize];
-    let explained = match header.kind {
+    let explain_payload = |payload: &[u8]| match header.kind {
         RecordKind::SnapshotPart => explain(Record::SnapshotPart(payload)),
         RecordKind::Edit => explain(Record::Edit(payload)),
         RecordKind::SnapshotEnd | RecordKind::Mark => Explained::default(),
     };
-    Ok(Some(piece.explained(explained)))
+    let sealed = (is_sealed && header.kind != RecordKind::Mark, key.as_deref());
+    let bound_to = sealed_place(header.kind, header.length, place);
+    Ok(Some(match explain_sealed(sealed, &bound_to, payload, &explain_payload) {
+        Some(explained) => piece.explained(explained),
+        None => Piece { state: PieceState::Damaged(NOT_WHAT_WAS_SEALED.to_owned()), ..piece },
+    }))
 }

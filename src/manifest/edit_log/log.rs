@@ -2,12 +2,13 @@
 
 use super::format::{
     EditLogId, FileHeader, HEADER_LEN, MARK_SLOT_LEN, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN,
-    RecordHeader, RecordKind, RecordPlace, file_name, file_tag, padded, put_record,
-    unfinished_name,
+    RecordHeader, RecordKind, RecordPlace, file_name, file_tag, identity, padded, put_record,
+    seal_len, unfinished_name,
 };
 use super::read::{LastRecord, Reader, Record, RecordRef, Scan, list, snapshot_end};
 use super::{EditLogImage, LogPosition, OpenReport};
 use crate::base::{Error, Result};
+use crate::seal::{FileKey, Keyring, SEAL_LEN, id_of};
 use crate::storage::{OpenMode, Storage, StorageFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,6 +45,8 @@ struct LogFile {
     end: u64,
     /// Checksum of the last record of the chain.
     chain: u64,
+    /// What payloads are sealed with.
+    key: Option<Arc<FileKey>>,
 }
 
 /// How making a file failed.
@@ -64,7 +67,7 @@ impl CreateError {
 
 impl EditLog {
     /// Bytes of the longest edit. A change that takes more is made with [`EditLog::rotate`].
-    pub const EDIT_LEN_MAX: usize = PAYLOAD_LEN_MAX as usize;
+    pub const EDIT_LEN_MAX: usize = PAYLOAD_LEN_MAX as usize - SEAL_LEN;
 
     /// Makes the file of that number from a snapshot, with room for about `edit_room` bytes of
     /// edits (rounded up; see [`EditLog::fits`]). Durable on return.
@@ -129,6 +132,7 @@ impl EditLog {
                     capacity: scan.capacity,
                     end: scan.end,
                     chain: scan.chain,
+                    key: scan.key,
                 }
             }
         };
@@ -156,7 +160,13 @@ impl EditLog {
             )));
         }
         let mut bytes = Vec::with_capacity(edit.len() + 2 * RECORD_HEADER_LEN as usize);
-        let chain = put_record(&mut bytes, RecordKind::Edit, edit, self.current.place());
+        let chain = put_record(
+            &mut bytes,
+            RecordKind::Edit,
+            edit,
+            self.current.place(),
+            self.current.key.as_deref(),
+        );
         if let Err(error) = self.current.write_durably(&bytes) {
             return Err(self.break_with(error));
         }
@@ -169,14 +179,16 @@ impl EditLog {
     /// Whether an edit of `len` bytes fits into the current file.
     #[must_use]
     pub fn fits(&self, len: usize) -> bool {
-        len as u64 <= PAYLOAD_LEN_MAX
-            && self.current.end + EditLog::edit_size(len) <= self.current.capacity
+        let stored = len + seal_len(self.current.key.as_deref());
+        len <= EditLog::EDIT_LEN_MAX
+            && self.current.end + stored_size(stored) <= self.current.capacity
     }
 
-    /// Bytes that an edit of `len` bytes takes in the file, for reckoning `edit_room`.
+    /// Bytes that an edit of `len` bytes takes in the file, for reckoning `edit_room`; one that is
+    /// sealed takes 40 more, for which there is room as well.
     #[must_use]
     pub fn edit_size(len: usize) -> u64 {
-        RECORD_HEADER_LEN + padded(len as u64) + MARK_SLOT_LEN
+        stored_size(len)
     }
 
     /// End of the last durable edit.
@@ -267,7 +279,7 @@ impl EditLog {
         let offset = end - MARK_SLOT_LEN;
         let mut bytes = Vec::with_capacity(MARK_SLOT_LEN as usize);
         let place = RecordPlace { tag, offset, previous: chain };
-        put_record(&mut bytes, RecordKind::Mark, &[], place);
+        put_record(&mut bytes, RecordKind::Mark, &[], place, None);
         if let Err(source) = self.current.file.write_all_at(&bytes, offset) {
             // What it marks is durable, so that succeeds; nothing more must be tried (E6).
             self.break_with(Error::io("write", &self.current.path, source));
@@ -343,19 +355,22 @@ impl LogFile {
         let file = storage
             .open(path, OpenMode::CreateNew)
             .map_err(|source| Error::io("create", path, source))?;
-        let tag = file_tag(id, number);
-        let mut sink = SnapshotSink::new(Arc::clone(&file), path, tag);
+        let (tag, key) =
+            (file_tag(id, number), Keyring::for_new(storage.keyring(), &identity(id, number)));
+        let mut sink = SnapshotSink::new(Arc::clone(&file), path, tag, key.clone());
         snapshot(&mut sink)?;
         let (snapshot_end, chain) = sink.finish()?;
         let end = snapshot_end + MARK_SLOT_LEN;
+        let edit_room = edit_room + seal_len(key.as_deref()) as u64;
         let capacity = (end + edit_room).next_multiple_of(CAPACITY_UNIT);
         file.preallocate(capacity).map_err(|source| Error::io("preallocate", path, source))?;
-        let header =
-            FileHeader { kind: id.kind, database: id.database, owner: id.owner, number, capacity };
+        let EditLogId { kind, database, owner, .. } = *id;
+        let of_key = id_of(key.as_deref());
+        let header = FileHeader { kind, database, owner, number, capacity, key: of_key };
         file.write_all_at(&header.encode(), 0)
             .map_err(|source| Error::io("write", path, source))?;
         file.sync().map_err(|source| Error::io("sync", path, source))?;
-        Ok(LogFile { file, path: path.to_owned(), number, tag, capacity, end, chain })
+        Ok(LogFile { file, path: path.to_owned(), number, tag, capacity, end, chain, key })
     }
 
     /// Where the next edit belongs.
@@ -371,12 +386,18 @@ impl LogFile {
     }
 }
 
+/// Bytes that an edit takes of which so many are stored.
+fn stored_size(len: usize) -> u64 {
+    RECORD_HEADER_LEN + padded(len as u64) + MARK_SLOT_LEN
+}
+
 /// Takes the parts of a snapshot.
 #[derive(Debug)]
 pub struct SnapshotSink {
     file: Arc<dyn StorageFile>,
     path: PathBuf,
     tag: u64,
+    key: Option<Arc<FileKey>>,
     /// Records that are not written yet, and where they belong.
     buffer: Vec<u8>,
     buffer_offset: u64,
@@ -386,11 +407,17 @@ pub struct SnapshotSink {
 }
 
 impl SnapshotSink {
-    fn new(file: Arc<dyn StorageFile>, path: &Path, tag: u64) -> SnapshotSink {
+    fn new(
+        file: Arc<dyn StorageFile>,
+        path: &Path,
+        tag: u64,
+        key: Option<Arc<FileKey>>,
+    ) -> SnapshotSink {
         SnapshotSink {
             file,
             path: path.to_owned(),
             tag,
+            key,
             buffer: Vec::new(),
             buffer_offset: HEADER_LEN,
             chain: tag,
@@ -399,19 +426,21 @@ impl SnapshotSink {
         }
     }
 
-    /// Adds a part of at most 64 MiB. A reader gets the parts one by one, in this order.
+    /// Adds a part of at most 64 MiB less 40 bytes. A reader gets the parts one by one, in this
+    /// order.
     ///
     /// # Errors
     /// `InvalidArgument` when it is too large; `DiskFull`, `Io`.
     pub fn part(&mut self, payload: &[u8]) -> Result<()> {
-        if payload.len() as u64 > PAYLOAD_LEN_MAX {
+        if payload.len() > EditLog::EDIT_LEN_MAX {
             return Err(Error::invalid(format!(
-                "a snapshot part of {} bytes: at most {PAYLOAD_LEN_MAX} are allowed",
-                payload.len()
+                "a snapshot part of {} bytes: at most {} are allowed",
+                payload.len(),
+                EditLog::EDIT_LEN_MAX
             )));
         }
         self.part_count += 1;
-        self.part_bytes += payload.len() as u64;
+        self.part_bytes += (payload.len() + seal_len(self.key.as_deref())) as u64;
         self.put(RecordKind::SnapshotPart, payload)
     }
 
@@ -426,7 +455,8 @@ impl SnapshotSink {
     fn put(&mut self, kind: RecordKind, payload: &[u8]) -> Result<()> {
         let offset = self.buffer_offset + self.buffer.len() as u64;
         let place = RecordPlace { tag: self.tag, offset, previous: self.chain };
-        self.chain = put_record(&mut self.buffer, kind, payload, place);
+        let key = self.key.as_deref();
+        self.chain = put_record(&mut self.buffer, kind, payload, place, key);
         if self.buffer.len() >= BUFFER_LEN { self.write_buffer() } else { Ok(()) }
     }
 

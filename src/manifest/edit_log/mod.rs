@@ -51,7 +51,7 @@ use crate::storage::StorageFile;
 pub use format::{EditLogId, is_log_name};
 pub(crate) use inspect::inspect_edit_log;
 pub use log::{EditLog, SnapshotSink};
-pub use read::{Record, RecordRef, exists, newest_database, read};
+pub use read::{Record, RecordRef, exists, is_sealed, newest_database, read};
 
 /// A place in a log: everything in front of it is durable. Comparable: later places are greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,10 +4,12 @@
 
 use super::format::{
     ALIGNMENT, EditLogId, FileHeader, FileName, HEADER_LEN, MARK_SLOT_LEN, RECORD_HEADER_LEN,
-    RecordHeader, RecordKind, RecordPlace, file_name, file_tag, is_interrupted_mark, parse_name,
+    RecordHeader, RecordKind, RecordPlace, file_name, file_tag, identity, is_interrupted_mark,
+    parse_name, sealed_place,
 };
 use super::{LogPosition, OpenReport, TornTail};
 use crate::base::{Error, Result};
+use crate::seal::{FileKey, Keyring};
 use crate::storage::{EntryType, OpenMode, Storage, StorageFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,6 +86,21 @@ pub fn newest_database(storage: &dyn Storage, dir: &Path, stem: &str) -> Result<
     Ok(read_header(&*file, &path)?.0.database)
 }
 
+/// Whether the newest file is sealed, as far as its header can be read.
+///
+/// # Errors
+/// `Corruption` when there is no file; `Io`.
+pub fn is_sealed(storage: &dyn Storage, dir: &Path, stem: &str) -> Result<bool> {
+    let number = newest_number(storage, dir, stem)?;
+    let path = dir.join(file_name(stem, number));
+    let file = open_file(storage, &path, OpenMode::ReadOnly)?;
+    match read_header(&*file, &path) {
+        Ok((header, _)) => Ok(header.key != 0),
+        Err(Error::Io { action, path, source }) => Err(Error::Io { action, path, source }),
+        Err(_) => Ok(false), // Whoever opens it will say so.
+    }
+}
+
 /// How sure it is that the last record (the snapshot's end or an edit) is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastRecord {
@@ -112,6 +129,8 @@ pub(super) struct Scan {
     pub edit_count: u64,
     pub torn: Option<TornTail>,
     pub damaged_marks: Vec<u64>,
+    /// What payloads are sealed with.
+    pub key: Option<Arc<FileKey>>,
 }
 
 impl Scan {
@@ -143,6 +162,9 @@ pub(super) struct Reader {
     last: LastRecord,
     edit_count: u64,
     damaged_marks: Vec<u64>,
+    key: Option<Arc<FileKey>>,
+    /// The payload that was read last, if it was sealed.
+    opened: Vec<u8>,
 }
 
 impl Reader {
@@ -158,6 +180,8 @@ impl Reader {
         let (header, size) = read_header(&*file, &path)?;
         header.expect(id, number, size, &path)?;
         let tag = file_tag(id, number);
+        let identity = identity(id, number);
+        let key = Keyring::of_found(storage.keyring(), header.key, &identity, &path)?;
         let window = Window { file, path, size, start: 0, bytes: Vec::new() };
         Ok(Reader {
             window,
@@ -168,6 +192,8 @@ impl Reader {
             last: LastRecord::UnmarkedSnapshot,
             edit_count: 0,
             damaged_marks: Vec::new(),
+            key,
+            opened: Vec::new(),
         })
     }
 
@@ -199,6 +225,7 @@ impl Reader {
             edit_count: self.edit_count,
             torn,
             damaged_marks: self.damaged_marks,
+            key: self.key,
             file: self.window.file,
             path: self.window.path,
         })
@@ -224,6 +251,9 @@ impl Reader {
             if header.previous != self.chain {
                 return Err(self.corruption(self.next, "a record of the snapshot is out of order"));
             }
+            let place = RecordPlace { tag: self.tag, offset: self.next, previous: self.chain };
+            let key = self.key.as_deref();
+            let payload = opened(key, &header, place, payload, &mut self.opened, path)?;
             let offset = self.next + RECORD_HEADER_LEN;
             self.next += header.record_len();
             self.chain = header.checksum;
@@ -268,6 +298,8 @@ impl Reader {
         if mark_slot + MARK_SLOT_LEN > size {
             return Err(Error::corruption(path, start, "an edit leaves no room for its mark"));
         }
+        let place = RecordPlace { tag: self.tag, offset: start, previous: self.chain };
+        let payload = opened(self.key.as_deref(), &header, place, payload, &mut self.opened, path)?;
         let offset = start + RECORD_HEADER_LEN;
         visit(RecordRef { record: Record::Edit(payload), file: path, offset })?;
         self.chain = header.checksum;
@@ -323,6 +355,25 @@ impl Reader {
     fn corruption(&self, offset: u64, what: impl Into<String>) -> Error {
         Error::corruption(&self.window.path, offset, what)
     }
+}
+
+/// The payload of a record that verifies, decrypted in `room` if it is sealed.
+fn opened<'p>(
+    key: Option<&FileKey>,
+    header: &RecordHeader,
+    place: RecordPlace,
+    payload: &'p [u8],
+    room: &'p mut Vec<u8>,
+    path: &Path,
+) -> Result<&'p [u8]> {
+    let Some(key) = key.filter(|_| header.kind != RecordKind::Mark) else { return Ok(payload) };
+    room.clear();
+    room.extend_from_slice(payload);
+    let opened = key.open_sealed(&sealed_place(header.kind, header.length, place), room);
+    opened.ok_or_else(|| {
+        let what = "a record verifies, and is not what was sealed for this place";
+        Error::corruption(path, place.offset, what)
+    })
 }
 
 /// How many bytes there are up to the last one that is not zero. A block at a time, which compilers

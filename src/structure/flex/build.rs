@@ -152,7 +152,8 @@ impl RunWriter {
         let (payload, codec) = (&self.payload, self.options.codec);
         let start = writer.position();
         let sum = writer.append(|segment, offset, out| {
-            let place = FramePlace { file: &segment.path, file_tag: segment.file_tag, offset };
+            let (file, file_tag, key) = (&*segment.path, segment.file_tag, segment.key());
+            let place = FramePlace { file, file_tag, offset, key };
             frame::seal(payload, codec, FrameKind::Entries, place, out)
         })?;
         let len = u32::try_from(writer.position() - start).expect("a frame is below 4 GiB");

@@ -140,6 +140,11 @@ impl Index {
         Ok((loading.finish(&report.file)?, report))
     }
 
+    /// The segments that hold runs.
+    pub(super) fn segments(&self) -> Vec<Arc<Segment>> {
+        self.segments.values().map(|state| Arc::clone(&state.segment)).collect()
+    }
+
     /// Writes the next file of the log, with room for an edit of `edit_len` bytes at least.
     pub(super) fn rotate(&self, log: &mut EditLog, edit_len: usize) -> Result<()> {
         // Made twice, for its size and to be written: all of it at once would take much memory.

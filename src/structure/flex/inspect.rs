@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::record::{ChangeRecord, Counters, Decoder, EditRecord, IntervalRecord, RunRecord};
-use super::segment::{HEADER_LEN, SegmentIdentity};
+use super::segment::{HEADER_LEN, SegmentIdentity, key_in_header};
 use crate::base::{Codec, Composite, Cursor, EntryKind, Expiring, ExpirySpan, MergeBase, Result};
-use crate::block::{Block, BlockCursor, Dictionary, FrameKind, FramePlace, frame};
+use crate::block::{Block, BlockCursor, Dictionary, FRAME_SEALED, FrameKind, FramePlace, frame};
 use crate::manifest::Record;
 use crate::memory::{Heap, SharedBytes};
 use crate::pieces::{Detail, Explained, FileWindow, Piece, PieceEntry, Tail, Visit, Walk};
@@ -20,12 +20,18 @@ pub fn inspect_segment(
     detail: Detail,
     visit: Visit<'_>,
 ) -> Result<ControlFlow<()>> {
-    let found = window.bytes(0, HEADER_LEN)?.and_then(SegmentIdentity::decode);
+    let header = window.bytes(0, HEADER_LEN)?;
+    let found = header.and_then(SegmentIdentity::decode);
+    let key = header.map_or(0, key_in_header);
     let header = found.map(|identity| {
         Piece::sound(0, HEADER_LEN, "file header")
             .field("database", format!("{:016x}", identity.database))
             .field("keyspace", identity.keyspace)
             .field("number", identity.number)
+    });
+    let header = header.map(|piece| match key {
+        0 => piece,
+        key => piece.field("sealed with key", key),
     });
     let header = header.ok_or_else(|| "the header does not verify".to_owned());
     if window.show_header(HEADER_LEN, header, visit).is_break() {
@@ -35,6 +41,7 @@ pub fn inspect_segment(
         return Ok(window.show_unverifiable(HEADER_LEN, visit));
     };
     let tag = identity.tag();
+    window.find_key(key, &identity.file());
     let walk = Walk { start: HEADER_LEN, step: 1, tail: Tail::Nothing };
     let mut probe = |window: &mut FileWindow<'_>, offset: u64| {
         frame_at(window, tag, offset, (detail, None), |kind| {
@@ -55,12 +62,14 @@ pub(in crate::structure) fn frame_at(
     let path = window.path;
     let Some(header) = window.bytes(offset, FRAME_HEADER_LEN)? else { return Ok(None) };
     let stored_len = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
-    let (codec, kind, number) = (header[12], header[13], [header[14], header[15]]);
+    let (codec, kind, number) = (header[12], header[13] & !FRAME_SEALED, [header[14], header[15]]);
+    let is_sealed = header[13] & FRAME_SEALED != 0;
     if !matches!(number, [0 | 1, 0]) || Codec::from_u8(codec).is_none() || kind == 0 {
         return Ok(None);
     }
     let sum = u64::from_le_bytes(header[..8].try_into().expect("eight bytes"));
     let len = FRAME_HEADER_LEN + u64::from(stored_len);
+    let key = window.key.clone();
     let Some(bytes) = window.bytes(offset, len)? else { return Ok(None) };
     if crate::base::checksum(&bytes[8..], tag, offset) != sum {
         return Ok(None);
@@ -75,7 +84,10 @@ pub(in crate::structure) fn frame_at(
         let explained = name_of(kind).map_or_else(what, |_| Explained::default());
         return Ok(Some(piece.explained(explained)));
     }
-    let place = FramePlace { file: path, file_tag: tag, offset };
+    if is_sealed && key.is_none() {
+        return Ok(Some(piece.explained(Explained::sealed())));
+    }
+    let place = FramePlace { file: path, file_tag: tag, offset, key: key.as_deref() };
     let unpacking = (dictionary, &Heap::new());
     let (bytes, entries) = (SharedBytes::from(bytes), FrameKind::Entries);
     let opened = frame::open_in(bytes, len as usize, entries, place, sum as u32, unpacking)

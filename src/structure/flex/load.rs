@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::interval::{Interval, Run};
 use crate::base::{Cursor, EntryKind, Error, Result, Slice, hash_key, is_operands};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
-use crate::block::{FrameReader, Guide, GuideKind};
+use crate::block::{FrameReader, Guide, GuideKind, SealedFrame};
 use crate::cache::{Admission, Cache, MemoryBudget, Part, Slot};
 use crate::memory::Heap;
 use crate::merge::MergeCursor;
@@ -321,7 +321,9 @@ impl Loader {
 }
 
 fn place_of(run: &Run) -> FramePlace<'_> {
-    FramePlace { file: &run.segment.path, file_tag: run.segment.file_tag, offset: run.offset }
+    let segment = &run.segment;
+    let (file, file_tag, key) = (&*segment.path, segment.file_tag, segment.key());
+    FramePlace { file, file_tag, offset: run.offset, key }
 }
 
 /// Reads parts of a run's frame.
@@ -340,6 +342,17 @@ impl FrameReader for RunReader<'_> {
         })?;
         self.loader.count_read(out.len());
         Ok(())
+    }
+
+    fn read_sealed(&mut self, frame: &SealedFrame, offset: usize, out: &mut [u8]) -> Result<()> {
+        let run = self.run;
+        let opened = run.segment.key().map_or(Ok(false), |key| {
+            frame.read(key, run.offset, offset, out, |at, bytes| self.read(at, bytes))
+        })?;
+        match opened {
+            true => Ok(()),
+            false => Err(self.damaged("a page is not what was sealed there".to_owned())),
+        }
     }
 
     fn damaged(&self, what: String) -> Error {

@@ -58,5 +58,6 @@ pub mod tree;
 
 pub(in crate::structure) use inspect::frame_at;
 pub(crate) use inspect::{explain_index, inspect_segment};
+pub(in crate::structure) use segment::key_in_header;
 pub use segment::{OpenSegments, SegmentIdentity};
 pub use store::FlexStore;

@@ -6,7 +6,8 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `LITHESEG` |
-//! | 8 | 4 | format version |
+//! | 8 | 2 | format version: 1; 2 of a segment whose frames are sealed |
+//! | 10 | 2 | number of the data key that they are sealed with; 0: they are not |
 //! | 12 | 4 | keyspace |
 //! | 16 | 8 | database |
 //! | 24 | 8 | segment number |
@@ -29,10 +30,12 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::holes::{DeadSpace, HoleRule};
 use crate::base::{Error, Result, checksum, checksum_seeded};
+use crate::seal::{FILE_VERSION_MAX, FileIdentity, FileKey, Keyring, id_of};
+use crate::seal::{key_in_version, version_field};
 use crate::storage::{
     KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile, is_shared,
 };
@@ -41,7 +44,6 @@ use crate::value_log::ValueLog;
 /// Bytes in front of the first frame.
 pub(super) const HEADER_LEN: u64 = 40;
 const MAGIC: [u8; 8] = *b"LITHESEG";
-const VERSION: u32 = 1;
 const HEADER_SUMMED: usize = 32;
 const NAMES: NumberedNames = NumberedNames("seg-");
 
@@ -75,11 +77,14 @@ impl SegmentIdentity {
         let keyspace = u32::from_le_bytes(header[12..16].try_into().expect("four bytes"));
         let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
         let is_whole = number(HEADER_SUMMED) == checksum(&header[..HEADER_SUMMED], 0, 0);
-        (is_whole && header[..8] == MAGIC && version == VERSION).then(|| SegmentIdentity {
-            database: number(16),
-            keyspace,
-            number: number(24),
-        })
+        (is_whole && header[..8] == MAGIC && key_in_version(version).is_some())
+            .then(|| SegmentIdentity { database: number(16), keyspace, number: number(24) })
+    }
+
+    /// Which file it is, for its key.
+    pub(super) fn file(self) -> FileIdentity {
+        let SegmentIdentity { database, keyspace, number } = self;
+        FileIdentity { kind: *b"seg ", database, owner: u64::from(keyspace), number }
     }
 
     /// Seeds the checksums of the segment's frames (G2).
@@ -264,10 +269,9 @@ impl SegmentPlace {
         self.storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))
     }
 
-    /// Seeds the checksums of one segment's frames (G2).
-    fn tag_of(&self, number: u64) -> u64 {
+    fn identity_of(&self, number: u64) -> SegmentIdentity {
         let (database, keyspace) = (self.database, self.keyspace);
-        SegmentIdentity { database, keyspace, number }.tag()
+        SegmentIdentity { database, keyspace, number }
     }
 }
 
@@ -279,6 +283,9 @@ pub(super) struct Segment {
     pub file_tag: u64,
     pub path: PathBuf,
     place: Arc<SegmentPlace>,
+    // Set once.
+    /// What its frames are sealed with, if they are: known when the file was opened.
+    key: OnceLock<Option<Arc<FileKey>>>,
     // Atomic.
     file: KeptOpen,
     /// Whether the newest durable index does not refer to it (X5).
@@ -305,9 +312,10 @@ impl Segment {
         *lock(&place.held).entry(number).or_default() += 1;
         Arc::new(Segment {
             number,
-            file_tag: place.tag_of(number),
+            file_tag: place.identity_of(number).tag(),
             path: place.path_of(number),
             place: Arc::clone(place),
+            key: OnceLock::new(),
             file: KeptOpen::default(),
             retired: AtomicBool::new(false),
             size: AtomicU64::new(size),
@@ -315,6 +323,11 @@ impl Segment {
             shared_dead_bytes: AtomicU64::new(0),
             dead: Mutex::default(),
         })
+    }
+
+    /// What its frames are sealed with, if they are. To be asked when the file is, or was, open.
+    pub(super) fn key(&self) -> Option<&FileKey> {
+        self.key.get()?.as_deref()
     }
 
     /// The file, opened and its header checked if need be.
@@ -349,17 +362,20 @@ impl Segment {
             }
             _ => Error::io("read", &self.path, error),
         })?;
-        if found == encode_header(&self.place, self.number) {
-            return Ok(());
-        }
         let version = u32::from_le_bytes(found[8..12].try_into().expect("four bytes"));
+        let key = key_in_version(version);
+        if let Some(key) = key
+            && found == encode_header(&self.place, self.number, key)
+        {
+            return self.take_key(key);
+        }
         let sum = u64::from_le_bytes(found[HEADER_SUMMED..].try_into().expect("eight bytes"));
         let is_whole = sum == checksum(&found[..HEADER_SUMMED], 0, 0);
-        if is_whole && found[..8] == MAGIC && version != VERSION {
+        if is_whole && found[..8] == MAGIC && key.is_none() {
             return Err(Error::FormatVersion {
                 file: self.path.clone(),
                 found: version,
-                known: VERSION,
+                known: FILE_VERSION_MAX,
             });
         }
         let what = match is_whole {
@@ -367,6 +383,20 @@ impl Segment {
             false => "the header does not verify",
         };
         Err(Error::corruption(&self.path, 0, what))
+    }
+
+    /// Finds the key of this number. A file never has another one.
+    fn take_key(&self, number: u16) -> Result<()> {
+        if self.key.get().is_some_and(|key| id_of(key.as_deref()) == number) {
+            return Ok(());
+        }
+        let (keyring, file) = (self.place.storage.keyring(), self.place.identity_of(self.number));
+        let key = Keyring::of_found(keyring, number, &file.file(), &self.path)?;
+        match self.key.set(key) {
+            Ok(()) => Ok(()),
+            Err(_) if id_of(self.key()) == number => Ok(()),
+            Err(_) => Err(Error::corruption(&self.path, 0, "the header has changed")),
+        }
     }
 
     /// Says that the bytes of a run are dead (X6): the newest durable index does not refer to it,
@@ -493,10 +523,16 @@ impl Drop for LostBytes {
     }
 }
 
-fn encode_header(place: &SegmentPlace, number: u64) -> [u8; HEADER_LEN as usize] {
+/// The number of the data key that a header names; 0 for none, or for what is no header.
+pub(in crate::structure) fn key_in_header(header: &[u8]) -> u16 {
+    let version = header[8..12].try_into().map_or(0, u32::from_le_bytes);
+    key_in_version(version).unwrap_or_default()
+}
+
+fn encode_header(place: &SegmentPlace, number: u64, key: u16) -> [u8; HEADER_LEN as usize] {
     let mut bytes = [0; HEADER_LEN as usize];
     bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version_field(key).to_le_bytes());
     bytes[12..16].copy_from_slice(&place.keyspace.to_le_bytes());
     bytes[16..24].copy_from_slice(&place.database.to_le_bytes());
     bytes[24..32].copy_from_slice(&number.to_le_bytes());
@@ -527,7 +563,9 @@ impl SegmentWriter {
         let file = opened.map_err(|error| Error::io("create", &segment.path, error))?;
         place.open.0.keep(&segment, &file);
         lock(&place.written_to).insert(number);
-        let buffer = encode_header(place, number).to_vec();
+        let key = Keyring::for_new(place.storage.keyring(), &place.identity_of(number).file());
+        let buffer = encode_header(place, number, id_of(key.as_deref())).to_vec();
+        let _it_is_new = segment.key.set(key);
         Ok(SegmentWriter { segment, file, buffer, written: 0, synced: 0 })
     }
 

@@ -9,7 +9,7 @@ use crate::block::{Dictionary, FrameKind, FramePlace, frame};
 use crate::manifest::Record;
 use crate::memory::SharedBytes;
 use crate::pieces::{Detail, Explained, FileWindow, Piece, PieceEntry, Tail, Visit, Walk};
-use crate::structure::flex::frame_at;
+use crate::structure::flex::{frame_at, key_in_header};
 
 /// Shows a table. `known` is whose it is, if that is known otherwise than by the header.
 pub fn inspect_table(
@@ -18,7 +18,9 @@ pub fn inspect_table(
     detail: Detail,
     visit: Visit<'_>,
 ) -> Result<ControlFlow<()>> {
-    let found = window.bytes(0, HEADER_LEN)?.and_then(TableIdentity::decode);
+    let header = window.bytes(0, HEADER_LEN)?;
+    let found = header.and_then(TableIdentity::decode);
+    let key = header.map_or(0, key_in_header);
     let header = found.map(|identity| {
         let piece = Piece::sound(0, HEADER_LEN, "file header");
         match identity.origin() {
@@ -29,6 +31,10 @@ pub fn inspect_table(
                 .field("number", identity.number),
         }
     });
+    let header = header.map(|piece| match key {
+        0 => piece,
+        key => piece.field("sealed with key", key),
+    });
     let header = header.ok_or_else(|| "the header does not verify".to_owned());
     if window.show_header(HEADER_LEN, header, visit).is_break() {
         return Ok(ControlFlow::Break(()));
@@ -37,6 +43,7 @@ pub fn inspect_table(
         return Ok(window.show_unverifiable(HEADER_LEN, visit));
     };
     let tag = identity.tag();
+    window.find_key(key, &identity.file());
     let walk = Walk { start: HEADER_LEN, step: 1, tail: Tail::Nothing };
     let footer = footer_of(window, tag)?;
     let dictionary = match footer.and_then(|footer| footer.dictionary) {
@@ -97,9 +104,9 @@ fn dictionary_at(
     tag: u64,
     (offset, len, sum): (u64, u64, u32),
 ) -> Result<Option<Dictionary>> {
-    let path = window.path;
+    let (path, key) = (window.path, window.key.clone());
     let Some(bytes) = window.bytes(offset, len)? else { return Ok(None) };
-    let place = FramePlace { file: path, file_tag: tag, offset };
+    let place = FramePlace { file: path, file_tag: tag, offset, key: key.as_deref() };
     let opened = frame::open(SharedBytes::from(bytes), FrameKind::Dictionary, place, sum);
     Ok(opened.ok().and_then(|payload| Dictionary::new(&payload.data[payload.range])))
 }

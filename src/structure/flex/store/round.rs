@@ -40,6 +40,20 @@ impl FlexRound {
             let leaving = |interval: &Interval| is_wanted(interval, &sparse, now);
             sparse = writer.index.sparse_segments(&writer.runs.open_segments(), leaving);
         }
+        FlexRound::over(store, (from, end), sparse, now)
+    }
+
+    /// Empties these segments.
+    pub(super) fn emptying(store: Arc<FlexStore>, sparse: BTreeSet<u64>, now: u64) -> FlexRound {
+        FlexRound::over(store, (Slice::default(), None), sparse, now)
+    }
+
+    fn over(
+        store: Arc<FlexStore>,
+        (from, end): KeySpan,
+        sparse: BTreeSet<u64>,
+        now: u64,
+    ) -> FlexRound {
         let version = store.current.load_full();
         let places = places_of(&version.tree, &from, end.as_deref());
         let wanted =

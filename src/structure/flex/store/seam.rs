@@ -10,6 +10,7 @@ use crate::base::{Cursor, RangeTombstones, Result, SeqNo};
 use crate::cache::Part;
 use crate::manifest::LogPosition;
 use crate::operator::Merging;
+use crate::seal::id_of;
 use crate::structure::flex::build::Purpose;
 use crate::structure::flex::check;
 use crate::structure::flex::check::IndexLog;
@@ -133,6 +134,24 @@ impl Store for FlexStore {
     /// Consolidates every interval that has deltas, or of which anything has expired.
     fn begin_round(self: Arc<Self>, span: KeySpan, now: u64) -> Box<dyn Round> {
         Box::new(FlexRound::begin(self, span, now))
+    }
+
+    fn begin_new_files(&self) -> Result<()> {
+        let mut writer = self.lock_writer();
+        writer.runs.close();
+        writer.rotate_log(0)
+    }
+
+    fn begin_resealing(self: Arc<Self>, key: u16, now: u64) -> Result<Box<dyn Round>> {
+        let segments = self.lock_writer().index.segments();
+        let mut old = BTreeSet::new();
+        for segment in segments {
+            segment.file()?;
+            if id_of(segment.key()) != key {
+                old.insert(segment.number);
+            }
+        }
+        Ok(Box::new(FlexRound::emptying(self, old, now)))
     }
 
     fn has_much_expired(&self, now: u64) -> bool {

@@ -17,6 +17,17 @@ use crate::structure::lsm::pick::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueTables {
     numbers: BTreeSet<u64>,
+    what: Due,
+}
+
+/// What is to become of due tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Due {
+    /// Clean, at the last level.
+    #[default]
+    Clean,
+    /// Written anew, also if they are.
+    Rewritten,
 }
 
 impl DueTables {
@@ -30,7 +41,13 @@ impl DueTables {
             tables.iter().filter(move |table| place != last || !table.is_clean())
         };
         let tables = (0..=last).flat_map(overlapping);
-        DueTables { numbers: tables.map(|table| table.number).collect() }
+        DueTables { numbers: tables.map(|table| table.number).collect(), what: Due::Clean }
+    }
+
+    /// These tables, to be written anew even where they are clean at the last level.
+    #[must_use]
+    pub fn whatever_they_are(numbers: BTreeSet<u64>) -> DueTables {
+        DueTables { numbers, what: Due::Rewritten }
     }
 
     /// Whether nothing is left to do.
@@ -46,7 +63,8 @@ impl DueTables {
         for input in inputs {
             is_affected |= self.numbers.remove(input);
         }
-        if is_affected && level != LAST_LEVEL {
+        // What is written anew is in a new file, wherever that lies.
+        if is_affected && level != LAST_LEVEL && self.what == Due::Clean {
             self.numbers.extend(outputs);
         }
     }
@@ -74,7 +92,7 @@ impl DueTables {
                 is_done = false;
                 if let Some(inputs) = picture.sink(place, index..index + 1, last) {
                     return ManualStep::Compact(
-                        picture.pick(&inputs, reason_for(&picture, &inputs, policy)),
+                        picture.pick(&inputs, self.reason_for(&picture, &inputs, policy)),
                     );
                 }
             }
@@ -84,7 +102,20 @@ impl DueTables {
 
     /// Whether a table is to be compacted still.
     fn owes(&self, table: &TableFigures, is_last: bool) -> bool {
-        self.numbers.contains(&table.number) && !(is_last && table.is_clean())
+        let is_done = is_last && table.is_clean() && self.what == Due::Clean;
+        self.numbers.contains(&table.number) && !is_done
+    }
+
+    fn reason_for(
+        &self,
+        picture: &Picture<'_>,
+        inputs: &Inputs,
+        policy: &CompactionPolicy,
+    ) -> CompactionReason {
+        match self.what {
+            Due::Clean => reason_for(picture, inputs, policy),
+            Due::Rewritten => CompactionReason::Manual,
+        }
     }
 
     /// Bytes of tables that are to be read for it, about: of these, and of those at the last level

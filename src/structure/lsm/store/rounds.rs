@@ -10,6 +10,7 @@
 //! - Q2  With a round go the compactions that were chosen for it and are not installed. Another
 //!   round that waits for one of them then chooses for itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::jobs::{Jobs, Taken};
@@ -116,6 +117,12 @@ impl LsmRound {
             let figures = store.figures_for_rounds(now);
             jobs.rounds.begin(DueTables::of_span(&figures, span))
         };
+        LsmRound { store, id }
+    }
+
+    /// Writes these tables anew.
+    pub(super) fn rewriting(store: Arc<LsmStore>, tables: BTreeSet<u64>) -> LsmRound {
+        let id = store.lock_jobs().rounds.begin(DueTables::whatever_they_are(tables));
         LsmRound { store, id }
     }
 

@@ -1,6 +1,6 @@
 //! The store of an Lsm keyspace as the database sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -114,6 +114,26 @@ impl Store for LsmStore {
     fn begin_round(self: Arc<Self>, (first, end): KeySpan, now: u64) -> Box<dyn Round> {
         let now = self.judged_by(now);
         Box::new(LsmRound::begin(self, &Span { first, end }, now))
+    }
+
+    fn begin_new_files(&self) -> Result<()> {
+        let mut writer = self.lock_writer();
+        let index = writer.index.clone();
+        self.rotate_log(&mut writer, &index, 0)
+    }
+
+    fn begin_resealing(self: Arc<Self>, key: u16, _now: u64) -> Result<Box<dyn Round>> {
+        let tables: Vec<Arc<Table>> = {
+            let writer = self.lock_writer();
+            writer.index.tables().map(|(_, table)| Arc::clone(table)).collect()
+        };
+        let mut old = BTreeSet::new();
+        for table in tables {
+            if table.key_id()? != key {
+                old.insert(table.record.number);
+            }
+        }
+        Ok(Box::new(LsmRound::rewriting(self, old)))
     }
 
     /// Rewrites the next table that points into the files.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::format::{FramePointer, TableIdentity};
 use crate::base::{Error, Result};
 use crate::block::{FrameKind, FramePlace, Packing, frame};
+use crate::seal::{FileKey, Keyring, id_of};
 use crate::storage::{OpenMode, Storage, StorageFile};
 
 /// Bytes gathered before they are written.
@@ -16,6 +17,8 @@ const WRITE_SIZE: usize = 256 << 10;
 pub(super) struct FrameWriter {
     path: PathBuf,
     tag: u64,
+    /// What frames are sealed with.
+    key: Option<Arc<FileKey>>,
     file: Arc<dyn StorageFile>,
     /// Bytes that are still to be written; they belong at `written`.
     buffer: Vec<u8>,
@@ -31,8 +34,9 @@ impl FrameWriter {
     ) -> Result<FrameWriter> {
         let opened = storage.open(&path, OpenMode::CreateNew);
         let file = opened.map_err(|error| Error::io("create", &path, error))?;
-        let buffer = identity.encode_header().to_vec();
-        Ok(FrameWriter { path, tag: identity.tag(), file, buffer, written: 0 })
+        let key = Keyring::for_new(storage.keyring(), &identity.file());
+        let buffer = identity.encode_header(id_of(key.as_deref())).to_vec();
+        Ok(FrameWriter { path, tag: identity.tag(), key, file, buffer, written: 0 })
     }
 
     /// What the checksums of the file are bound to.
@@ -51,7 +55,8 @@ impl FrameWriter {
 
     /// The place of the next frame, for messages.
     pub(super) fn next_place(&self) -> FramePlace<'_> {
-        FramePlace { file: &self.path, file_tag: self.tag, offset: self.position() }
+        let (offset, key) = (self.position(), self.key.as_deref());
+        FramePlace { file: &self.path, file_tag: self.tag, offset, key }
     }
 
     /// Bytes of memory of the buffer.
@@ -67,7 +72,8 @@ impl FrameWriter {
         kind: FrameKind,
     ) -> Result<FramePointer> {
         let offset = self.position();
-        let place = FramePlace { file: &self.path, file_tag: self.tag, offset };
+        let key = self.key.as_deref();
+        let place = FramePlace { file: &self.path, file_tag: self.tag, offset, key };
         let sum = frame::seal_packed(payload, packing, kind, place, &mut self.buffer)?;
         let len = u32::try_from(self.position() - offset).map_err(|_| {
             Error::invalid(format!("a table cannot hold a block of {} bytes", payload.len()))

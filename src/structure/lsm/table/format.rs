@@ -5,7 +5,8 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `LITHETBL` |
-//! | 8 | 4 | format version |
+//! | 8 | 2 | format version: 1; 2 of a table whose frames are sealed |
+//! | 10 | 2 | number of the data key that they are sealed with; 0: they are not |
 //! | 12 | 4 | keyspace |
 //! | 16 | 8 | database |
 //! | 24 | 8 | table number |
@@ -36,6 +37,7 @@
 use std::path::Path;
 
 use crate::base::{Error, Result, checksum, checksum_seeded};
+use crate::seal::{FILE_VERSION_MAX, FileIdentity, key_in_version, version_field};
 
 /// Bytes in front of the first frame.
 pub const HEADER_LEN: u64 = 40;
@@ -43,6 +45,7 @@ pub const HEADER_LEN: u64 = 40;
 pub const FOOTER_LEN: u64 = FOOTER_SIZE as u64;
 
 const MAGIC: [u8; 8] = *b"LITHETBL";
+/// Of footers.
 const VERSION: u32 = 1;
 /// Of footers with an extension.
 const VERSION_EXTENDED: u32 = 2;
@@ -99,12 +102,19 @@ impl TableIdentity {
         checksum_seeded(&bytes, 0)
     }
 
-    /// The header.
+    /// Which file it is, for its key.
     #[must_use]
-    pub fn encode_header(self) -> [u8; HEADER_SIZE] {
+    pub fn file(self) -> FileIdentity {
+        let TableIdentity { database, keyspace, number } = self;
+        FileIdentity { kind: *b"tbl ", database, owner: u64::from(keyspace), number }
+    }
+
+    /// The header; `key` is the number of the data key that the file is sealed with, or 0.
+    #[must_use]
+    pub fn encode_header(self, key: u16) -> [u8; HEADER_SIZE] {
         let mut bytes = [0; HEADER_SIZE];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&version_field(key).to_le_bytes());
         bytes[12..16].copy_from_slice(&self.keyspace.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.database.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
@@ -122,7 +132,8 @@ impl TableIdentity {
             keyspace: u32_at(header, 12),
             number: u64_at(header, 24),
         };
-        (*header == identity.encode_header()).then_some(identity)
+        let key = key_in_version(u32_at(header, 8))?;
+        (*header == identity.encode_header(key)).then_some(identity)
     }
 
     /// Whose the file is, by what was found at its start.
@@ -139,18 +150,27 @@ impl TableIdentity {
             keyspace: u32_at(found, 12),
             number: u64_at(found, 24),
         };
-        identity.check_header(found, path).map(|()| identity)
+        identity.check_header(found, path).map(|_| identity)
     }
 
-    /// Checks what was found at the start of the file against what must be there.
-    pub(super) fn check_header(self, found: &[u8; HEADER_SIZE], path: &Path) -> Result<()> {
-        if *found == self.encode_header() {
-            return Ok(());
+    /// Whether the file with this header is sealed.
+    pub(super) fn is_sealed(header: &[u8; HEADER_SIZE]) -> bool {
+        key_in_version(u32_at(header, 8)).is_some_and(|key| key != 0)
+    }
+
+    /// Checks what was found at the start of the file against what must be there; the number of
+    /// the data key that it is sealed with, or 0.
+    pub(super) fn check_header(self, found: &[u8; HEADER_SIZE], path: &Path) -> Result<u16> {
+        let key = key_in_version(u32_at(found, 8));
+        if let Some(key) = key
+            && *found == self.encode_header(key)
+        {
+            return Ok(key);
         }
         let is_whole = u64_at(found, HEADER_SUMMED) == checksum(&found[..HEADER_SUMMED], 0, 0);
         let version = u32_at(found, 8);
-        if is_whole && found[..8] == MAGIC && version != VERSION {
-            return Err(unknown_version(path, version, VERSION));
+        if is_whole && found[..8] == MAGIC && key.is_none() {
+            return Err(unknown_version(path, version, FILE_VERSION_MAX));
         }
         let what = match is_whole {
             true => "the header is that of another database, keyspace or table",
@@ -349,7 +369,7 @@ mod tests {
     #[test]
     fn a_header_names_database_keyspace_and_table() {
         let path = Path::new("/k/tbl-00000003");
-        let bytes = IDENTITY.encode_header();
+        let bytes = IDENTITY.encode_header(0);
         assert_eq!(TableIdentity::decode(&bytes), Some(IDENTITY));
         IDENTITY.check_header(&bytes, path).unwrap();
         let others = [
@@ -367,12 +387,15 @@ mod tests {
             assert_eq!(TableIdentity::decode(&flipped), None, "byte {at}");
             assert!(IDENTITY.check_header(&flipped, path).unwrap_err().is_corruption());
         }
+        let sealed = IDENTITY.encode_header(5);
+        assert_eq!(TableIdentity::decode(&sealed), Some(IDENTITY));
+        assert_eq!(IDENTITY.check_header(&sealed, path).unwrap(), 5);
         let mut newer = bytes;
-        newer[8] = 2;
+        newer[8] = 3;
         let sum = checksum(&newer[..HEADER_SUMMED], 0, 0);
         newer[HEADER_SUMMED..].copy_from_slice(&sum.to_le_bytes());
         let error = IDENTITY.check_header(&newer, path).unwrap_err();
-        assert!(matches!(error, Error::FormatVersion { found: 2, known: 1, .. }));
+        assert!(matches!(error, Error::FormatVersion { found: 3, known: 2, .. }));
     }
 
     #[test]

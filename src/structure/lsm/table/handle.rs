@@ -261,6 +261,14 @@ impl Table {
         &self.file
     }
 
+    /// The number of the data key that it is sealed with, or 0. Opens its file.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`.
+    pub fn key_id(&self) -> Result<u16> {
+        self.file.key_id()
+    }
+
     /// What its data blocks may be packed with.
     pub(super) fn dictionary(&self, caches: &TableCaches) -> Result<Option<&Dictionary>> {
         Ok(self.opened(caches)?.dictionary.as_ref())

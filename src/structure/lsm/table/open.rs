@@ -15,6 +15,7 @@ use super::record::TableRecord;
 use crate::base::{Codec, DICTIONARY_SIZE_MAX, RangeTombstones, Result};
 use crate::block::{Dictionary, FRAME_HEADER_LEN, FrameKind};
 use crate::cache::{Charge, Part, Slot};
+use crate::seal::SEAL_LEN;
 
 /// What a partition's slot takes: itself, its counts, and its place.
 const SLOT_SIZE: usize = size_of::<Slot<Partition>>() + 16 + size_of::<usize>();
@@ -144,7 +145,7 @@ fn read_dictionary(
     pointer: FramePointer,
     caches: &TableCaches,
 ) -> Result<Dictionary> {
-    if pointer.len as usize > FRAME_HEADER_LEN + DICTIONARY_SIZE_MAX {
+    if pointer.len as usize > FRAME_HEADER_LEN + DICTIONARY_SIZE_MAX + SEAL_LEN {
         return Err(file.damaged(pointer.offset, "a dictionary that is too large"));
     }
     let payload = caches.read_frame(file, pointer, FrameKind::Dictionary)?;

@@ -150,6 +150,10 @@ impl OutsideTable {
             let what = "is a table of a database, and not one that was made to be ingested";
             return Err(Error::invalid(format!("{shown} {what}")));
         }
+        if storage.keyring().is_some() && !TableIdentity::is_sealed(&header) {
+            let what = "is not encrypted, and the database is: write it with its table writer";
+            return Err(Error::invalid(format!("{shown} {what}")));
+        }
         let file = TableFile::at(place, path.to_owned(), identity);
         let start = size.saturating_sub(FOOTER_LEN_MAX);
         let mut footer = [0; FOOTER_LEN_MAX as usize];

@@ -9,12 +9,13 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::format::{HEADER_LEN, TableIdentity};
 use super::open::Opened;
 use crate::base::{Error, Result};
 use crate::block::FramePlace;
+use crate::seal::{FileKey, Keyring, id_of};
 use crate::storage::{KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile};
 use crate::value_log::ValueLog;
 
@@ -265,6 +266,9 @@ pub(super) struct TableFile {
     pub tag: u64,
     pub path: PathBuf,
     place: Arc<TablePlace>,
+    // Set once.
+    /// What its frames are sealed with, if they are: known when the file was opened.
+    key: OnceLock<Option<Arc<FileKey>>>,
     // Atomic.
     file: KeptOpen,
 }
@@ -297,8 +301,8 @@ impl TableFile {
         path: PathBuf,
         identity: TableIdentity,
     ) -> Arc<TableFile> {
-        let (place, file) = (Arc::clone(place), KeptOpen::default());
-        Arc::new(TableFile { identity, tag: identity.tag(), path, place, file })
+        let (place, file, key) = (Arc::clone(place), KeptOpen::default(), OnceLock::new());
+        Arc::new(TableFile { identity, tag: identity.tag(), path, place, key, file })
     }
 
     pub(super) fn place(&self) -> &Arc<TablePlace> {
@@ -324,8 +328,34 @@ impl TableFile {
         })?;
         let mut header = [0; HEADER_LEN as usize];
         self.read_exact(&*file, &mut header, 0)?;
-        self.identity.check_header(&header, &self.path)?;
+        let key = self.identity.check_header(&header, &self.path)?;
+        self.take_key(key)?;
         Ok(file)
+    }
+
+    /// The number of the data key that it is sealed with, or 0.
+    pub(super) fn key_id(self: &Arc<TableFile>) -> Result<u16> {
+        self.open()?;
+        Ok(id_of(self.key()))
+    }
+
+    /// Finds the key of this number. A file never has another one.
+    fn take_key(&self, number: u16) -> Result<()> {
+        if self.key.get().is_some_and(|key| id_of(key.as_deref()) == number) {
+            return Ok(());
+        }
+        let keyring = self.place.storage.keyring();
+        let key = Keyring::of_found(keyring, number, &self.identity.file(), &self.path)?;
+        match self.key.set(key) {
+            Ok(()) => Ok(()),
+            Err(_) if id_of(self.key()) == number => Ok(()),
+            Err(_) => Err(self.damaged(0, "the header has changed")),
+        }
+    }
+
+    /// What its frames are sealed with, if they are. To be asked when the file is, or was, open.
+    fn key(&self) -> Option<&FileKey> {
+        self.key.get()?.as_deref()
     }
 
     /// Reads what must be there.
@@ -343,7 +373,7 @@ impl TableFile {
 
     /// Where a frame belongs.
     pub(super) fn place_at(&self, offset: u64) -> FramePlace<'_> {
-        FramePlace { file: &self.path, file_tag: self.tag, offset }
+        FramePlace { file: &self.path, file_tag: self.tag, offset, key: self.key() }
     }
 
     /// Damage in this file.

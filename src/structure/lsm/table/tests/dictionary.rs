@@ -166,7 +166,7 @@ fn a_program_without_the_codec_says_that_it_lacks_it_and_calls_nothing_damaged()
     let table = bench.table(&record);
     let (path, file_tag) = (bench.place.path_of(record.number), table.file().tag);
     let offset = record.size - FOOTER_LEN;
-    let place = FramePlace { file: &path, file_tag, offset };
+    let place = FramePlace { file: &path, file_tag, offset, key: None };
     let mut end = Vec::new();
     let bytes = [&[0x37, 0xA4, 0x30, 0xEC][..], &[0xFF; 300]].concat();
     let sum = frame::seal(&bytes, Codec::None, FrameKind::Dictionary, place, &mut end).unwrap();
