@@ -29,6 +29,9 @@ pub struct BenchArgs {
     /// The structure of the keyspace.
     #[arg(long, value_enum, default_value_t)]
     pub structure: Shapes,
+    /// Encrypts the stores. Beside a run without it, that is what encryption costs.
+    #[arg(long)]
+    pub encrypted: bool,
     /// Keys of the large store (W2 to W6, W11, W12, W15) [default: 5000000; with --quick 500000].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: Option<u64>,
@@ -129,6 +132,12 @@ mod tests {
         let args = parse("p --file a --file b --memory default");
         assert!(args.wanted().contains(&Workload::W13));
         assert_eq!((args.files.len(), args.memory()), (2, Memory::EngineDefault));
+    }
+
+    #[test]
+    fn stores_are_encrypted_if_that_is_said() {
+        assert!(!parse("p W3").encrypted);
+        assert!(parse("p W3 W4 --encrypted --structure lsm").encrypted);
     }
 
     #[test]

@@ -45,12 +45,13 @@ pub use data::{Dice, KeyShape, append_value, values_repeat};
 pub use driver::{Launch, launch_child, report, run_child_on, run_engine};
 pub use engine::{Commit, Engine, Error, Memory, Offered, Result, View, Walk, wrong};
 pub use job::{CHILD_SUBCOMMAND, Job as ChildArgs, KEYS_FULL, Step};
-pub use lithe::{Lithe, LitheHistory, LitheIn, LitheLsm};
+pub use lithe::{Encrypted, InFlex, InHistory, InLsm, Lithe, LitheHistory, LitheIn, LitheLsm};
 pub use measure::{directory_size, machine, memory_peak, memory_resident};
 pub use plan::{Planned, Workload, plan};
 pub use records::Records;
 pub use report::{Row, figure, median, to_json_lines, to_markdown, to_table};
 
+use lithe::Shape;
 use std::error;
 
 /// `lithe bench`: runs the workloads on LitheDB and reports.
@@ -58,10 +59,13 @@ use std::error;
 /// # Errors
 /// If a step fails, or a report cannot be written.
 pub fn run(args: &BenchArgs) -> std::result::Result<(), Box<dyn error::Error>> {
-    let engine = match args.structure {
-        Shapes::Flex => Lithe::NAME,
-        Shapes::Lsm => LitheLsm::NAME,
-        Shapes::History => LitheHistory::NAME,
+    let engine = match (args.structure, args.encrypted) {
+        (Shapes::Flex, false) => Lithe::NAME,
+        (Shapes::Lsm, false) => LitheLsm::NAME,
+        (Shapes::History, false) => LitheHistory::NAME,
+        (Shapes::Flex, true) => LitheIn::<Encrypted<InFlex>>::NAME,
+        (Shapes::Lsm, true) => LitheIn::<Encrypted<InLsm>>::NAME,
+        (Shapes::History, true) => LitheIn::<Encrypted<InHistory>>::NAME,
     };
     let rows = run_engine(args, engine, &launch_child).map_err(plain)?;
     report(args, engine, &rows).map_err(plain)
@@ -73,10 +77,16 @@ pub fn run(args: &BenchArgs) -> std::result::Result<(), Box<dyn error::Error>> {
 /// If the step fails.
 pub fn run_child(args: &ChildArgs) -> std::result::Result<(), Box<dyn error::Error>> {
     match args.engine.as_str() {
-        LitheLsm::NAME => run_child_on::<LitheLsm>(args).map_err(plain),
-        LitheHistory::NAME => run_child_on::<LitheHistory>(args).map_err(plain),
-        _ => run_child_on::<Lithe>(args).map_err(plain),
+        LitheLsm::NAME => run_child_on::<LitheLsm>(args),
+        LitheHistory::NAME => run_child_on::<LitheHistory>(args),
+        name if name == InFlex::ENCRYPTED_NAME => run_child_on::<LitheIn<Encrypted<InFlex>>>(args),
+        name if name == InLsm::ENCRYPTED_NAME => run_child_on::<LitheIn<Encrypted<InLsm>>>(args),
+        name if name == InHistory::ENCRYPTED_NAME => {
+            run_child_on::<LitheIn<Encrypted<InHistory>>>(args)
+        }
+        _ => run_child_on::<Lithe>(args),
     }
+    .map_err(plain)
 }
 
 /// `?` does not make this conversion by itself.

@@ -4,19 +4,26 @@ use crate::data::values_repeat;
 use crate::engine::{Commit, Engine, Memory, Offered, Result, View, Walk};
 use crate::records::Records;
 use lithedb::{
-    Builder, Codec, Compaction, Cursor, Db, Durability, Error, KeyRange, Keyspace, KeyspaceOptions,
-    Leveled, Snapshot, WriteBatch,
+    Builder, Codec, Compaction, Cursor, Db, Durability, Encryption, Error, KeyRange, Keyspace,
+    KeyspaceOptions, Leveled, Snapshot, WriteBatch,
 };
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
 
 const KEYSPACE: &str = "bench";
+/// Of encrypted stores, which keep no secrets. Of 32 bytes, so that opening does not take the time
+/// of a passphrase.
+const KEY: [u8; 32] = *b"a key for benchmarks, no secret.";
 
 /// A structure under test.
 pub trait Shape: fmt::Debug + Send + Sync + 'static {
     /// The name that results have.
     const NAME: &'static str;
+    /// .. and those of the same, encrypted.
+    const ENCRYPTED_NAME: &'static str;
+    /// Whether databases are encrypted.
+    const IS_ENCRYPTED: bool = false;
     /// Settings over which writing, reading and room are traded.
     const TRADES: &'static [f64];
 
@@ -33,6 +40,7 @@ pub struct InFlex;
 
 impl Shape for InFlex {
     const NAME: &'static str = "lithedb";
+    const ENCRYPTED_NAME: &'static str = "lithedb-encrypted";
     /// Of `consolidation_pace`, whose default is 0.5.
     const TRADES: &'static [f64] = &[0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 4.0];
 
@@ -51,6 +59,7 @@ pub struct InLsm;
 
 impl Shape for InLsm {
     const NAME: &'static str = "lithedb-lsm";
+    const ENCRYPTED_NAME: &'static str = "lithedb-lsm-encrypted";
     /// Of `level_ratio`, whose default is 10.
     const TRADES: &'static [f64] = &[3.0, 5.0, 8.0, 10.0, 15.0, 20.0];
 
@@ -70,6 +79,7 @@ pub struct InHistory;
 
 impl Shape for InHistory {
     const NAME: &'static str = "lithedb-history";
+    const ENCRYPTED_NAME: &'static str = "lithedb-history-encrypted";
     const TRADES: &'static [f64] = &[];
 
     fn options() -> KeyspaceOptions {
@@ -78,6 +88,25 @@ impl Shape for InHistory {
 
     fn options_at(_setting: f64) -> KeyspaceOptions {
         KeyspaceOptions::history()
+    }
+}
+
+/// The same in databases that are encrypted.
+#[derive(Debug)]
+pub struct Encrypted<S>(PhantomData<S>);
+
+impl<S: Shape> Shape for Encrypted<S> {
+    const NAME: &'static str = S::ENCRYPTED_NAME;
+    const ENCRYPTED_NAME: &'static str = S::ENCRYPTED_NAME;
+    const IS_ENCRYPTED: bool = true;
+    const TRADES: &'static [f64] = S::TRADES;
+
+    fn options() -> KeyspaceOptions {
+        S::options()
+    }
+
+    fn options_at(setting: f64) -> KeyspaceOptions {
+        S::options_at(setting)
     }
 }
 
@@ -98,7 +127,11 @@ pub struct LitheIn<S> {
 
 impl<S: Shape> LitheIn<S> {
     fn with(memory: Memory, dir: &Path, options: KeyspaceOptions) -> Result<Self> {
-        let db = builder(memory).open(dir)?;
+        let builder = match S::IS_ENCRYPTED {
+            true => builder(memory).encryption(Encryption::key(KEY)),
+            false => builder(memory),
+        };
+        let db = builder.open(dir)?;
         let keyspace = match db.keyspace(KEYSPACE) {
             Err(Error::KeyspaceNotFound { .. }) => {
                 let codec = if values_repeat() { Codec::Lz4 } else { Codec::None };

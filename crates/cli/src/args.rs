@@ -1,6 +1,7 @@
 //! The command line: options for all commands, and the list of commands. The options of one
 //! command are beside its code.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -8,9 +9,12 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use lithe_bench::Memory;
+use lithedb::Encryption;
 
 use crate::commands;
 use crate::demo::DemoArgs;
+use crate::failure::Failure;
+use crate::keys::{Ask, KeyOptions, KeySource};
 
 /// An embedded, ordered, transactional key-value store.
 #[derive(Debug, Parser)]
@@ -69,6 +73,30 @@ pub struct Globals {
     #[arg(long, global = true)]
     pub read_only: bool,
 
+    /// File with the key of an encrypted database: 32 bytes, or 64 hexadecimal digits
+    #[arg(long, global = true, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+
+    /// Descriptor that the key is read from
+    #[arg(long, global = true, value_name = "NUMBER")]
+    pub key_fd: Option<u32>,
+
+    /// Variable of the environment with the key, as 64 hexadecimal digits
+    #[arg(long, global = true, value_name = "NAME")]
+    pub key_env: Option<String>,
+
+    /// Ask for the passphrase of an encrypted database, on the terminal
+    #[arg(long, global = true)]
+    pub passphrase: bool,
+
+    /// File whose first line is the passphrase
+    #[arg(long, global = true, value_name = "FILE")]
+    pub passphrase_file: Option<PathBuf>,
+
+    /// Descriptor whose first line is the passphrase
+    #[arg(long, global = true, value_name = "NUMBER")]
+    pub passphrase_fd: Option<u32>,
+
     /// Say nothing but errors, and show no progress
     #[arg(short, long, global = true)]
     pub quiet: bool,
@@ -90,6 +118,43 @@ pub struct Globals {
     /// Where the name of the keyspace comes from.
     #[arg(skip)]
     pub keyspace_origin: Origin,
+
+    /// What the key options lead to, once it was read: descriptors can be read once.
+    #[arg(skip)]
+    pub encryption: OnceCell<Encryption>,
+}
+
+impl Globals {
+    /// Where the key is, if one is named.
+    pub fn key_source(&self) -> Result<Option<KeySource>, Failure> {
+        let options = KeyOptions {
+            file: self.key_file.as_ref(),
+            descriptor: self.key_fd,
+            variable: self.key_env.as_ref(),
+            prompt: self.passphrase,
+            passphrase_file: self.passphrase_file.as_ref(),
+            passphrase_descriptor: self.passphrase_fd,
+        };
+        options.source()
+    }
+
+    /// Refuses a key: what a command makes is not encrypted, and nobody should think that it is.
+    pub fn refuse_key(&self, why: &str) -> Result<(), Failure> {
+        match self.key_source()? {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(why)),
+        }
+    }
+
+    /// The key or passphrase, if one is named.
+    pub fn encryption(&self, ask: Ask) -> Result<Option<Encryption>, Failure> {
+        if let Some(encryption) = self.encryption.get() {
+            return Ok(Some(encryption.clone()));
+        }
+        let Some(source) = self.key_source()? else { return Ok(None) };
+        let encryption = source.read("the database", ask)?;
+        Ok(Some(self.encryption.get_or_init(|| encryption).clone()))
+    }
 }
 
 /// Where the value of an option comes from.
@@ -118,6 +183,8 @@ pub enum Color {
 pub enum Command {
     /// Show what the store does, on a real data set that comes with the program
     Demo(DemoArgs),
+    /// Create an empty database, which may be encrypted
+    Create(commands::create::CreateArgs),
     /// Load lines, CSV, TSV, NDJSON or a dump from a file or standard input
     Load(crate::load::LoadArgs),
     /// Make table files part of a keyspace, all or none
@@ -178,6 +245,8 @@ pub enum Command {
     Vacuum(commands::vacuum::VacuumArgs),
     /// Make a copy of the whole database, which shares its files where it can
     Checkpoint(commands::checkpoint::CheckpointArgs),
+    /// Give an encrypted database another key or passphrase
+    Rekey(commands::rekey::RekeyArgs),
     /// Verify every checksum and every structure of the database
     Check(commands::check::CheckArgs),
     /// Show what is in a file of a database, piece by piece, also if it is damaged

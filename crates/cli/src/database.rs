@@ -7,6 +7,7 @@ use lithedb::{Access, Builder, Db, Keyspace, OpenExisting};
 
 use crate::args::Globals;
 use crate::failure::{Failure, Outcome};
+use crate::keys::Ask;
 
 /// Opens the database; it must exist: reading never creates one.
 pub fn open_existing(globals: &Globals) -> Result<Db, Failure> {
@@ -20,17 +21,44 @@ pub fn open_or_create(globals: &Globals) -> Result<Db, Failure> {
 
 /// Opens the database at `path` with the options of the command line.
 pub fn open(globals: &Globals, path: &Path, existing: OpenExisting) -> Result<Db, Failure> {
-    Ok(builder(globals, existing).open(path)?)
+    let is_made = existing != OpenExisting::Only && !exists(path)?;
+    let ask = if is_made { Ask::Twice } else { Ask::Once };
+    Ok(builder_asking(globals, existing, ask)?.open(path)?)
+}
+
+/// Whether there is a database in the directory, by what its log is in.
+pub fn exists(path: &Path) -> Result<bool, Failure> {
+    let log = path.join("wal");
+    log.try_exists().map_err(|source| Failure::Input { path: log, source })
 }
 
 /// The options of the command line.
-pub fn builder(globals: &Globals, existing: OpenExisting) -> Builder {
+pub fn builder(globals: &Globals, existing: OpenExisting) -> Result<Builder, Failure> {
+    builder_asking(globals, existing, Ask::Once)
+}
+
+fn builder_asking(globals: &Globals, existing: OpenExisting, ask: Ask) -> Result<Builder, Failure> {
+    let builder = plain_builder(globals, existing);
+    Ok(match globals.encryption(ask)? {
+        Some(encryption) => builder.encryption(encryption),
+        None => builder,
+    })
+}
+
+/// The options of the command line but the key.
+pub fn plain_builder(globals: &Globals, existing: OpenExisting) -> Builder {
     let access = if globals.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let builder = Db::builder().existing(existing).access(access);
     match globals.memory {
         Some(Memory::Bytes(bytes)) => builder.memory_budget(bytes),
         _ => builder,
     }
+}
+
+/// Whether a key is needed for the database in the directory.
+pub fn is_encrypted(path: &Path) -> Result<bool, Failure> {
+    let keyring = path.join("KEYRING");
+    keyring.try_exists().map_err(|source| Failure::Input { path: keyring, source })
 }
 
 /// The database and the keyspace to read; both must exist.

@@ -161,6 +161,9 @@ fn store_exit_code(error: &Error) -> u8 {
         | Error::ExtractorMissing { .. }
         | Error::ExtractorFailed { .. }
         | Error::UniqueViolation { .. }
+        | Error::KeyNeeded { .. }
+        | Error::WrongKey { .. }
+        | Error::NotEncrypted { .. }
         | Error::MergeOperatorMissing { .. }
         | Error::MergeFailed { .. }
         | Error::ReduceFailed { .. } => 2,
@@ -179,6 +182,11 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         Error::FormatVersion { .. } => Some("use a newer `lithe`"),
         Error::BeyondRetention { .. } => Some("`lithe history` prints what is kept of a key"),
         Error::ReadOnly { .. } => Some("look after the disk, then run the command again"),
+        Error::KeyNeeded { .. } => Some("name its key with --key-file, or use --passphrase"),
+        Error::WrongKey { .. } => {
+            Some("is it this database's key? Nothing says that it is damaged")
+        }
+        Error::NotEncrypted { .. } => Some("leave the key options out"),
         Error::KeyspaceNotFound { .. } => Some("`lithe keyspaces` lists what there is"),
         Error::MergeOperatorMissing { .. } => {
             Some("the program that made the keyspace has the operator: use that one")

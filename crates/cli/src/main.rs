@@ -11,6 +11,7 @@ mod dump;
 mod failure;
 mod input;
 mod interrupt;
+mod keys;
 mod load;
 mod notation;
 mod output;
@@ -53,6 +54,8 @@ fn run_command(
 ) -> Outcome {
     match command {
         Command::Demo(args) => demo::run(globals, notices, &args),
+        Command::Create(args) => commands::create::run(globals, notices, &args),
+        Command::Rekey(args) => commands::rekey::run(globals, notices, interrupt, &args),
         Command::Load(args) => load::run(globals, notices, interrupt, &args),
         Command::Ingest(args) => commands::ingest::run(globals, notices, &args),
         Command::Get(args) => commands::get::run(globals, &args),
@@ -84,9 +87,15 @@ fn run_command(
         Command::Checkpoint(args) => commands::checkpoint::run(globals, &args),
         Command::Vacuum(args) => commands::vacuum::run(globals, interrupt, &args),
         Command::Check(args) => commands::check::run(globals, notices, &args),
-        Command::Inspect(args) => commands::inspect::run(notices, &args),
-        Command::Space(args) => commands::space::run(notices, &args),
-        Command::Bench(args) => Ok(lithe_bench::run(&args)?),
+        Command::Inspect(args) => commands::inspect::run(globals, notices, &args),
+        Command::Space(args) => {
+            globals.refuse_key("spaces are not encrypted: leave the key options out")?;
+            commands::space::run(notices, &args)
+        }
+        Command::Bench(args) => {
+            globals.refuse_key("stores of the benchmark have a key of their own: --encrypted")?;
+            Ok(lithe_bench::run(&args)?)
+        }
         Command::BenchChild(args) => Ok(lithe_bench::run_child(&args)?),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Version => commands::version::run(),

@@ -62,7 +62,7 @@ pub enum CommitFormat {
 
 /// Prints the commits.
 pub fn run(globals: &Globals, args: &CommitsArgs) -> Outcome {
-    let mut options = builder(globals, OpenExisting::Only);
+    let mut options = builder(globals, OpenExisting::Only)?;
     if let Some(bytes) = args.keep {
         options = options.kept_log_size(bytes);
     }

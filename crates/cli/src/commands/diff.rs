@@ -13,8 +13,9 @@ use lithedb::{Cursor, Db, KeyRange, Keyspace, OpenExisting};
 
 use super::range::RangeArgs;
 use crate::args::Globals;
-use crate::database::{open, open_existing};
+use crate::database::{is_encrypted, open_existing, plain_builder};
 use crate::failure::{Failure, Outcome};
+use crate::keys::{Ask, KeyOptions};
 use crate::notation::{count_text, time_text, write_escaped, write_hex};
 use crate::output::{Notices, stdout, write_json_bytes};
 
@@ -50,6 +51,14 @@ pub struct DiffArgs {
     /// Keyspace of the other database [default: that of --keyspace]
     #[arg(long, value_name = "NAME")]
     pub other_keyspace: Option<String>,
+
+    /// File with the key of the other database, if it has another than that of --db
+    #[arg(long, value_name = "FILE")]
+    pub other_key_file: Option<PathBuf>,
+
+    /// File whose first line is the passphrase of the other database
+    #[arg(long, value_name = "FILE")]
+    pub other_passphrase_file: Option<PathBuf>,
 
     /// All keyspaces of both, by name
     #[arg(long, conflicts_with = "other_keyspace")]
@@ -107,11 +116,29 @@ struct Difference<'a> {
     right: Option<&'a Cursor>,
 }
 
+/// Opens the other database, which may be encrypted or not, whatever that of --db is.
+fn open_other(globals: &Globals, args: &DiffArgs) -> Result<Db, Failure> {
+    let (file, passphrase_file) =
+        (args.other_key_file.as_ref(), args.other_passphrase_file.as_ref());
+    let named = KeyOptions { file, passphrase_file, ..KeyOptions::default() }.source()?;
+    let encryption = match named {
+        Some(source) => Some(source.read("the other database", Ask::Once)?),
+        None if is_encrypted(&args.other)? => globals.encryption(Ask::Once)?,
+        None => None,
+    };
+    let builder = plain_builder(globals, OpenExisting::Only);
+    let builder = match encryption {
+        Some(encryption) => builder.encryption(encryption),
+        None => builder,
+    };
+    Ok(builder.open(&args.other)?)
+}
+
 /// Prints the differences.
 pub fn run(globals: &Globals, notices: Notices, args: &DiffArgs) -> Outcome {
     let range = args.range.key_range()?;
     let left = open_existing(globals)?;
-    let right = open(globals, &args.other, OpenExisting::Only)?;
+    let right = open_other(globals, args)?;
     let mut report = Report { out: stdout(), args, keyspace: None, found: Differences::default() };
     match (range, args.all) {
         (None, _) => {}

@@ -3,13 +3,16 @@
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use lithedb::inspect::{Detail, Inspection, Piece, PieceEntry, PieceState, inspect};
-use lithedb::storage::OsStorage;
+use lithedb::inspect::{Detail, Inspection, Piece, PieceEntry, PieceState, inspect, unlock};
+use lithedb::storage::{OsStorage, Storage};
 use serde_json::{Map, Value, json};
 
+use crate::args::Globals;
 use crate::failure::{Failure, Outcome};
+use crate::keys::Ask;
 use crate::notation::{bytes_text, count_text, write_escaped, write_hex};
 use crate::output::{Notices, stdout, write_json_bytes};
 
@@ -68,12 +71,13 @@ pub enum InspectFormat {
 }
 
 /// Shows the pieces.
-pub fn run(notices: Notices, args: &InspectArgs) -> Outcome {
+pub fn run(globals: &Globals, notices: Notices, args: &InspectArgs) -> Outcome {
+    let storage = storage_of(globals, &args.file)?;
     let mut out = stdout();
     let mut number = 0;
     let mut failed: Option<Failure> = None;
     let detail = if args.entries { Detail::Entries } else { Detail::Fields };
-    let report = inspect(&OsStorage::new(), &args.file, detail, |piece| {
+    let report = inspect(&*storage, &args.file, detail, |piece| {
         let this = number;
         number += 1;
         let is_wanted = match (args.block, args.offset) {
@@ -102,6 +106,18 @@ pub fn run(notices: Notices, args: &InspectArgs) -> Outcome {
         0 => Ok(()),
         count => Err(Failure::Damaged { problem_count: count as usize }),
     }
+}
+
+/// The file's storage; with the keys of the database that it is in, if a key is named.
+fn storage_of(globals: &Globals, file: &Path) -> Result<Arc<dyn Storage>, Failure> {
+    let storage: Arc<dyn Storage> = Arc::new(OsStorage::new());
+    let Some(encryption) = globals.encryption(Ask::Once)? else { return Ok(storage) };
+    let dir = file.ancestors().skip(1).find(|dir| dir.join("KEYRING").exists());
+    let dir = dir.ok_or_else(|| {
+        let file = file.display();
+        Failure::usage(format!("{file} is in no directory of an encrypted database"))
+    })?;
+    Ok(unlock(storage, dir, &encryption)?)
 }
 
 /// `Log, 64.0 KiB: 12 pieces, 0 damaged, 0 with something unknown`.

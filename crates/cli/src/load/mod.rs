@@ -55,7 +55,7 @@ and durable together at the end, or none: they are written once, past log and me
 fastest way to load. `LC_ALL=C sort -u` sorts lines so.
 
 With --table, such input becomes a table file and no database is needed: `lithe ingest` makes it,
-with others, part of a keyspace.
+with others, part of a keyspace. For an encrypted one, name database and key: the table is sealed.
 
 With --sync end (the default) everything becomes durable together at the end; with --sync each,
 batch by batch. --ack prints on standard output, whenever more has become durable, how many of
@@ -151,7 +151,13 @@ pub fn run(globals: &Globals, notices: Notices, interrupt: &Interrupt, args: &Lo
     let progress = Progress::start(notices, source.size());
     let input = open_input(source, format, args)?;
     if let Some(path) = &args.table {
-        return table::write(input, path, args, (notices, interrupt), progress);
+        // Of a keyspace that is encrypted, its own is sealed with its database's key.
+        let keyspace = match globals.key_source()? {
+            Some(_) => Some(open_or_create_keyspace(globals)?),
+            None => None,
+        };
+        let keyspace = keyspace.as_ref().map(|(_, keyspace)| keyspace);
+        return table::write(input, (path, keyspace), args, (notices, interrupt), progress);
     }
     let (db, keyspace) = match &input {
         Input::Records(_) => open_or_create_keyspace(globals).map(|(db, it)| (db, Some(it)))?,

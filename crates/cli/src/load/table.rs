@@ -1,8 +1,10 @@
-//! `lithe load --table`: writes the records of an input to a table file, and to no database.
+//! `lithe load --table`: writes the records of an input to a table file, and to no database. One
+//! that is for an encrypted database is sealed with a key of that, and has the options of its
+//! keyspace.
 
 use std::path::Path;
 
-use lithedb::{KeyspaceOptions, TableWriter};
+use lithedb::{Keyspace, KeyspaceOptions, TableWriter};
 
 use super::{Input, LoadArgs, check_key};
 use crate::failure::{Failure, Outcome};
@@ -17,7 +19,7 @@ const ROWS_PER_UPDATE: u64 = 1000;
 /// Writes the table; a failure, or Ctrl-C, leaves no file.
 pub(super) fn write(
     input: Input,
-    path: &Path,
+    (path, keyspace): (&Path, Option<&Keyspace>),
     args: &LoadArgs,
     (notices, interrupt): (Notices, &Interrupt),
     mut progress: Progress,
@@ -26,10 +28,7 @@ pub(super) fn write(
         return Err(Failure::usage("a dump is not written to a table"));
     };
     interrupt.graceful();
-    let options = KeyspaceOptions::lsm()
-        .codec(args.codec.unwrap_or_default())
-        .dictionary_size(args.dictionary_size.unwrap_or(0));
-    let mut writer = TableWriter::create(path, &options)?;
+    let mut writer = create(path, keyspace, args)?;
     let mut rows = 0;
     while let Some(record) = records.next()? {
         rows += 1;
@@ -52,6 +51,24 @@ pub(super) fn write(
     let (rows, bytes) = (count_text(summary.entries), bytes_text(summary.file_bytes));
     notices.say(format!("wrote {rows} rows, {bytes}"));
     Ok(())
+}
+
+fn create(
+    path: &Path,
+    keyspace: Option<&Keyspace>,
+    args: &LoadArgs,
+) -> Result<TableWriter, Failure> {
+    let Some(keyspace) = keyspace else {
+        let options = KeyspaceOptions::lsm()
+            .codec(args.codec.unwrap_or_default())
+            .dictionary_size(args.dictionary_size.unwrap_or(0));
+        return Ok(TableWriter::create(path, &options)?);
+    };
+    if args.codec.is_some() || args.dictionary_size.is_some() {
+        let what = "a table for an encrypted database has its keyspace's options, no others";
+        return Err(Failure::usage(what));
+    }
+    Ok(keyspace.table_writer(path)?)
 }
 
 fn go_on(interrupt: &Interrupt) -> Outcome {

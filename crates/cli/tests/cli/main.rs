@@ -6,6 +6,7 @@ mod checkpoints;
 mod comparing;
 mod damage;
 mod dumping;
+mod encrypting;
 mod indexes;
 mod inspecting;
 mod loading;

@@ -1,0 +1,244 @@
+//! Keys and passphrases, as the command line says where they are: in a file, behind a descriptor,
+//! in a variable of the environment, or in somebody's head. Never in an argument, which everybody
+//! on the machine can list.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use lithedb::Encryption;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::failure::Failure;
+
+/// Bytes of a key.
+const KEY_LEN: usize = 32;
+/// Bytes of a passphrase at most.
+const PASSPHRASE_LEN_MAX: u64 = 4 << 10;
+/// What a key file must not let others do: anything.
+const MODE_OF_OTHERS: u32 = 0o077;
+
+/// Where a key or a passphrase is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// In a file: a key.
+    File(PathBuf),
+    /// Behind a descriptor: a key.
+    Descriptor(u32),
+    /// In the variable of the environment with this name: a key.
+    Variable(String),
+    /// Asked for on the terminal: a passphrase.
+    Prompt,
+    /// The first line of a file: a passphrase.
+    PassphraseFile(PathBuf),
+    /// The first line behind a descriptor: a passphrase.
+    PassphraseDescriptor(u32),
+}
+
+/// How a passphrase is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// It is compared with one that is known.
+    Once,
+    /// Nobody could tell that it was mistyped.
+    Twice,
+}
+
+/// What the options for a key say, of which one may be there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeyOptions<'a> {
+    pub file: Option<&'a PathBuf>,
+    pub descriptor: Option<u32>,
+    pub variable: Option<&'a String>,
+    pub prompt: bool,
+    pub passphrase_file: Option<&'a PathBuf>,
+    pub passphrase_descriptor: Option<u32>,
+}
+
+impl KeyOptions<'_> {
+    /// The one that was named.
+    pub fn source(&self) -> Result<Option<KeySource>, Failure> {
+        let named = [
+            self.file.cloned().map(KeySource::File),
+            self.descriptor.map(KeySource::Descriptor),
+            self.variable.cloned().map(KeySource::Variable),
+            self.prompt.then_some(KeySource::Prompt),
+            self.passphrase_file.cloned().map(KeySource::PassphraseFile),
+            self.passphrase_descriptor.map(KeySource::PassphraseDescriptor),
+        ];
+        let mut named = named.into_iter().flatten();
+        match (named.next(), named.next()) {
+            (Some(_), Some(_)) => {
+                Err(Failure::usage("name one key or one passphrase, not several"))
+            }
+            (first, _) => Ok(first),
+        }
+    }
+}
+
+impl KeySource {
+    /// Reads it.
+    pub fn read(&self, what: &str, ask: Ask) -> Result<Encryption, Failure> {
+        match self {
+            KeySource::File(path) => key_of(open_private(path)?, path),
+            KeySource::Descriptor(number) => {
+                let path = descriptor_path(*number);
+                key_of(open(&path)?, &path)
+            }
+            KeySource::Variable(name) => key_in_variable(name),
+            KeySource::PassphraseFile(path) => {
+                Ok(Encryption::passphrase(line_of(open_private(path)?, path)?.as_bytes()))
+            }
+            KeySource::PassphraseDescriptor(number) => {
+                let path = descriptor_path(*number);
+                Ok(Encryption::passphrase(line_of(open(&path)?, &path)?.as_bytes()))
+            }
+            KeySource::Prompt => {
+                let phrase = prompt(&format!("Passphrase of {what}: "))?;
+                if ask == Ask::Twice && *phrase != *prompt("The same again: ")? {
+                    return Err(Failure::usage("the two are not the same"));
+                }
+                Ok(Encryption::passphrase(phrase.as_bytes()))
+            }
+        }
+    }
+}
+
+fn descriptor_path(number: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/fd/{number}"))
+}
+
+fn input(path: &Path) -> impl Fn(io::Error) -> Failure {
+    move |source| Failure::Input { path: path.to_owned(), source }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a key is the user's file, not the database's")]
+fn open(path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(input(path))
+}
+
+/// Opens a file that nobody but its owner can read.
+fn open_private(path: &Path) -> Result<File, Failure> {
+    let file = open(path)?;
+    let mode = file.metadata().map_err(input(path))?.mode();
+    if mode & MODE_OF_OTHERS != 0 {
+        let (path, mode) = (path.display(), mode & 0o777);
+        let what = format!("{path} has the mode {mode:03o}: others can read it; chmod it to 600");
+        return Err(Failure::usage(what));
+    }
+    Ok(file)
+}
+
+/// A key of 32 bytes, or of as many hexadecimal digits and perhaps a line end.
+fn key_of(file: File, path: &Path) -> Result<Encryption, Failure> {
+    // Never reallocated, which would leave a copy.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(4 * KEY_LEN));
+    let mut limited = file.take(3 * KEY_LEN as u64);
+    limited.read_to_end(&mut bytes).map_err(input(path))?;
+    let mut key = match <[u8; KEY_LEN]>::try_from(&bytes[..]) {
+        Ok(key) => key,
+        Err(_) => hexadecimal(bytes.trim_ascii_end()).ok_or_else(|| {
+            let (path, len) = (path.display(), bytes.len());
+            let expected = "32 bytes or 64 hexadecimal digits";
+            Failure::usage(format!("{path} is no key: {expected}, not {len} bytes"))
+        })?,
+    };
+    let encryption = Encryption::key(key);
+    key.zeroize();
+    Ok(encryption)
+}
+
+/// A key of hexadecimal digits. Names the variable in messages, and nothing of what it has.
+fn key_in_variable(name: &str) -> Result<Encryption, Failure> {
+    let Some(value) = std::env::var_os(name) else {
+        return Err(Failure::usage(format!("there is no variable {name} in the environment")));
+    };
+    let value = Zeroizing::new(value.into_encoded_bytes());
+    let Some(mut key) = hexadecimal(value.trim_ascii()) else {
+        let what = format!("the variable {name} has no key, which is 64 hexadecimal digits");
+        return Err(Failure::usage(what));
+    };
+    let encryption = Encryption::key(key);
+    key.zeroize();
+    Ok(encryption)
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<[u8; KEY_LEN]> {
+    let mut key = [0; KEY_LEN];
+    if digits.len() != 2 * KEY_LEN {
+        return None;
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        *byte = (high << 4 | low) as u8;
+    }
+    Some(key)
+}
+
+/// The first line, without its end; not empty.
+fn line_of(file: File, path: &Path) -> Result<Zeroizing<String>, Failure> {
+    let mut line = Zeroizing::new(String::with_capacity(PASSPHRASE_LEN_MAX as usize));
+    let mut reader = BufReader::with_capacity(1, file).take(PASSPHRASE_LEN_MAX);
+    reader.read_line(&mut line).map_err(input(path))?;
+    let len = line.trim_end_matches(['\r', '\n']).len();
+    line.truncate(len);
+    if line.is_empty() {
+        return Err(Failure::usage(format!("{} has no passphrase", path.display())));
+    }
+    Ok(line)
+}
+
+/// Asks on the terminal, which shows nothing of the answer.
+fn prompt(question: &str) -> Result<Zeroizing<String>, Failure> {
+    let path = Path::new("/dev/tty");
+    let terminal = OpenOptions::new().read(true).write(true).open(path).map_err(|_| {
+        Failure::usage("there is no terminal to ask on: use --passphrase-fd or --key-file")
+    })?;
+    let failed = |error: rustix::io::Errno| input(path)(error.into());
+    (&terminal).write_all(question.as_bytes()).map_err(input(path))?;
+    let shown = tcgetattr(&terminal).map_err(failed)?;
+    let mut hidden = shown.clone();
+    hidden.local_modes -= LocalModes::ECHO;
+    tcsetattr(&terminal, OptionalActions::Flush, &hidden).map_err(failed)?;
+    let copy = terminal.try_clone().map_err(input(path));
+    let answer = copy.and_then(|terminal| line_of(terminal, path));
+    tcsetattr(&terminal, OptionalActions::Flush, &shown).map_err(failed)?;
+    (&terminal).write_all(b"\n").map_err(input(path))?;
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_hexadecimal_digits_is_read_and_nothing_else() {
+        let digits = "00ff".repeat(16);
+        let key = hexadecimal(digits.as_bytes()).unwrap();
+        assert_eq!(key[..4], [0, 255, 0, 255]);
+        assert!(hexadecimal(&digits.as_bytes()[1..]).is_none());
+        assert!(hexadecimal("g0".repeat(32).as_bytes()).is_none());
+    }
+
+    #[test]
+    fn one_key_is_named_or_none() {
+        let (path, name) = (PathBuf::from("key"), "KEY".to_owned());
+        let none = KeyOptions::default();
+        assert_eq!(none.source().unwrap(), None);
+        let in_file = KeyOptions { file: Some(&path), ..none };
+        assert_eq!(in_file.source().unwrap(), Some(KeySource::File(path.clone())));
+        let in_variable = KeyOptions { variable: Some(&name), ..none };
+        assert_eq!(in_variable.source().unwrap(), Some(KeySource::Variable(name.clone())));
+        for several in [
+            KeyOptions { prompt: true, ..in_file },
+            KeyOptions { variable: Some(&name), ..in_file },
+            KeyOptions { passphrase_file: Some(&path), ..in_file },
+            KeyOptions { descriptor: Some(3), passphrase_descriptor: Some(4), ..none },
+        ] {
+            assert!(several.source().is_err(), "{several:?}");
+        }
+    }
+}
