@@ -46,6 +46,7 @@ fn lost_sectors_are_reported_or_harmless() {
 
 #[test]
 fn missing_old_swapped_and_foreign_files_are_reported_or_harmless() {
-    let other = Fixture::build(1 << 32 | 1, Ending::Closed, OP_COUNT).unwrap();
+    let other = Fixture::build(4 << 32 | 1, Ending::Closed, OP_COUNT).unwrap();
+    assert!(!other.setup.encrypted, "that is for other tests");
     inflict_on_both(|fixture| misplacements(fixture, &other));
 }

@@ -79,6 +79,24 @@ fn after_a_crash_beside_what_is_done_with_indexes_a_moment_that_had_to_survive_i
     }
 }
 
+/// The key or passphrase is the one that it got last, or was to get, the data is there with
+/// whatever data keys, and no nonce comes twice for two messages.
+#[test]
+fn after_a_crash_while_keys_change_a_moment_that_had_to_survive_is_found() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 12, |seed| {
+        let mut run = CrashRun::of_seed(seed, 3);
+        (run.diet, run.op_count, run.stride) = (Diet::Encryption, 40, 9);
+        run.structure = Structure::from_u8((seed % 4) as u8); // The fourth is none: some of each.
+        run.run(&ledger);
+        true
+    });
+    ledger.assert_clean();
+    for (what, least) in [(STATES, 1000), (STATES_AFTER_RECOVERY, 200), (CHECKPOINTS_OPENED, 5)] {
+        assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
+    }
+}
+
 #[test]
 fn planted_mistakes_are_found() {
     run_cases(THREADS, CANARIES.len() as u64, |number| {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use lithe_sim::diet::Diet;
 use lithe_sim::faults::{FaultRun, full};
 use lithe_sim::ledger::Ledger;
 use lithe_sim::parallel::run_cases;
@@ -18,6 +19,17 @@ fn a_call_that_fails_loses_nothing_and_is_told() {
     ledger.assert_clean();
     assert!(ledger.counted("faults that made the database read-only") > 100);
     assert!(ledger.counted("faults that opening reported") > 100);
+}
+
+#[test]
+fn a_call_that_fails_while_keys_change_loses_nothing_and_is_told() {
+    let ledger = Arc::new(Ledger::new());
+    for seed in 0..3 {
+        let run = FaultRun { stride: 7, diet: Diet::Encryption, ..FaultRun::new(seed, 24) };
+        run.run(THREADS, &ledger);
+    }
+    ledger.assert_clean();
+    assert!(ledger.counted("faults that an operation reported, and the next ones went well") > 50);
 }
 
 #[test]

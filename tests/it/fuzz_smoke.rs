@@ -39,6 +39,16 @@ fn frames_take_any_bytes() {
 }
 
 #[test]
+fn sealed_frames_take_any_bytes() {
+    feed(&Corpus::collect().unwrap().frames, INPUT_COUNT, fuzzing::sealed_frame);
+}
+
+#[test]
+fn slots_of_keyrings_take_any_bytes() {
+    feed(&Corpus::collect().unwrap().keyring_slots, INPUT_COUNT, fuzzing::keyring_slot);
+}
+
+#[test]
 fn index_records_take_any_bytes() {
     feed(&Corpus::collect().unwrap().index_records, INPUT_COUNT, fuzzing::index_record);
 }

@@ -16,6 +16,7 @@ mod corruption;
 mod crash;
 #[cfg(feature = "zstd")]
 mod dictionaries;
+mod encryption;
 mod errors;
 mod expiry;
 mod feed;
@@ -31,6 +32,7 @@ mod ingest;
 mod ingest_tables;
 mod ingest_timings;
 mod inspect;
+mod key_rotation;
 mod lsm;
 mod merges;
 mod model;

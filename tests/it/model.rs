@@ -36,6 +36,17 @@ fn random_operations_on_indexes_agree_with_the_model() {
 }
 
 #[test]
+fn random_operations_while_keys_change_agree_with_the_model() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 16, |seed| {
+        let structure = Structure::from_u8((seed % 4) as u8); // The fourth is none: some of each.
+        ModelRun { diet: Diet::Encryption, structure, ..ModelRun::new(seed, 300) }.run(&ledger);
+        true
+    });
+    ledger.assert_clean();
+}
+
+#[test]
 fn planted_mistakes_of_indexes_are_found() {
     for canary in INDEX_CANARIES {
         assert!(canary.runs_until_found(1, 12).is_some(), "not found: {canary:?}");

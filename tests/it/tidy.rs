@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["memory"],
     &["base"],
+    &["seal"],
     &["storage"],
     &["pieces"],
     &["cache"],

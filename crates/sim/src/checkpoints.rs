@@ -138,7 +138,7 @@ impl Checkpoint {
     fn open(&self, setup: &Setup, storage: &Arc<dyn Storage>, random: &mut Random) -> Verdict<Db> {
         let clock = Arc::new(SimClock::at_millis(self.now));
         let nth = FIRST_OPENING + random.below(1 << 40);
-        let builder = setup.builder(Arc::clone(storage), clock, nth);
+        let builder = setup.at(&self.path).builder(Arc::clone(storage), clock, nth);
         let opened = builder.existing(OpenExisting::Only).open(&self.path);
         opened.map_err(|error| failed("open", &error))
     }

@@ -23,6 +23,8 @@ const EDIT_LOG_HEADER_SIZE: usize = 64;
 const EDIT_RECORD_HEADER_SIZE: usize = 32;
 const FRAME_HEADER_SIZE: usize = 16;
 const SEGMENT_HEADER_SIZE: usize = 40;
+/// Of a slot, what a keyring of one key takes, and some zeros.
+const KEYRING_SLOT_USED: usize = 240;
 
 /// Samples for each decoder.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,8 @@ pub struct Corpus {
     pub frames: Vec<Vec<u8>>,
     /// Payloads of blocks.
     pub blocks: Vec<Vec<u8>>,
+    /// Slots of keyrings: of a key, and of a passphrase.
+    pub keyring_slots: Vec<Vec<u8>>,
 }
 
 /// The numbers drawn are all the same one.
@@ -68,6 +72,7 @@ impl Corpus {
             let bytes = storage.read_file(&path).unwrap_or_default();
             corpus.take(&path, &bytes);
         }
+        corpus.keyring_slots = [0, 2].map(keyring_slot).into_iter().collect::<Result<_>>()?;
         Ok(corpus)
     }
 
@@ -100,6 +105,15 @@ impl Corpus {
             }
         }
     }
+}
+
+/// What of a slot says something, with a key or passphrase of this number.
+fn keyring_slot(key: u8) -> Result<Vec<u8>> {
+    let (storage, setup) = (SimStorage::new(1), Setup::tiny(1));
+    let builder = setup.builder(Arc::new(storage.clone()), Arc::default(), 0);
+    builder.encryption(setup.encryption(key, 0)).open(DB_PATH)?.close()?;
+    let bytes = storage.read_file(&Path::new(DB_PATH).join("KEYRING")).unwrap_or_default();
+    Ok(bytes.into_iter().take(KEYRING_SLOT_USED).collect())
 }
 
 fn write_some(db: &Db) -> Result<()> {

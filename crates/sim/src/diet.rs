@@ -8,6 +8,7 @@ use crate::ops::{
 };
 use crate::random::Random;
 use crate::sample::{Key, Value};
+use crate::setup::{KEY_COUNT, Setup};
 
 /// Which operations a run has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,9 @@ pub enum Diet {
     Indexes,
     /// Indexes that are built over what is there, while no commit is synced by itself.
     Builds,
+    /// Other keys and passphrases, and other keys for the data, of a database that is encrypted,
+    /// among other things; checkpoints as well, which have the keys of when they were made.
+    Encryption,
 }
 
 /// Entries that an index is built over, of [`Diet::Builds`], at most.
@@ -34,7 +38,7 @@ const BUILT_OVER_MAX: u64 = 40;
 
 impl Diet {
     /// All of them.
-    pub const ALL: [Diet; 7] = [
+    pub const ALL: [Diet; 8] = [
         Diet::Everything,
         Diet::Ingests,
         Diet::Tables,
@@ -42,6 +46,7 @@ impl Diet {
         Diet::Checkpoints,
         Diet::Indexes,
         Diet::Builds,
+        Diet::Encryption,
     ];
 
     /// What it is called.
@@ -55,6 +60,7 @@ impl Diet {
             Diet::Checkpoints => "checkpoints",
             Diet::Indexes => "indexes",
             Diet::Builds => "builds",
+            Diet::Encryption => "encryption",
         }
     }
 
@@ -64,6 +70,15 @@ impl Diet {
         match self {
             Diet::Everything => String::new(),
             diet => format!(" --diet {}", diet.name()),
+        }
+    }
+
+    /// How the database of a run is opened that would be opened so on another diet.
+    #[must_use]
+    pub fn setup(self, setup: Setup) -> Setup {
+        match self {
+            Diet::Encryption => setup.rekeyed(),
+            _ => setup,
         }
     }
 
@@ -103,8 +118,25 @@ impl Diet {
             }
             Diet::Indexes => draw_indexes(random, mix, count),
             Diet::Builds => draw_builds(random, mix, count),
+            Diet::Encryption => draw_keys(random, mix, count),
         }
     }
+}
+
+fn draw_keys(random: &mut Random, mix: Mix, count: usize) -> Vec<Op> {
+    let mut ops: Vec<Op> = (0..2).map(|number| Op::Create(number, number)).collect();
+    ops.extend((0..count).map(|number| match number % 10 {
+        3 => Op::Rekey(random.below(u64::from(KEY_COUNT)) as u8),
+        6 => Op::RotateDataKey(if random.chance(600) { u8::MAX } else { random.below(5) as u8 }),
+        7 => draw_table_ingest(random, mix),
+        9 if random.chance(250) => Op::Checkpoint,
+        9 if random.chance(200) => Op::Beside(Box::new(match random.chance(500) {
+            true => Op::RotateDataKey(u8::MAX),
+            false => Op::Rekey(random.below(u64::from(KEY_COUNT)) as u8),
+        })),
+        _ => draw(random, mix),
+    }));
+    ops
 }
 
 fn draw_indexes(random: &mut Random, mix: Mix, count: usize) -> Vec<Op> {

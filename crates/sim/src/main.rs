@@ -45,7 +45,7 @@ lithe-sim COMMAND [OPTIONS]
                  --run SEED [--point P [--state S]]  one run, point or state again
                  --structure N  all keyspaces of one structure: 0 Flex, 1 Lsm, 2 History
                  --diet NAME  which operations: everything (default), conversions,
-                 checkpoints, indexes, ingests, tables, builds
+                 checkpoints, indexes, ingests, tables, builds, encryption
   model        random operations against BTreeMaps
                  --runs N (default 100), --operations N each (default 3000), --run SEED,
                  --structure N, --diet NAME as above
@@ -62,7 +62,8 @@ lithe-sim COMMAND [OPTIONS]
   truncations  every file cut at every offset, and extended
   sectors      zeroed, filled, doubled, swapped and old sectors
   files        missing, empty, old, swapped and foreign files
-                 all four: --operations N (default 120), --stride N, --ending 0|1, --case N
+                 all four: --operations N (default 120), --stride N, --ending 0|1, --case N,
+                 --encrypted 1  of encrypted databases; foreign files are of one with the same key
   errors       every call of a run fails, in several ways, once and from then on
                  --runs N (default 10), --operations N each (default 40), --stride N,
                  --run SEED [--case N], --diet NAME as above
@@ -203,12 +204,14 @@ fn damage(arguments: &Arguments, ledger: &Arc<Ledger>) {
     let seed = arguments.seed();
     let op_count = arguments.number("operations").unwrap_or(120) as usize;
     let stride = arguments.number("stride").unwrap_or(1);
+    let is_encrypted = arguments.number("encrypted").is_some_and(|number| number > 0);
     for (number, ending) in [Ending::Closed, Ending::Killed].into_iter().enumerate() {
         if arguments.number("ending").is_some_and(|only| only != number as u64) {
             continue;
         }
-        let built = Fixture::build(seed, ending, op_count)
-            .and_then(|fixture| Ok((fixture, Fixture::build(seed ^ 1 << 32, ending, op_count)?)));
+        let build = if is_encrypted { Fixture::encrypted } else { Fixture::build };
+        let built = build(seed, ending, op_count)
+            .and_then(|fixture| Ok((fixture, build(seed ^ 1 << 32, ending, op_count)?)));
         let (fixture, other) = match built {
             Ok(built) => built,
             Err(finding) => {
@@ -223,10 +226,10 @@ fn damage(arguments: &Arguments, ledger: &Arc<Ledger>) {
             "sectors" => lithe_sim::damage::sectors(&fixture),
             _ => lithe_sim::damage::misplacements(&fixture, &other),
         };
-        let repeat = format!(
-            "{} --seed {seed} --operations {op_count} --stride {stride} --ending {number}",
-            arguments.command
-        );
+        let encrypted = if is_encrypted { " --encrypted 1" } else { "" };
+        let sizes = format!("--operations {op_count} --stride {stride}");
+        let command = &arguments.command;
+        let repeat = format!("{command} --seed {seed} {sizes} --ending {number}{encrypted}");
         if let Some(case) = arguments.number("case") {
             lithe_sim::damage::run_one(&fixture, &injuries[case as usize], ledger, &repeat);
             continue;
@@ -315,12 +318,14 @@ fn space(arguments: &Arguments, ledger: &Arc<Ledger>) {
 /// Samples for the fuzz targets, into `fuzz/corpus` below the working directory.
 fn write_seeds() {
     let corpus = Corpus::collect().expect("nothing fails in the simulation");
-    let targets: [(&str, &[Vec<u8>]); 6] = [
+    let targets: [(&str, &[Vec<u8>]); 8] = [
         ("wal_file", &corpus.wal_files),
         ("commit_record", &corpus.commits),
         ("manifest_file", &corpus.manifests),
         ("index_record", &corpus.index_records),
         ("frame", &corpus.frames),
+        ("sealed_frame", &corpus.frames),
+        ("keyring_slot", &corpus.keyring_slots),
         ("block", &corpus.blocks),
     ];
     let storage = OsStorage::new();

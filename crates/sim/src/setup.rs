@@ -1,14 +1,17 @@
 //! How a simulated database is opened: option sets that make everything happen all the time.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lithedb::base::{Codec, SeededEntropy};
+use lithedb::inspect::unlock;
 use lithedb::storage::Storage;
 use lithedb::{
-    Background, Builder, Cleaning, Compaction, Db, Error, KeyspaceOptions, Leveled, Structure,
-    Tiered, Verify,
+    Background, Builder, Cleaning, Compaction, Db, Encryption, Error, KeyspaceOptions, Leveled,
+    NonceWatch, PassphraseCost, Structure, Tiered, Verify,
 };
 
 use crate::clock::SimClock;
@@ -21,6 +24,13 @@ use crate::random::{Random, seed_of};
 pub const DB_PATH: &str = "/db";
 /// How much later the clock begins with each opening: no clock of one before comes so far.
 pub const OPENING_MILLIS: u64 = 200_000;
+/// One of so many option sets is encrypted.
+const ENCRYPTED_ONE_IN: u64 = 4;
+/// Keys and passphrases that a database which is rekeyed has in turn.
+pub const KEY_COUNT: u8 = 3;
+/// So often it is looked which key a database has, where a call may fail: once, in a run in which
+/// one does.
+const LOOK_COUNT: usize = 2;
 /// When every simulated run begins: 2023-11-14.
 pub const START_MILLIS: u64 = 1_700_000_000_000;
 
@@ -58,8 +68,30 @@ pub struct Setup {
     pub planted: Planted,
     /// Who runs the background work.
     pub background: Background,
+    /// Whether it is encrypted.
+    pub encrypted: bool,
+    /// .. with one key for good, or one after the other of so many: the first one when it is made.
+    pub key_count: u8,
+    /// What watches the nonces of all openings, if anything but each by itself.
+    pub nonces: Option<Nonces>,
     /// For the keyspaces, in turn.
     pub keyspaces: Vec<KeyspaceOptions>,
+}
+
+/// Watches nonces from opening to opening, in one history.
+#[derive(Clone, Default)]
+pub struct Nonces {
+    /// Tells the history from others that have the same beginning.
+    salt: u64,
+    /// Each opening draws others.
+    openings: Arc<AtomicU64>,
+    watch: Arc<NonceWatch>,
+}
+
+impl fmt::Debug for Nonces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Nonces({:#x})", self.salt) // Those that were seen are many.
+    }
 }
 
 impl Setup {
@@ -84,6 +116,9 @@ impl Setup {
             index_step_entries: Some(3),
             planted: Planted::Nothing,
             background: Background::Stepped,
+            encrypted: false,
+            key_count: 1,
+            nonces: None,
             keyspaces: vec![flex],
         }
     }
@@ -123,6 +158,8 @@ impl Setup {
         setup.read_first_max = random.pick(&[0, 16 << 10, 1 << 30]);
         let mut random = Random::new(seed_of(&[setup.seed, 0x1DE5]));
         setup.index_step_entries = random.pick(&[None, Some(1), Some(3), Some(20)]);
+        let mut random = Random::new(seed_of(&[setup.seed, 0x5EA1]));
+        setup.encrypted = random.below(ENCRYPTED_ONE_IN) == 0;
         setup
     }
 
@@ -184,6 +221,10 @@ impl Setup {
             Some(entries) => builder.index_step_entries(entries),
             None => builder,
         };
+        let builder = match self.encrypted {
+            true => builder.encryption(self.encryption(self.key_on(&storage).unwrap_or(0), nth)),
+            false => builder,
+        };
         builder
             .merge_operator(TAIL, Tail)
             .index_extractor(PIECES, pieces(self.planted))
@@ -199,6 +240,68 @@ impl Setup {
             .garbage_share(self.garbage_share)
             .read_first_max(self.read_first_max)
             .verify_values(self.verify_values)
+    }
+
+    /// The key or passphrase of this number, for the `nth` opening. Keys and nonces are drawn from
+    /// the seed, others each time; it is asserted that no nonce is used for two messages.
+    #[must_use]
+    pub fn encryption(&self, key: u8, nth: u64) -> Encryption {
+        let cost = PassphraseCost { memory_kib: 8, passes: 1, lanes: 1 };
+        let encryption = match key {
+            2 => Encryption::passphrase("correct horse").passphrase_cost(cost),
+            number => Encryption::key([0x5A + number; 32]),
+        };
+        let Some(Nonces { salt, openings, watch }) = &self.nonces else {
+            let entropy = SeededEntropy::new(seed_of(&[self.seed, nth, 0x5EA1]));
+            return encryption.simulated(Arc::new(entropy));
+        };
+        let opening = openings.fetch_add(1, Ordering::Relaxed);
+        let entropy = SeededEntropy::new(seed_of(&[self.seed, nth, 0x5EA1, *salt, opening]));
+        encryption.simulated(Arc::new(entropy)).watched(Arc::clone(watch))
+    }
+
+    /// The number of the key or passphrase that opens the database as it is in `storage`; none if
+    /// that is not to be told, as where there is no database.
+    #[must_use]
+    pub fn key_on(&self, storage: &Arc<dyn Storage>) -> Option<u8> {
+        if !self.encrypted || self.key_count < 2 {
+            return None;
+        }
+        for _ in 0..LOOK_COUNT {
+            let opens = |key: &u8| {
+                unlock(Arc::clone(storage), &self.path, &self.encryption(*key, u64::MAX)).is_ok()
+            };
+            let found = (0..self.key_count).find(opens);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// The same, encrypted, with keys and passphrases in turn, and nonces watched throughout.
+    #[must_use]
+    pub fn rekeyed(mut self) -> Setup {
+        (self.encrypted, self.key_count, self.nonces) = (true, KEY_COUNT, Some(Nonces::default()));
+        self
+    }
+
+    /// The same for a history of its own from here on, of which `salt` decides what is drawn.
+    #[must_use]
+    pub fn forked(&self, salt: u64) -> Setup {
+        let nonces = self.nonces.as_ref().map(|nonces| Nonces {
+            salt,
+            openings: Arc::default(),
+            watch: Arc::new(nonces.watch.forked()),
+        });
+        Setup { nonces, ..self.clone() }
+    }
+
+    /// The same, encrypted.
+    #[must_use]
+    pub fn encrypted(mut self) -> Setup {
+        self.encrypted = true;
+        self
     }
 
     /// Opens the database for the `nth` time.

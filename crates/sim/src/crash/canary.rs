@@ -24,7 +24,7 @@ pub struct Canary {
 }
 
 /// Every planted mistake.
-pub const CANARIES: [Canary; 17] = [
+pub const CANARIES: [Canary; 18] = [
     Canary {
         name: "sync of the log",
         operation: Operation::Sync,
@@ -142,6 +142,14 @@ pub const CANARIES: [Canary; 17] = [
         path_part: "unfinished-checkpoint",
         structure: None,
         diet: Diet::Checkpoints,
+    },
+    // The key that is got last is lost, or, when a database is made, all that there are.
+    Canary {
+        name: "sync of the keyring",
+        operation: Operation::Sync,
+        path_part: "KEYRING",
+        structure: None,
+        diet: Diet::Encryption,
     },
     Canary {
         name: "any sync",

@@ -12,6 +12,8 @@
 //!   there; and what is done with them is no concern of the database.
 //! - E9  So it is with one that was open and written to beside the database: it is recovered as the
 //!   database is, whichever comes first, and may go on and crash beside it again.
+//! - E10 An encrypted one is opened by the key that it got last, or by one that it was to get
+//!   since; and no nonce is used for two messages, before the crash or behind it.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +34,7 @@ use crate::parallel::survive;
 use crate::random::Random;
 use crate::readback::{Detail, expect_check_ok, expect_pasts, read_all};
 use crate::sample::ValueSizes;
-use crate::session::{Session, SharedTimeline, Trouble, look};
+use crate::session::{Session, SharedTimeline, Trouble, expect_key, look};
 use crate::setup::{Setup, start_of};
 use crate::timeline::{Found, Moment, Survival, Timeline};
 use crate::watched::{Mutation, WatchedStorage};
@@ -66,6 +68,12 @@ pub(super) struct Examiner {
 }
 
 impl Examiner {
+    /// The same for a history of its own.
+    pub(super) fn forked(&self, salt: u64) -> Examiner {
+        let (setup, ledger) = (Arc::new(self.setup.forked(salt)), Arc::clone(&self.ledger));
+        Examiner { setup, ledger }
+    }
+
     /// Opens on a state and judges it; `depth` is how many more crashes may follow.
     pub(super) fn examine(
         &self,
@@ -95,6 +103,7 @@ impl Examiner {
             expect_same(&seen, &found, "an opening that only read showed another moment")?;
         }
         expect_check_ok(&db)?;
+        expect_key(&self.setup, &shared(storage), timeline)?; // E10
         expect_pasts(&db, timeline, moment.commit, random)?;
         self.expect_checkpoints(storage, timeline, random)?;
         if !is_beside_first {
@@ -152,6 +161,7 @@ impl Examiner {
         let db = opened.map_err(|error| failed_open("open", &error))?;
         let (_, moment) = self.read_and_judge(&db, &timeline, state.survival)?;
         expect_check_ok(&db)?;
+        expect_key(&setup, &shared(&state.storage), &timeline)?; // E10
         Ok(OpenBeside { setup, db, clock, commit: moment.commit })
     }
 
@@ -332,6 +342,10 @@ impl Examiner {
         drop(session);
         Ok(())
     }
+}
+
+fn shared(storage: &SimStorage) -> Arc<dyn Storage> {
+    Arc::new(storage.clone())
 }
 
 /// A checkpoint that was recovered beside its database.

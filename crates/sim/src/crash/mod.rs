@@ -110,7 +110,7 @@ impl CrashRun {
     /// How the database is opened.
     #[must_use]
     pub fn setup(&self) -> Setup {
-        let setup = Setup::numbered(self.seed % SETUP_COUNT);
+        let setup = self.diet.setup(Setup::numbered(self.seed % SETUP_COUNT));
         match self.structure {
             Some(structure) => setup.all_of(structure),
             None => setup,
@@ -140,17 +140,18 @@ impl CrashRun {
         let storage = SimStorage::new(self.seed);
         storage.arm(self.planted.clone());
         let timeline = SharedTimeline::default();
+        let setup = Arc::new(self.setup()); // One: it watches the nonces of all openings.
         let striker = Arc::new(Striker {
             run: self.clone(),
             storage: storage.clone(),
             timeline: Arc::clone(&timeline),
-            examiner: Examiner { setup: Arc::new(self.setup()), ledger: Arc::clone(ledger) },
+            examiner: Examiner { setup: Arc::clone(&setup), ledger: Arc::clone(ledger) },
             point: AtomicU64::new(0),
         });
         let watcher = Arc::clone(&striker);
         let hook = Arc::new(move |mutation: &Mutation<'_>| watcher.strike(mutation));
         let watched = WatchedStorage::new(storage.clone(), hook);
-        let outcome = survive(|| self.drive(watched, &timeline, ledger));
+        let outcome = survive(|| self.drive(&setup, watched, &timeline, ledger));
         if let Err(finding) = outcome.and_then(|()| expect_no_misuse(&storage)) {
             ledger.note(finding.at("the run itself"), || self.command());
         }
@@ -160,11 +161,12 @@ impl CrashRun {
 
     fn drive(
         &self,
+        setup: &Setup,
         storage: WatchedStorage,
         timeline: &SharedTimeline,
         ledger: &Ledger,
     ) -> Verdict {
-        let session = Session::open(&self.setup(), Arc::new(storage), 0, Arc::clone(timeline));
+        let session = Session::open(setup, Arc::new(storage), 0, Arc::clone(timeline));
         let mut session =
             session.map_err(|error| Finding::new(Fault::FailedOpen, error.to_string()))?;
         for (number, op) in self.ops().iter().enumerate() {
@@ -217,7 +219,8 @@ impl Striker {
             let verdict = survive(|| {
                 let state = states::numbered(&self.storage, Some(mutation), index, seed);
                 what.clone_from(&state.what);
-                self.examiner.examine(&state, &timeline, &mut Random::new(seed), DEPTH)
+                let examiner = self.examiner.forked(seed);
+                examiner.examine(&state, &timeline, &mut Random::new(seed), DEPTH)
             });
             if let Err(finding) = verdict {
                 let place = format!("{what} before {:?} {:?}", mutation.operation, mutation.path);

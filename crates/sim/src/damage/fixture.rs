@@ -48,7 +48,18 @@ impl Fixture {
     /// # Errors
     /// When the run itself goes wrong.
     pub fn build(seed: u64, ending: Ending, op_count: usize) -> Verdict<Fixture> {
-        let mut setup = Setup::numbered(seed);
+        Fixture::build_as(Setup::numbered(seed), seed, ending, op_count)
+    }
+
+    /// The fixture of a seed, encrypted.
+    ///
+    /// # Errors
+    /// When the run itself goes wrong.
+    pub fn encrypted(seed: u64, ending: Ending, op_count: usize) -> Verdict<Fixture> {
+        Fixture::build_as(Setup::numbered(seed).encrypted(), seed, ending, op_count)
+    }
+
+    fn build_as(mut setup: Setup, seed: u64, ending: Ending, op_count: usize) -> Verdict<Fixture> {
         // Most of what the run writes is small.
         setup.keyspaces[0] = setup.keyspaces[0].clone().value_separation(Some(64));
         let storage = SimStorage::new(seed);

@@ -97,6 +97,8 @@ fn refusal(error: &Error, damaged: &Path) -> Verdict<Names> {
     let file = match error {
         Error::Corruption { file, what, .. } if !what.is_empty() => file,
         Error::FormatVersion { file, .. } => file,
+        Error::KeyNeeded { file } | Error::WrongKey { file } => file,
+        Error::NotEncrypted { path } => path,
         Error::Io { path, .. } => path,
         other => {
             return Err(Finding::new(Fault::BadError, format!("names no file: {other}")));

@@ -68,7 +68,7 @@ impl FaultRun {
     /// How the database is opened.
     #[must_use]
     pub fn setup(&self) -> Setup {
-        Setup::numbered(self.seed % 16)
+        self.diet.setup(Setup::numbered(self.seed % 16))
     }
 
     /// What it does.

@@ -27,9 +27,9 @@ use crate::parallel::survive;
 use crate::random::{Random, seed_of};
 use crate::readback::{expect_check_ok, expect_pasts, millis_of, now_of};
 use crate::sample::ValueSizes;
-use crate::session::{Session, SharedTimeline, Trouble, index_name};
+use crate::session::{Session, SharedTimeline, Trouble, expect_key, index_name};
 use crate::setup::Setup;
-use crate::timeline::{Catalog, IndexState, Indexes, Rows, rows_at};
+use crate::timeline::{Catalog, IndexState, Indexes, Rows, Timeline, rows_at};
 
 use compare::{View, compare};
 
@@ -63,7 +63,7 @@ impl ModelRun {
     /// How the database is opened.
     #[must_use]
     pub fn setup(&self) -> Setup {
-        let setup = Setup::numbered(self.seed % 64);
+        let setup = self.diet.setup(Setup::numbered(self.seed % 64));
         match self.structure {
             Some(structure) => setup.all_of(structure),
             None => setup,
@@ -107,6 +107,7 @@ impl ModelRun {
     }
 
     fn try_ops(&self, setup: &Setup, ops: &[Op], ledger: &Ledger) -> Verdict {
+        let setup = &setup.forked(0); // Each time the same is drawn.
         survive(|| {
             let sim = SimStorage::new(self.seed);
             if self.seed.is_multiple_of(4) {
@@ -286,6 +287,7 @@ impl Run {
         self.held.clear();
         let mut checkpoints = std::mem::take(&mut self.session.timeline().checkpoints);
         checkpoints.iter_mut().for_each(|checkpoint| checkpoint.commit = None);
+        let keys = self.session.timeline().keys.clone();
         self.session.keyspaces.clear();
         // The handle in here is the last one, and closes; it must be gone before the next opening.
         let nowhere: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
@@ -293,6 +295,10 @@ impl Run {
         self.session = open(&self.setup, &self.storage, self.opened_count)?;
         self.opened_count += 1;
         self.session.timeline().checkpoints = checkpoints;
+        let mut known = Timeline::new();
+        known.keys = keys;
+        expect_key(&self.setup, &self.storage, &known)?;
+        self.session.timeline().keys = known.keys;
         let now = now_of(&self.session.db);
         let there = |(id, rows): (u32, Arc<Rows>)| (id, Arc::new(rows_at(&rows, now)));
         let before = before.into_iter().map(there).collect();

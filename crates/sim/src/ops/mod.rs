@@ -81,6 +81,10 @@ pub enum Op {
     Clock(i16),
     /// Makes a checkpoint.
     Checkpoint,
+    /// Gives the database the key or passphrase of this number, if it is encrypted.
+    Rekey(u8),
+    /// Gives the data of an encrypted database another key; ends after so many slices.
+    RotateDataKey(u8),
     /// Does something in a checkpoint that is open beside the database; opens one first, if there
     /// is none.
     Beside(Box<Op>),

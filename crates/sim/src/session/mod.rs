@@ -7,6 +7,7 @@ mod beside;
 mod checkpoint;
 mod conversion;
 mod indexes;
+mod keys;
 mod transaction;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ use crate::setup::{Setup, start_of};
 use crate::timeline::{Change, Timeline, Until};
 
 pub(crate) use indexes::index_name;
+pub(crate) use keys::expect_key;
 
 /// A history that is shared with whoever judges moments of it while the session goes on.
 pub type SharedTimeline = Arc<Mutex<Timeline>>;
@@ -224,13 +226,11 @@ impl Session {
             }
             Op::Ingest(slot, entries, end) => self.ingest(*slot, entries, *end),
             Op::IngestTables(slot, tables) => self.ingest_tables(*slot, tables),
-            Op::Sync => {
-                self.db.sync()?;
-                self.timeline().mark_durable();
-                Ok(())
-            }
-            Op::Flush => {
-                self.db.flush()?;
+            Op::Sync | Op::Flush => {
+                match op {
+                    Op::Sync => self.db.sync()?,
+                    _ => self.db.flush()?,
+                }
                 self.timeline().mark_durable();
                 Ok(())
             }
@@ -258,6 +258,8 @@ impl Session {
                 Ok(())
             }
             Op::Checkpoint => self.checkpoint(),
+            Op::Rekey(number) => self.rekey(*number),
+            Op::RotateDataKey(slice_count) => self.rotate_data_key(*slice_count),
             Op::Beside(op) => self.run_in_beside(op),
             Op::Reopen(_)
             | Op::Read(_)

@@ -121,6 +121,9 @@ pub struct Timeline {
     pub checkpoints: Vec<Checkpoint>,
     /// The one that is open beside the database.
     pub beside: Option<Beside>,
+    /// The numbers of the keys and passphrases of which one opens the database: that which it got
+    /// last, and such as it was to get since. `None` where that is not known.
+    pub keys: Option<Vec<u8>>,
 }
 
 /// One keyspace. Its rows are those of the last acknowledged commit.
@@ -179,6 +182,7 @@ impl Timeline {
             pending: None,
             checkpoints: Vec::new(),
             beside: None,
+            keys: None,
         }
     }
 
