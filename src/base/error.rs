@@ -47,7 +47,7 @@ pub enum Error {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// What is known about the owner.
+        /// Who has it, as far as that is known: `process 4711`.
         owner: String,
     },
     /// There is no room on the disk. Nothing changed; reads go on, and writing resumes by itself

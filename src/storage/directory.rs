@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
 
-use super::{Storage, StorageLock};
+use super::{HELD_BY, Storage, StorageLock};
 
 /// Makes `dir` and what is missing above it, all of it durable, also what a creation that was
 /// interrupted has left: of a directory that is there it is not known whether it is durable.
@@ -56,7 +56,11 @@ fn lock_in(dir: &Path) -> PathBuf {
 
 fn not_locked(path: PathBuf, error: io::Error) -> Error {
     match error.kind() {
-        ErrorKind::WouldBlock => Error::Locked { path, owner: error.to_string() },
+        ErrorKind::WouldBlock => {
+            let what = error.to_string();
+            let owner = what.strip_prefix(HELD_BY).unwrap_or(&what).to_owned();
+            Error::Locked { path, owner }
+        }
         _ => Error::io("lock", &path, error),
     }
 }

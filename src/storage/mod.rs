@@ -313,10 +313,13 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
 /// Holds a lock until dropped.
 pub trait StorageLock: Send + Sync + fmt::Debug {}
 
+/// What an error says in front of whoever holds the lock.
+const HELD_BY: &str = "the lock is held by ";
+
 /// Every lock refuses in these words, so that messages can name the owner.
 fn held_lock_error(owner: Option<u32>) -> io::Error {
     let owner = owner.map_or("another process".to_string(), |pid| format!("process {pid}"));
-    io::Error::new(io::ErrorKind::WouldBlock, format!("the lock is held by {owner}"))
+    io::Error::new(io::ErrorKind::WouldBlock, format!("{HELD_BY}{owner}"))
 }
 
 /// Every file that was opened for reading refuses changes in these words.

@@ -151,7 +151,7 @@ impl Storage for OsStorage {
             if is_at(&file, path)? {
                 // The number only serves a message; a full disk must not keep anybody out.
                 let _ = write_owner(&file);
-                return Ok(Box::new(OsLock { _file: file }));
+                return Ok(Box::new(OsLock::of(file)));
             }
         }
         Err(held_lock_error(None))
@@ -168,7 +168,7 @@ impl Storage for OsStorage {
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             if is_at(&file, path)? {
-                return Ok(Box::new(OsLock { _file: file }));
+                return Ok(Box::new(OsLock::of(file)));
             }
         }
         Err(held_lock_error(None))
@@ -345,10 +345,28 @@ fn punch_hole(_: &File, _: u64, _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The system releases the lock when the file is closed.
+/// The system releases the lock when the last descriptor of this opening is closed. That may be a
+/// while: a process that is about to be another program has them all until it is.
 #[derive(Debug)]
 struct OsLock {
-    _file: File,
+    file: File,
+    /// Who has it. What was forked has the lock as well, and must not release it for both.
+    process: u32,
+}
+
+impl OsLock {
+    fn of(file: File) -> OsLock {
+        OsLock { file, process: std::process::id() }
+    }
+}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        if std::process::id() == self.process {
+            // Where this fails, closing the file does it.
+            let _ = self.file.unlock();
+        }
+    }
 }
 
 /// In the place of a lock that nobody could have either.
@@ -386,6 +404,28 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         assert!(error.to_string().contains(&format!("process {}", std::process::id())));
         drop(lock);
+        OsStorage.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_is_released_beside_copies_of_its_descriptor_by_whoever_took_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("LOCK");
+        // Such as a process has that was forked.
+        let locked = || {
+            let file = open_lock_file(&path).unwrap();
+            file.try_lock().unwrap();
+            (file.try_clone().unwrap(), OsLock::of(file))
+        };
+        let (_copy, lock) = locked();
+        drop(lock);
+        OsStorage.lock(&path).unwrap();
+
+        let (copy, mut lock) = locked();
+        lock.process = 0; // Another one.
+        drop(lock);
+        assert_eq!(OsStorage.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(copy);
         OsStorage.lock(&path).unwrap();
     }
 

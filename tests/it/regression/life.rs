@@ -163,7 +163,10 @@ fn a_second_opening_is_refused_while_the_first_is_open() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = Db::open(&path).unwrap();
-    assert!(matches!(Db::open(&path), Err(Error::Locked { .. })));
+    let refused = Db::open(&path).unwrap_err();
+    assert!(matches!(refused, Error::Locked { .. }));
+    let owner = format!("LOCK is locked by process {}", std::process::id());
+    assert!(refused.to_string().ends_with(&owner), "{refused}");
     db.close().unwrap();
     Db::open(&path).unwrap().close().unwrap();
 }
