@@ -70,6 +70,30 @@ model SEED='1':
 miri:
     cargo +nightly miri test -p lithedb --lib memtable
 
+# Golden databases of a new format; of the one that is not released yet: `GOLDEN=anew just golden`.
+golden:
+    cargo test -p lithedb --test it -- --ignored golden_databases_are_made --nocapture
+
+# Rules for dependencies: licences, bans, sources (deny.toml).
+supply:
+    cargo run --quiet -p lithe-supply -- check
+
+# The same and advisories; needs cargo-deny and the network.
+deny:
+    cargo deny --all-features check
+
+# What library and program are built of, as CycloneDX 1.5.
+sbom FILE='lithe.cdx.json':
+    cargo run --quiet -p lithe-supply -- sbom > {{FILE}}
+
+# The list of packages of others.
+third-party:
+    cargo run --quiet -p lithe-supply -- list > THIRD-PARTY.md
+
+# Their licence texts, to be passed on with a program.
+licences FILE='LICENCES.txt':
+    cargo run --quiet -p lithe-supply -- texts > {{FILE}}
+
 # A decoder under a fuzzer (needs a nightly toolchain and cargo-fuzz).
 fuzz TARGET SECONDS='60':
     cargo +nightly fuzz run {{TARGET}} -- -max_total_time={{SECONDS}}

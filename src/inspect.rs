@@ -39,7 +39,7 @@ use crate::flex_space::{explain_space_index, inspect_space_segment};
 use crate::manifest::{Record, explain_manifest, inspect_edit_log, newest_database};
 use crate::pieces::{Explained, FileWindow, Visit};
 use crate::seal::{SLOT_SIZE, Slot, SlotState};
-use crate::storage::{OpenMode, Storage};
+use crate::storage::{Storage, open_named};
 use crate::structure::flex::{SegmentIdentity, explain_index, inspect_segment};
 use crate::structure::lsm::{TableIdentity, explain_tables, inspect_table};
 use crate::value_log::inspect_values;
@@ -103,8 +103,8 @@ pub fn inspect(
     mut visit: impl FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<Inspection> {
     let path = path.as_ref();
-    let file = storage.open(path, OpenMode::ReadOnly);
-    let file = file.map_err(|error| Error::io("open", path, error))?;
+    let opened = open_named(storage, path);
+    let (file, _) = opened.map_err(|error| Error::io("open", path, error))?;
     let mut window = FileWindow::new(&*file, path, storage.keyring().cloned())?;
     let kind = kind_of(&mut window)?;
     let size = window.size;

@@ -10,6 +10,7 @@ mod counter;
 mod entry;
 mod error;
 mod expiry;
+pub mod format;
 pub mod index_key;
 mod operands;
 mod prefetch;

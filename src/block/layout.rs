@@ -50,6 +50,7 @@ use std::ops::Range;
 
 use crate::base::EntryKind;
 use crate::base::SeqNo;
+use crate::base::format::PAYLOAD_VERSION;
 use crate::base::varint;
 
 /// Bytes of the longest key.
@@ -64,7 +65,7 @@ pub(super) const ENTRY_OVERHEAD_MAX: usize = 3 + 3 + 5 + 8 + 4;
 pub(super) const BLOCK_OVERHEAD_MAX: usize = 4 + TRAILER_LEN;
 
 const TRAILER_LEN: usize = 18;
-const VERSION: u8 = 1;
+const VERSION: u8 = PAYLOAD_VERSION;
 const NARROW: usize = 2;
 const WIDE: usize = 4;
 /// Bits of the kind in the varint that it shares with a length.

@@ -17,7 +17,7 @@ use crate::db::time::Time;
 use crate::jobs::{FlushRate, MergeTurn, MergedSlice, can_give_way, can_wait};
 use crate::manifest::{Closing, Edit, KeyspaceOptions, KeyspaceRecord, Manifest, Structure};
 use crate::memtable::{MemtableCursor, StackedCursor};
-use crate::storage::{EntryType, waited_for_processor};
+use crate::storage::{clear_directory, waited_for_processor};
 use crate::structure::{
     Compacted, Consolidation, Debt, FlushOrder, FlushProgress, Store, Version, create_store,
     open_store,
@@ -701,30 +701,6 @@ enum AdvanceLog {
     /// When it frees half a log file or more: each time costs an edit of the manifest.
     WhenWorthwhile,
     Always,
-}
-
-/// Removes a directory with the files in it, if it is there. What else is in it was not put there
-/// by the store, and is left alone, with the directory.
-pub(super) fn clear_directory(
-    storage: &dyn crate::storage::Storage,
-    dir: &std::path::Path,
-) -> Result<()> {
-    let io = |action, error| Error::io(action, dir, error);
-    if !storage.exists(dir).map_err(|error| io("look for", error))? {
-        return Ok(());
-    }
-    for entry in storage.list_dir(dir).map_err(|error| io("list", error))? {
-        if entry.entry_type == EntryType::File {
-            let path = dir.join(entry.name);
-            storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
-        }
-    }
-    match storage.remove_dir(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::DirectoryNotEmpty => {
-            Err(io("remove", error))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// What is kept about an open keyspace.

@@ -51,6 +51,7 @@ mod presence;
 mod read;
 mod reduce;
 mod replay;
+mod rewrite;
 mod room;
 mod snapshot;
 mod state;
@@ -58,6 +59,7 @@ mod stats;
 mod table_writer;
 mod time;
 mod transaction;
+mod upgrade;
 mod vacuum;
 mod values;
 mod walk;
@@ -97,6 +99,7 @@ pub use table_writer::{TABLE_FILE_SIZE_MAX, TableSummary, TableWriter};
 pub use transaction::{
     Savepoint, Transaction, TransactionCursor, TransactionIter, UPDATE_TRY_COUNT,
 };
+pub use upgrade::{FileVersion, Rewrite, UpgradeReport};
 pub use vacuum::VacuumReport;
 pub use values::{ValueReader, ValueWriter};
 

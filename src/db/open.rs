@@ -11,13 +11,15 @@ use crate::db::commit::CommitLog;
 use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir, merging_of};
 use crate::db::encryption::take_keys;
 use crate::db::history::Unarchived;
-use crate::db::maintain::{clear_directory, runtime_of};
+use crate::db::maintain::runtime_of;
 use crate::db::options::{Access, Builder, OpenExisting, Sizes};
 use crate::db::replay::{Replayer, Uncounted};
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime, State, Table};
 use crate::db::time::Time;
 use crate::manifest::{Edit, KeyspaceRecord, Manifest, Structure, Totals};
-use crate::storage::{StorageLock, lock_directory, make_directory, share_directory};
+use crate::storage::{
+    StorageLock, clear_directory, lock_directory, make_directory, share_directory,
+};
 use crate::structure::{SharedStores, StorePlace, open_store};
 use crate::value_log::ValueLog;
 use crate::wal::{Lsn, Replay, Wal, WalOptions, WalPlace, replay_up_to};

@@ -25,6 +25,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use crate::base::format::SPACE_SEGMENT_VERSION;
 use crate::base::{Error, Result, checksum, checksum_seeded};
 
 /// Bytes of a block in the file.
@@ -33,7 +34,7 @@ pub(super) const BLOCK_SIZE: usize = 4096;
 pub(super) const BLOCK_DATA: usize = BLOCK_SIZE - CHECKSUM_SIZE;
 const CHECKSUM_SIZE: usize = 8;
 /// The format of segment files.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = SPACE_SEGMENT_VERSION;
 const MAGIC: [u8; 8] = *b"LITHESPC";
 
 /// Whose block it is.

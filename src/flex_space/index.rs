@@ -22,6 +22,7 @@ use super::layout::Layout;
 use super::op::{OP_SIZE_MAX, Op, take_address, take_u32};
 use super::options::Journal;
 use super::stats::Counters;
+use crate::base::format::SPACE_INDEX_VERSION;
 use crate::base::{Error, Result, varint};
 use crate::manifest::{EditLog, EditLogId, Record, RecordRef, SnapshotSink};
 use crate::structure::flex::tree::{ExtentTree, MapExtent};
@@ -29,7 +30,7 @@ use crate::structure::flex::tree::{ExtentTree, MapExtent};
 pub(super) const STEM: &str = "space";
 const KIND: u32 = 3;
 /// The form of the payloads.
-const VERSION: u64 = 1;
+const VERSION: u64 = SPACE_INDEX_VERSION as u64;
 /// Bytes of a part of a checkpoint, about.
 const PART_SIZE: usize = 64 << 10;
 /// Room for edits in a new file, at least; else as much as the checkpoint takes, so that a journal

@@ -35,6 +35,7 @@ use super::keyring::{Keyring, KeyringContents, derive};
 use super::random::Randomness;
 use super::secret::{SECRET_LEN, Secret};
 use super::source::{Encryption, MasterKey, PassphraseCost, Recipe, SALT_LEN, WRAPPED_LEN_MAX};
+use crate::base::format::KEYRING_VERSION;
 use crate::base::{Error, Result, checksum};
 
 /// Bytes of a slot.
@@ -43,7 +44,7 @@ pub const SLOT_SIZE: usize = 64 << 10;
 pub const KEYRING_FILE_SIZE: u64 = 2 * SLOT_SIZE as u64;
 
 const MAGIC: [u8; 8] = *b"LITHEKEY";
-const VERSION: u32 = 1;
+const VERSION: u32 = KEYRING_VERSION;
 const CIPHER: u32 = 1;
 const CHECKED_FROM: usize = 16;
 const HEAD_LEN: usize = 120;

@@ -29,6 +29,8 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+use crate::base::format::{FILE_VERSION, FILE_VERSION_SEALED};
+
 pub use envelope::{KEYRING_FILE_SIZE, SLOT_SIZE, Slot, SlotState};
 pub use file_key::{FileIdentity, FileKey, NONCE_LEN, Nonce, NonceWatch, SEAL_LEN, TAG_LEN, Tag};
 pub(crate) use fuzz::{fuzz_key, fuzz_slot};
@@ -37,14 +39,6 @@ pub use random::Randomness;
 pub use source::{Encryption, MasterKey, PassphraseCost, Vault, VaultError};
 #[cfg(test)]
 pub(crate) use tests::{drawing_key, recorded_key};
-
-/// The newest version of files that this program knows: of those that are sealed.
-pub const FILE_VERSION_MAX: u32 = FILE_VERSION_SEALED;
-/// The version of files that are not sealed.
-const FILE_VERSION: u32 = 1;
-/// The version of those that are, in the lower half of the field; the other half has the number of
-/// their data key.
-const FILE_VERSION_SEALED: u32 = 2;
 
 /// What the header of a file has for its version, by the number of its data key; 0 for none.
 #[must_use]
@@ -58,9 +52,9 @@ pub fn version_field(key: u16) -> u32 {
 /// The number of the data key that a version field has; `None` for a version that is not known.
 #[must_use]
 pub fn key_in_version(field: u32) -> Option<u16> {
-    match (field as u16, (field >> 16) as u16) {
-        (1, 0) => Some(0),
-        (2, key) if key != 0 => Some(key),
+    match (u32::from(field as u16), (field >> 16) as u16) {
+        (FILE_VERSION, 0) => Some(0),
+        (FILE_VERSION_SEALED, key) if key != 0 => Some(key),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::base::{Error, Result};
 
-use super::{OpenMode, Storage, StorageFile};
+use super::{OpenMode, Storage, StorageFile, open_named};
 
 /// Bytes that are copied at once.
 const COPY_SIZE: u64 = 1 << 20;
@@ -114,13 +114,14 @@ fn write_but_zeros(target: &dyn StorageFile, bytes: &[u8], offset: u64) -> io::R
     target.write_all_at(&bytes[from..end], offset + from as u64)
 }
 
-/// Makes a copy of all the `size` bytes of a file. Durable on return, but for its name.
+/// Makes a copy of all the `size` bytes of a file that a caller has named. Durable on return, but
+/// for its name.
 ///
 /// # Errors
 /// [`Error::Io`], also when there are fewer, [`Error::DiskFull`]: what was made of it stays.
 pub(crate) fn copy_file(storage: &dyn Storage, from: &Path, to: &Path, size: u64) -> Result<()> {
-    let source = storage.open(from, OpenMode::ReadOnly);
-    let source = source.map_err(|error| Error::io("open", from, error))?;
+    let source = open_named(storage, from);
+    let (source, _) = source.map_err(|error| Error::io("open", from, error))?;
     let target = storage.open(to, OpenMode::CreateNew);
     let target = target.map_err(|error| Error::io("create", to, error))?;
     let shape = CopyShape { size, ..CopyShape::default() };

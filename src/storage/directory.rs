@@ -1,11 +1,13 @@
-//! The directory of a database, or of a flexible space: made durably, and locked.
+//! The directory of a database, or of a flexible space: made durably, and locked; and that of a
+//! store, cleared away.
 
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
 
-use super::{HELD_BY, Storage, StorageLock};
+use super::{EntryType, HELD_BY, Storage, StorageLock};
 
 /// Makes `dir` and what is missing above it, all of it durable, also what a creation that was
 /// interrupted has left: of a directory that is there it is not known whether it is durable.
@@ -48,6 +50,37 @@ pub(crate) fn lock_directory(storage: &dyn Storage, dir: &Path) -> Result<Box<dy
 pub(crate) fn share_directory(storage: &dyn Storage, dir: &Path) -> Result<Box<dyn StorageLock>> {
     let path = lock_in(dir);
     storage.lock_shared(&path).map_err(|error| not_locked(path, error))
+}
+
+/// Removes a directory with the files in it, if it is there. What else is in it was not put there
+/// by the store, and is left alone, with the directory. So is what a link in its place leads to:
+/// all files would go there, be they of the store or not.
+///
+/// # Errors
+/// [`Error::Io`]; some of the files are gone then.
+pub(crate) fn clear_directory(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let io = |action, error| Error::io(action, dir, error);
+    if !storage.exists(dir).map_err(|error| io("look for", error))? || is_link(storage, dir)? {
+        return Ok(());
+    }
+    for entry in storage.list_dir(dir).map_err(|error| io("list", error))? {
+        if entry.entry_type == EntryType::File {
+            let path = dir.join(entry.name);
+            storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+        }
+    }
+    match storage.remove_dir(dir) {
+        Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => Err(io("remove", error)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a directory that is there has its name by a link.
+fn is_link(storage: &dyn Storage, dir: &Path) -> Result<bool> {
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(false) };
+    let entries = storage.list_dir(parent).map_err(|error| Error::io("list", parent, error))?;
+    let found = entries.iter().find(|entry| OsStr::new(&entry.name) == name);
+    Ok(found.is_some_and(|entry| entry.entry_type == EntryType::Other))
 }
 
 fn lock_in(dir: &Path) -> PathBuf {

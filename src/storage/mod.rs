@@ -36,7 +36,7 @@ use std::sync::Arc;
 use crate::seal::Keyring;
 
 pub(crate) use copying::{CopyShape, Zeros, copy_file, copy_into, is_shared, try_link};
-pub(crate) use directory::{lock_directory, make_directory, share_directory};
+pub(crate) use directory::{clear_directory, lock_directory, make_directory, share_directory};
 pub use memory::MemoryStorage;
 pub(crate) use numbered::NumberedNames;
 pub(crate) use open_files::{KeptOpen, OpenFiles};
@@ -80,7 +80,8 @@ pub struct DirEntry {
 
 /// Files and directories.
 pub trait Storage: Send + Sync + fmt::Debug {
-    /// Opens a file.
+    /// Opens a file. The name is the file's own: what is a symbolic link, a pipe or a device is
+    /// refused, but for directories on the way to it.
     ///
     /// # Errors
     /// `AlreadyExists` or `NotFound` by mode; whatever the system says.
@@ -315,6 +316,22 @@ pub trait StorageLock: Send + Sync + fmt::Debug {}
 
 /// What an error says in front of whoever holds the lock.
 const HELD_BY: &str = "the lock is held by ";
+
+/// Opens a file that a caller has named, for reading: it may be a link to one. Also by which name
+/// it was opened, without links.
+pub(crate) fn open_named(
+    storage: &dyn Storage,
+    path: &Path,
+) -> io::Result<(Arc<dyn StorageFile>, PathBuf)> {
+    let refused = match storage.open(path, OpenMode::ReadOnly) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => error,
+        opened => return opened.map(|file| (file, path.to_owned())),
+    };
+    match storage.resolve(path) {
+        Ok(found) if found != path => Ok((storage.open(&found, OpenMode::ReadOnly)?, found)),
+        _ => Err(refused),
+    }
+}
 
 /// Every lock refuses in these words, so that messages can name the owner.
 fn held_lock_error(owner: Option<u32>) -> io::Error {

@@ -2,6 +2,11 @@
 //!
 //! Owns every call of `std::fs` in the library. Files are for the owner alone (0600, directories
 //! 0700) and are not inherited by child processes (the standard library opens with `O_CLOEXEC`).
+//! What is opened is a file, and the one of that name: no symbolic link, which could lead to
+//! somebody else's (`O_NOFOLLOW`), and no pipe or device, on which an opening would wait for ever
+//! (`O_NONBLOCK`, which means nothing for files). Links on the way to the directory are followed:
+//! where a database lies is its owner's choice. So are those that [`Storage::resolve`] is asked
+//! for, of files that a caller names.
 //!
 //! What holds T1 to T3 of the module up
 //! - `sync` is fdatasync: it covers the length, which is needed to read the data back, and leaves
@@ -57,17 +62,14 @@ impl OsStorage {
 impl Storage for OsStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let mut options = OpenOptions::new();
-        options.read(true).mode(FILE_PERMISSIONS);
+        options.read(true).mode(FILE_PERMISSIONS).custom_flags(only_a_file());
         match mode {
             OpenMode::CreateNew => options.write(true).create_new(true),
             OpenMode::ReadWrite => options.write(true),
             OpenMode::ReadOnly => &mut options,
         };
         let file = options.open(path)?;
-        // Linux opens a directory for reading and only fails the reads.
-        if mode == OpenMode::ReadOnly && file.metadata()?.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
+        check_is_file(&file)?;
         Ok(Arc::new(OsFile { file, mode }))
     }
 
@@ -191,21 +193,21 @@ impl Storage for OsStorage {
 
 fn open_lock_file(path: &Path) -> io::Result<File> {
     // A link in the place of the lock file could make this empty somebody else's file.
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(FILE_PERMISSIONS)
-        .custom_flags(no_link)
-        .open(path)
+        .custom_flags(only_a_file())
+        .open(path)?;
+    check_is_file(&file).map(|()| file)
 }
 
 /// The lock file, for reading; made if it can be made, none if there is none.
 fn open_lock_file_to_share(path: &Path) -> io::Result<Option<File>> {
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    match OpenOptions::new().read(true).custom_flags(no_link).open(path) {
+    let opened = OpenOptions::new().read(true).custom_flags(only_a_file()).open(path);
+    match opened.and_then(|file| check_is_file(&file).map(|()| file)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => match open_lock_file(path) {
             Err(error) => match error.kind() {
                 io::ErrorKind::PermissionDenied
@@ -216,6 +218,24 @@ fn open_lock_file_to_share(path: &Path) -> io::Result<Option<File>> {
             made => made.map(Some),
         },
         opened => opened.map(Some),
+    }
+}
+
+/// Flags to open a file with, and nothing else.
+fn only_a_file() -> i32 {
+    (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed()
+}
+
+/// Refuses what was opened and is no regular file. (Linux opens a directory for reading and only
+/// fails the reads.)
+fn check_is_file(file: &File) -> io::Result<()> {
+    let file_type = file.metadata()?.file_type();
+    if file_type.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    match file_type.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
     }
 }
 
@@ -437,6 +457,59 @@ mod tests {
         std::os::unix::fs::symlink(&victim, directory.path().join("LOCK")).unwrap();
         OsStorage.lock(&directory.path().join("LOCK")).unwrap_err();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+    }
+
+    #[test]
+    fn a_link_is_not_opened_and_what_it_leads_to_stays_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let (victim, link) = (directory.path().join("victim"), directory.path().join("link"));
+        OsStorage.open(&victim, OpenMode::CreateNew).unwrap().write_all_at(b"kept", 0).unwrap();
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        for mode in [OpenMode::CreateNew, OpenMode::ReadWrite, OpenMode::ReadOnly] {
+            OsStorage.open(&link, mode).unwrap_err();
+        }
+        OsStorage.lock_shared(&link).unwrap_err();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+        // A name that its owner gives may be a link, and is followed when it is resolved.
+        let found = OsStorage.resolve(&link).unwrap();
+        OsStorage.open(&found, OpenMode::ReadOnly).unwrap();
+        // So is a directory on the way.
+        let to_directory = directory.path().join("to-directory");
+        std::os::unix::fs::symlink(directory.path(), &to_directory).unwrap();
+        OsStorage.open(&to_directory.join("victim"), OpenMode::ReadWrite).unwrap();
+    }
+
+    /// An opening for reading waits for a writer otherwise.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn pipes_and_devices_are_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        for path in [pipe.as_path(), Path::new("/dev/null")] {
+            for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
+                let error = OsStorage.open(path, mode).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path:?}: {error}");
+            }
+            let error = OsStorage.lock_shared(path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path:?}: {error}");
+            OsStorage.lock(path).unwrap_err();
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn files_are_not_handed_on_to_other_programs() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a-file-of-the-store");
+        let _file = OsStorage.open(&path, OpenMode::CreateNew).unwrap();
+        let _lock = OsStorage.lock(&directory.path().join("LOCK")).unwrap();
+        let shown = std::process::Command::new("ls").args(["-l", "/proc/self/fd"]).output();
+        let Ok(shown) = shown else { return };
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        let name = directory.path().to_str().unwrap();
+        assert!(!shown.contains(name), "{shown}");
     }
 
     #[test]

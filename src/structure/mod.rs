@@ -33,8 +33,8 @@ use crate::manifest::OpenReport;
 pub use shares::{ShareSums, ValueShare};
 pub use store::{
     Adopted, BegunFlush, Compacted, Consolidation, DataCheck, Debt, FileImage, Held, KeySpan,
-    Moving, Round, RoundFigures, RoundSlice, SharedStores, Staged, Store, StoreImage, StorePlace,
-    TableCheck, TableIngestMode, TableIngestOptions, create_store, open_store,
+    Moving, Round, RoundFigures, RoundSlice, SharedStores, Staged, Stale, Store, StoreImage,
+    StorePlace, TableCheck, TableIngestMode, TableIngestOptions, create_store, open_store,
 };
 
 /// An entry found by key.

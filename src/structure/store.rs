@@ -1,8 +1,8 @@
 //! The interface of a keyspace's store: what changes the structure, and hands out its versions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Cursor, EntryKind, RangeTombstones, Result, SeqNo, Slice};
@@ -50,6 +50,26 @@ pub struct SharedStores {
     pub values: Arc<ValueLog>,
     /// Bytes at which a memtable is sealed, unless a keyspace's options say it.
     pub memtable_size: u64,
+}
+
+/// Which files are to be written anew.
+#[derive(Clone, Copy, Debug)]
+pub enum Stale<'a> {
+    /// Those that are sealed with another data key than that of this number.
+    OtherKey(u16),
+    /// These.
+    Named(&'a BTreeSet<PathBuf>),
+}
+
+impl Stale<'_> {
+    /// Whether a file is, which is sealed with the data key of this number; 0 for none.
+    #[must_use]
+    pub fn has(self, path: &Path, key: u16) -> bool {
+        match self {
+            Stale::OtherKey(current) => key != current,
+            Stale::Named(paths) => paths.contains(path),
+        }
+    }
 }
 
 /// A keyspace's structure: its current version, and the one place that changes it. Reads go to
@@ -133,12 +153,12 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// As [`Store::flush`].
     fn begin_new_files(&self) -> Result<()>;
 
-    /// Begins a round that writes everything anew that is sealed with another data key than this
-    /// one. Looks at the headers of all files. What is being written meanwhile is no concern of it.
+    /// Begins a round that writes everything anew that is in stale files. Looks at the headers of
+    /// all files. What is being written meanwhile is no concern of it.
     ///
     /// # Errors
-    /// `Io`, `Corruption`.
-    fn begin_resealing(self: Arc<Self>, key: u16, now: u64) -> Result<Box<dyn Round>>;
+    /// `Io`, `Corruption`, `FormatVersion`.
+    fn begin_rewriting(self: Arc<Self>, stale: Stale<'_>, now: u64) -> Result<Box<dyn Round>>;
 
     /// Moves values out of the mover's files, from the place `from` on, until about `slice_bytes`
     /// are written. No stamp changes, and no version that exists. Durable on return. Under the

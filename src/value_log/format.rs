@@ -32,8 +32,9 @@
 use std::path::Path;
 
 use super::sealed::{SealedRecord, TABLE_HEAD_LEN, TABLE_ITEM_LEN};
+use crate::base::format::{FILE_VERSION_MAX, version_found};
 use crate::base::{Error, Result, ValueHash, checksum, checksum_seeded};
-use crate::seal::{FILE_VERSION_MAX, FileIdentity, FileKey, key_in_version, version_field};
+use crate::seal::{FileIdentity, FileKey, key_in_version, version_field};
 
 /// Bytes in front of a file's first record.
 pub(super) const FILE_HEADER_LEN: u64 = 40;
@@ -95,7 +96,7 @@ pub(super) fn check_file_header(
     let sum = u64::from_le_bytes(found[FILE_HEADER_SUMMED..].try_into().expect("eight bytes"));
     let is_whole = sum == checksum(&found[..FILE_HEADER_SUMMED], 0, 0);
     if is_whole && found[..8] == MAGIC && key.is_none() {
-        let (file, found, known) = (path.to_owned(), version, FILE_VERSION_MAX);
+        let (file, found, known) = (path.to_owned(), version_found(version), FILE_VERSION_MAX);
         return Err(Error::FormatVersion { file, found, known });
     }
     let what = match is_whole {

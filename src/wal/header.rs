@@ -24,8 +24,9 @@
 
 use std::path::Path;
 
+use crate::base::format::{FILE_VERSION_MAX, version_found};
 use crate::base::{Error, Result, checksum};
-use crate::seal::{FILE_VERSION_MAX, key_in_version, version_field};
+use crate::seal::{key_in_version, version_field};
 
 use super::lsn::Lsn;
 use super::record::RECORD_ALIGNMENT;
@@ -170,7 +171,7 @@ fn decode_copy(copy: &[u8], path: &Path, offset: usize, database_id: u64) -> Res
     let version = word(copy, 16) as u32;
     let key = key_in_version(version).ok_or_else(|| Error::FormatVersion {
         file: path.into(),
-        found: version,
+        found: version_found(version),
         known: VERSION,
     })?;
     let previous = Previous { number: word(copy, 56), start: Lsn::from_u64(word(copy, 64)) };

@@ -247,6 +247,8 @@ pub enum Command {
     Checkpoint(commands::checkpoint::CheckpointArgs),
     /// Give an encrypted database another key or passphrase
     Rekey(commands::rekey::RekeyArgs),
+    /// Bring the files of the database to the newest format version
+    Upgrade(commands::upgrade::UpgradeArgs),
     /// Verify every checksum and every structure of the database
     Check(commands::check::CheckArgs),
     /// Show what is in a file of a database, piece by piece, also if it is damaged

@@ -86,6 +86,7 @@ fn run_command(
         Command::Compact(args) => commands::compact::run(globals, notices, interrupt, &args),
         Command::Checkpoint(args) => commands::checkpoint::run(globals, &args),
         Command::Vacuum(args) => commands::vacuum::run(globals, interrupt, &args),
+        Command::Upgrade(args) => commands::upgrade::run(globals, notices, interrupt, &args),
         Command::Check(args) => commands::check::run(globals, notices, &args),
         Command::Inspect(args) => commands::inspect::run(globals, notices, &args),
         Command::Space(args) => {

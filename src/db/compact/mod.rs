@@ -11,7 +11,7 @@ use crate::db::Db;
 use crate::db::core::{Core, lock};
 use crate::db::keyspace::Keyspace;
 use crate::db::state::Runtime;
-use crate::structure::{Round, RoundFigures, RoundSlice};
+use crate::structure::{Round, RoundFigures, RoundSlice, Stale};
 
 /// How far a compaction is that somebody asked for, or what it came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,12 +182,12 @@ impl Core {
         self.runtimes().iter().map(|runtime| self.begin_round(runtime, everything())).collect()
     }
 
-    /// Rounds that write everything anew that is sealed with another data key.
-    pub(super) fn rounds_of_resealing(&self, key: u16) -> Result<Vec<KeyspaceRound>> {
+    /// Rounds that write everything anew that is in stale files.
+    pub(super) fn rounds_of_rewriting(&self, stale: Stale<'_>) -> Result<Vec<KeyspaceRound>> {
         let mut rounds = Vec::new();
         for runtime in self.runtimes() {
             let store = Arc::clone(&runtime.store);
-            let round = store.begin_resealing(key, self.time.now_if_used())?;
+            let round = store.begin_rewriting(stale, self.time.now_if_used())?;
             rounds.push(KeyspaceRound { round, runtime });
         }
         Ok(rounds)

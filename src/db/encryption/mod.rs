@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 pub use rotation::KeyRotationReport;
 
+use crate::base::format::KEYRING_VERSION;
 use crate::base::{Error, Result};
 use crate::db::Db;
 use crate::db::core::{Core, lock};
@@ -292,7 +293,7 @@ fn none_is_whole(slots: &[SlotState; 2], path: PathBuf) -> Error {
         _ => None,
     });
     match (unknown, &slots[0]) {
-        (Some(found), _) => Error::FormatVersion { file: path, found, known: 1 },
+        (Some(found), _) => Error::FormatVersion { file: path, found, known: KEYRING_VERSION },
         (None, SlotState::Damaged(what)) => Error::corruption(&path, 0, *what),
         (None, _) => Error::corruption(&path, 0, "no slot is whole"),
     }

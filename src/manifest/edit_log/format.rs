@@ -34,8 +34,9 @@
 //! The header has a checksum of its own, so that a header alone proves, at 24 bytes of hashing,
 //! that its record was once begun: looking for such proof in a damaged file takes linear time.
 
+use crate::base::format::{FILE_VERSION_MAX, version_found};
 use crate::base::{Error, Result, checksum, checksum_seeded};
-use crate::seal::{FILE_VERSION_MAX, FileIdentity, FileKey, SEAL_LEN};
+use crate::seal::{FileIdentity, FileKey, SEAL_LEN};
 use crate::seal::{key_in_version, version_field};
 use std::path::Path;
 
@@ -118,7 +119,7 @@ impl FileHeader {
         let version = u32_at(bytes, 8);
         let key = key_in_version(version).ok_or_else(|| Error::FormatVersion {
             file: file.to_owned(),
-            found: version,
+            found: version_found(version),
             known: VERSION,
         })?;
         if checksum(&bytes[..HEADER_SUMMED], 0, 0) != u64_at(bytes, HEADER_SUMMED) {

@@ -33,8 +33,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::holes::{DeadSpace, HoleRule};
+use crate::base::format::{FILE_VERSION_MAX, version_found};
 use crate::base::{Error, Result, checksum, checksum_seeded};
-use crate::seal::{FILE_VERSION_MAX, FileIdentity, FileKey, Keyring, id_of};
+use crate::seal::{FileIdentity, FileKey, Keyring, id_of};
 use crate::seal::{key_in_version, version_field};
 use crate::storage::{
     KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile, is_shared,
@@ -374,7 +375,7 @@ impl Segment {
         if is_whole && found[..8] == MAGIC && key.is_none() {
             return Err(Error::FormatVersion {
                 file: self.path.clone(),
-                found: version,
+                found: version_found(version),
                 known: FILE_VERSION_MAX,
             });
         }

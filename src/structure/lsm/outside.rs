@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::table::{OutsideTable, TableCaches, TablePlace};
 use crate::base::{Error, Result};
-use crate::storage::{OpenMode, Storage, copy_file, try_link};
+use crate::storage::{Storage, copy_file, open_named, try_link};
 use crate::structure::{Adopted, SharedStores, TableCheck, TableIngestMode, TableIngestOptions};
 
 /// Opens tables that were made outside of any database.
@@ -71,8 +71,8 @@ pub(super) fn adopt(
 
 /// Whoever wrote the file need not have synced it.
 fn sync(storage: &dyn Storage, path: &Path) -> Result<()> {
-    let file = storage.open(path, OpenMode::ReadOnly);
-    let file = file.map_err(|error| Error::io("open", path, error))?;
+    let opened = open_named(storage, path);
+    let (file, _) = opened.map_err(|error| Error::io("open", path, error))?;
     file.sync().map_err(|error| Error::io("sync", path, error))
 }
 

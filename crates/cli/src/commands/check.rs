@@ -9,8 +9,8 @@ use serde_json::json;
 use crate::args::Globals;
 use crate::database::open_existing;
 use crate::failure::{Failure, Outcome};
-use crate::notation::{bytes_text, count_text};
-use crate::output::{Notices, ReportFormat, stdout};
+use crate::notation::{bytes_text, count_text, shown};
+use crate::output::{Notices, ReportFormat, json_line, stdout};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,7 +47,7 @@ fn write_report(out: &mut impl Write, report: &CheckReport, format: ReportFormat
         ReportFormat::Table if report.problems.is_empty() => writeln!(out, "{}", ok_text(report))?,
         ReportFormat::Table => {
             for problem in &report.problems {
-                writeln!(out, "{problem}")?;
+                writeln!(out, "{}", shown(problem))?;
             }
         }
         ReportFormat::Json => {
@@ -67,7 +67,7 @@ fn write_report(out: &mut impl Write, report: &CheckReport, format: ReportFormat
                 "orphans": report.orphans.iter().map(|path| path.display().to_string())
                     .collect::<Vec<String>>(),
             });
-            writeln!(out, "{object}")?;
+            writeln!(out, "{}", json_line(&object))?;
         }
     }
     out.flush()?;

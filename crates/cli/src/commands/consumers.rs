@@ -10,7 +10,7 @@ use crate::args::Globals;
 use crate::database::{close, open_existing};
 use crate::failure::Outcome;
 use crate::notation::{bytes_text, parse_size};
-use crate::output::{Notices, Table, stdout};
+use crate::output::{Notices, Table, json_line, stdout};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,7 +77,7 @@ pub fn run(globals: &Globals, notices: Notices, args: ConsumersArgs) -> Outcome 
                 ConsumersFormat::Table => write!(out, "{}", table_of(&db.consumers()?))?,
                 ConsumersFormat::Jsonl => {
                     for consumer in db.consumers()? {
-                        writeln!(out, "{}", json_of(&consumer))?;
+                        writeln!(out, "{}", json_line(&json_of(&consumer)))?;
                     }
                 }
             }

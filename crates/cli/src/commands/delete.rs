@@ -16,6 +16,7 @@ Examples:
   lithe --db my.lithe delete --key-format hex 00ff
   lithe --db my.lithe --keyspace users delete --prefix user:17:
   lithe --db my.lithe delete --from 2024-01 --to 2024-07
+  lithe --db my.lithe --keyspace scratch delete --all --yes
 
 Deleting what is not there is no error. A range is deleted at once, however many keys are in it;
 their room comes back when the command closes the database. When the command returns, the deletion
@@ -33,9 +34,13 @@ pub struct DeleteArgs {
     #[command(flatten)]
     pub range: RangeArgs,
 
-    /// All keys of the keyspace
+    /// All keys of the keyspace; with `--yes` only
     #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
     pub all: bool,
+
+    /// Really delete all
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// Deletes. There is nothing to delete in a database that does not exist, so none is created.
@@ -51,6 +56,11 @@ pub fn run(globals: &Globals, args: &DeleteArgs) -> Outcome {
     };
     if range.start == Bound::Unbounded && range.end == Bound::Unbounded && !args.all {
         return Err(Failure::usage("name a KEY, a range by --prefix, --from and --to, or --all"));
+    }
+    if args.all && !args.yes {
+        let name = &globals.keyspace;
+        let what = format!("this deletes all that is in keyspace {name:?}: add --yes");
+        return Err(Failure::usage(what));
     }
     let (db, keyspace) = open_keyspace(globals)?;
     keyspace.delete_range((range.start, range.end))?;

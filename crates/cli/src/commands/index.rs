@@ -15,7 +15,7 @@ use crate::database::{close, open_keyspace};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::notation::count_text;
-use crate::output::{Notices, Table, stdout, write_json_bytes};
+use crate::output::{Notices, Table, json_line, stdout, write_json_bytes};
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -163,7 +163,7 @@ pub fn run_list(globals: &Globals, args: &IndexesArgs) -> Outcome {
         IndexesFormat::Table => write!(out, "{}", table_of(&listed))?,
         IndexesFormat::Jsonl => {
             for (info, entries) in &listed {
-                writeln!(out, "{}", json_of(info, *entries))?;
+                writeln!(out, "{}", json_line(&json_of(info, *entries)))?;
             }
         }
     }

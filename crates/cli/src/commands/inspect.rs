@@ -14,7 +14,7 @@ use crate::args::Globals;
 use crate::failure::{Failure, Outcome};
 use crate::keys::Ask;
 use crate::notation::{bytes_text, count_text, write_escaped, write_hex};
-use crate::output::{Notices, stdout, write_json_bytes};
+use crate::output::{Notices, json_line, stdout, write_json_bytes};
 
 /// Bytes on a line of a raw dump.
 const RAW_LINE: usize = 16;
@@ -200,7 +200,7 @@ fn write_json(out: &mut impl Write, number: u64, piece: &Piece) -> io::Result<()
         "what": what,
         "fields": fields,
     });
-    let head = head.to_string();
+    let head = json_line(&head);
     // Entries go into the same object: their bytes are not text.
     out.write_all(head.strip_suffix('}').unwrap_or(&head).as_bytes())?;
     if !piece.entries.is_empty() {

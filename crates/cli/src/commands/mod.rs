@@ -32,6 +32,7 @@ pub mod space;
 pub mod stats;
 pub mod tables;
 pub mod tx;
+pub mod upgrade;
 pub mod vacuum;
 pub mod version;
 pub mod view;

@@ -9,7 +9,7 @@ use lithedb::flex_space::{FlexSpace, SpaceCheck, SpaceSnapshot, SpaceStats};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::notation::{bytes_text, count_text, parse_size, write_escaped};
+use crate::notation::{bytes_text, count_text, parse_size, shown, write_escaped};
 use crate::output::{Notices, ReportFormat, Surface, Table, stdout};
 
 const EXAMPLES: &str = "\
@@ -286,7 +286,7 @@ fn write_report(out: &mut impl Write, report: &SpaceCheck, format: ReportFormat)
         }
         ReportFormat::Table => {
             for problem in &report.problems {
-                writeln!(out, "{problem}")?;
+                writeln!(out, "{}", shown(problem))?;
             }
         }
         ReportFormat::Json => {

@@ -11,7 +11,7 @@ use crate::args::Globals;
 use crate::database::open_existing;
 use crate::failure::Outcome;
 use crate::notation::{bytes_text, count_text, duration_text};
-use crate::output::{StatsFormat, Table, stdout};
+use crate::output::{StatsFormat, Table, json_line, stdout};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +42,7 @@ pub fn run(globals: &Globals, args: &StatsArgs) -> Outcome {
             write!(out, "\n{}", keyspace_table(&stats.keyspaces))?;
             write!(out, "\n{}", amplification_table(&stats.keyspaces))?;
         }
-        StatsFormat::Json => writeln!(out, "{}", stats_json(&stats))?,
+        StatsFormat::Json => writeln!(out, "{}", json_line(&stats_json(&stats)))?,
         StatsFormat::Prometheus => write!(out, "{}", stats.to_prometheus())?,
     }
     Ok(out.flush()?)

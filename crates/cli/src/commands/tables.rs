@@ -10,7 +10,7 @@ use crate::args::Globals;
 use crate::database::{close, open_keyspace};
 use crate::failure::Outcome;
 use crate::notation::bytes_text;
-use crate::output::{Table, stdout};
+use crate::output::{Table, json_line, stdout};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,7 +63,7 @@ pub fn run(globals: &Globals, args: &TablesArgs) -> Outcome {
         (false, TablesFormat::Table) => write!(out, "{}", tables_table(&tables))?,
         (false, TablesFormat::Jsonl) => {
             for table in &tables {
-                writeln!(out, "{}", table_json(table))?;
+                writeln!(out, "{}", json_line(&table_json(table)))?;
             }
         }
         (true, TablesFormat::Table) => write!(out, "{}", runs_table(&runs_of(&tables)))?,

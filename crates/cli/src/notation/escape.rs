@@ -5,6 +5,7 @@
 //! - N2  What is written holds no control character, no tab and no line end, and nothing that
 //!   reorders or hides the text around it: it is safe on a terminal, and one row stays one line.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::write_hex;
@@ -29,6 +30,23 @@ pub fn is_shown_as_is(character: char) -> bool {
         '\0'..='\u{9F}' => false,
         _ => !HIDDEN.iter().any(|range| range.contains(&character)),
     }
+}
+
+/// `text` with what may not reach a terminal as `\u{NN}`; lines stay lines. For messages: it is
+/// not to be read back.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    let is_safe = |character: char| character == '\n' || is_shown_as_is(character);
+    if text.chars().all(is_safe) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_safe(character) {
+            true => safe.push(character),
+            false => safe.extend(character.escape_unicode()),
+        }
+    }
+    Cow::Owned(safe)
 }
 
 /// Writes `bytes` as text: printable UTF-8 as it is, `\\` for a backslash, `\xNN` for the rest.
@@ -117,6 +135,12 @@ mod tests {
         assert_eq!(escaped(b"\x00\x7F\xFFz"), r"\x00\x7f\xffz");
         assert_eq!(escaped(b"\xE2\x98"), r"\xe2\x98");
         assert_eq!(escaped(b"\x1b[31m"), r"\x1b[31m");
+    }
+
+    #[test]
+    fn messages_keep_their_lines_and_steer_nothing() {
+        assert_eq!(shown("two\nlines, grün"), "two\nlines, grün");
+        assert_eq!(shown("a\u{1b}[2J\u{9b}m\r"), "a\\u{1b}[2J\\u{9b}m\\u{d}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod units;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-pub use escape::{is_shown_as_is, parse_escaped, write_escaped};
+pub use escape::{is_shown_as_is, parse_escaped, shown, write_escaped};
 pub use hex::{parse_hex, write_hex};
 pub use moment::{parse_moment, parse_stamp};
 pub use time::{parse_time, stamp_time_text, time_text};

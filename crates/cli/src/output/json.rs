@@ -4,7 +4,10 @@
 //! be confused. Characters that could steer or deceive a terminal are written as `\u00NN`, which
 //! means the same to every reader of JSON.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
+
+use serde_json::Value;
 
 use crate::notation::{is_shown_as_is, write_hex};
 
@@ -20,6 +23,30 @@ pub fn write_json_bytes(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     out.write_all(b"\"")
 }
 
+/// A value on one line, safe on a terminal. Names and paths are text of others.
+pub fn json_line(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().all(is_shown_as_is) {
+        return text;
+    }
+    // Such characters are in strings only, where an escape means the same.
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_shown_as_is(character) {
+            true => safe.push(character),
+            false => push_escape(&mut safe, character),
+        }
+    }
+    safe
+}
+
+/// JSON counts in UTF-16: a character above U+FFFF takes two.
+fn push_escape(text: &mut String, character: char) {
+    for unit in character.encode_utf16(&mut [0; 2]) {
+        let _ = write!(text, "\\u{unit:04x}");
+    }
+}
+
 fn write_json_text(out: &mut impl Write, text: &str) -> io::Result<()> {
     let is_plain = |c: char| c != '"' && c != '\\' && is_shown_as_is(c);
     let mut rest = text;
@@ -32,10 +59,9 @@ fn write_json_text(out: &mut impl Write, text: &str) -> io::Result<()> {
             '\r' => out.write_all(b"\\r")?,
             '\t' => out.write_all(b"\\t")?,
             _ => {
-                // JSON counts in UTF-16: a character above U+FFFF takes two.
-                for unit in special.encode_utf16(&mut [0; 2]) {
-                    write!(out, "\\u{unit:04x}")?;
-                }
+                let mut escape = String::new();
+                push_escape(&mut escape, special);
+                out.write_all(escape.as_bytes())?;
             }
         }
         rest = &rest[at + special.len_utf8()..];
@@ -59,6 +85,16 @@ mod tests {
             (0..=0x2FFF).chain(0xE_0000..0xE_0080).filter_map(char::from_u32).collect();
         let parsed: String = serde_json::from_str(&written(all.as_bytes())).unwrap();
         assert_eq!(parsed, all);
+    }
+
+    #[test]
+    fn a_line_of_json_steers_no_terminal_and_says_the_same() {
+        let value = serde_json::json!({ "name": "\u{9b}31m\u{202e}\u{E0001}\u{1b}", "n": 1 });
+        let line = json_line(&value);
+        assert!(line.chars().all(is_shown_as_is), "{line}");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);
+        let plain = serde_json::json!({ "name": "grün" });
+        assert_eq!(json_line(&plain), plain.to_string());
     }
 
     #[test]

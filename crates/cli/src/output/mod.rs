@@ -14,7 +14,7 @@ mod table;
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock};
 
-pub use json::write_json_bytes;
+pub use json::{json_line, write_json_bytes};
 pub use notice::Notices;
 pub use rows::{Columns, Row, RowWriter};
 pub use table::Table;

@@ -13,4 +13,5 @@ mod loading;
 mod reading;
 mod shell;
 mod space;
+mod upgrading;
 mod writing;

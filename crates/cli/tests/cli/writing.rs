@@ -43,7 +43,9 @@ fn a_range_is_deleted_and_nothing_beside_it() {
     shell.db(&["delete", "--prefix", "a", "--from", "a2"]).ok();
     shell.db(&["delete", "--from", "c"]).ok();
     assert_eq!(shell.db(&["scan", "--keys-only", "--format", "raw"]).ok(), b"a1\nb1\n");
-    shell.db(&["delete", "--all"]).ok();
+    assert!(shell.db(&["delete", "--all"]).fails(2).contains("--yes"));
+    assert_eq!(shell.db(&["count"]).ok(), b"2\n");
+    shell.db(&["delete", "--all", "--yes"]).ok();
     assert_eq!(shell.db(&["count"]).ok(), b"0\n");
 }
 

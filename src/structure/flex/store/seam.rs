@@ -20,7 +20,8 @@ use crate::structure::flex::ingest::StagedRuns;
 use crate::structure::flex::sweep::has_much_expired;
 use crate::structure::{
     BegunFlush, Compacted, Consolidation, DataCheck, Debt, FileImage, Findings, FlushOrder,
-    FlushOutcome, KeySpan, Moving, Round, Staged, Store, StoreImage, StructureStats, Version,
+    FlushOutcome, KeySpan, Moving, Round, Staged, Stale, Store, StoreImage, StructureStats,
+    Version,
 };
 use crate::value_log::Mover;
 
@@ -142,12 +143,12 @@ impl Store for FlexStore {
         writer.rotate_log(0)
     }
 
-    fn begin_resealing(self: Arc<Self>, key: u16, now: u64) -> Result<Box<dyn Round>> {
+    fn begin_rewriting(self: Arc<Self>, stale: Stale<'_>, now: u64) -> Result<Box<dyn Round>> {
         let segments = self.lock_writer().index.segments();
         let mut old = BTreeSet::new();
         for segment in segments {
             segment.file()?;
-            if id_of(segment.key()) != key {
+            if stale.has(&segment.path, id_of(segment.key())) {
                 old.insert(segment.number);
             }
         }

@@ -17,8 +17,8 @@ use crate::structure::lsm::record::RunPlace;
 use crate::structure::lsm::table::{Table, TableRecord};
 use crate::structure::{
     BegunFlush, Compacted, Consolidation, DataCheck, Debt, FileImage, Findings, FlushOrder,
-    FlushOutcome, FlushProgress, KeySpan, Moving, Round, Staged, Store, StoreImage, StructureStats,
-    TableInfo, Version,
+    FlushOutcome, FlushProgress, KeySpan, Moving, Round, Staged, Stale, Store, StoreImage,
+    StructureStats, TableInfo, Version,
 };
 use crate::value_log::Mover;
 
@@ -122,14 +122,14 @@ impl Store for LsmStore {
         self.rotate_log(&mut writer, &index, 0)
     }
 
-    fn begin_resealing(self: Arc<Self>, key: u16, _now: u64) -> Result<Box<dyn Round>> {
+    fn begin_rewriting(self: Arc<Self>, stale: Stale<'_>, _now: u64) -> Result<Box<dyn Round>> {
         let tables: Vec<Arc<Table>> = {
             let writer = self.lock_writer();
             writer.index.tables().map(|(_, table)| Arc::clone(table)).collect()
         };
         let mut old = BTreeSet::new();
         for table in tables {
-            if table.key_id()? != key {
+            if stale.has(table.path(), table.key_id()?) {
                 old.insert(table.record.number);
             }
         }

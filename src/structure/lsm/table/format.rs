@@ -36,8 +36,11 @@
 
 use std::path::Path;
 
+use crate::base::format::{
+    FILE_VERSION_MAX, TABLE_FOOTER_VERSION, TABLE_FOOTER_VERSION_EXTENDED, version_found,
+};
 use crate::base::{Error, Result, checksum, checksum_seeded};
-use crate::seal::{FILE_VERSION_MAX, FileIdentity, key_in_version, version_field};
+use crate::seal::{FileIdentity, key_in_version, version_field};
 
 /// Bytes in front of the first frame.
 pub const HEADER_LEN: u64 = 40;
@@ -46,9 +49,9 @@ pub const FOOTER_LEN: u64 = FOOTER_SIZE as u64;
 
 const MAGIC: [u8; 8] = *b"LITHETBL";
 /// Of footers.
-const VERSION: u32 = 1;
+const VERSION: u32 = TABLE_FOOTER_VERSION;
 /// Of footers with an extension.
-const VERSION_EXTENDED: u32 = 2;
+const VERSION_EXTENDED: u32 = TABLE_FOOTER_VERSION_EXTENDED;
 const HEADER_SIZE: usize = HEADER_LEN as usize;
 const HEADER_SUMMED: usize = 32;
 
@@ -170,7 +173,7 @@ impl TableIdentity {
         let is_whole = u64_at(found, HEADER_SUMMED) == checksum(&found[..HEADER_SUMMED], 0, 0);
         let version = u32_at(found, 8);
         if is_whole && found[..8] == MAGIC && key.is_none() {
-            return Err(unknown_version(path, version, FILE_VERSION_MAX));
+            return Err(unknown_version(path, version_found(version), FILE_VERSION_MAX));
         }
         let what = match is_whole {
             true => "the header is that of another database, keyspace or table",

@@ -18,7 +18,7 @@ use super::properties::Properties;
 use super::record::{TableOptions, TableRecord, span};
 use crate::base::{Codec, EntryKind, EntryRef, Error, RangeTombstones, Result, SeqNo};
 use crate::cache::MemoryBudget;
-use crate::storage::{OpenMode, Storage};
+use crate::storage::{Storage, open_named};
 
 /// Writes a table that is not part of a database. What is not finished is removed.
 #[derive(Debug)]
@@ -135,8 +135,8 @@ impl OutsideTable {
         path: &Path,
     ) -> Result<OutsideTable> {
         let storage = place.storage();
-        let opened = storage.open(path, OpenMode::ReadOnly);
-        let opened = opened.map_err(|error| Error::io("open", path, error))?;
+        let opened = open_named(&**storage, path);
+        let (opened, found_at) = opened.map_err(|error| Error::io("open", path, error))?;
         let size = opened.size().map_err(|error| Error::io("look at", path, error))?;
         let shown = path.display();
         let Some(end) = size.checked_sub(FOOTER_LEN).filter(|end| *end >= HEADER_LEN) else {
@@ -154,7 +154,7 @@ impl OutsideTable {
             let what = "is not encrypted, and the database is: write it with its table writer";
             return Err(Error::invalid(format!("{shown} {what}")));
         }
-        let file = TableFile::at(place, path.to_owned(), identity);
+        let file = TableFile::at(place, found_at, identity);
         let start = size.saturating_sub(FOOTER_LEN_MAX);
         let mut footer = [0; FOOTER_LEN_MAX as usize];
         let footer = &mut footer[..(size - start) as usize];

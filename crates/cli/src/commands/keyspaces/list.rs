@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::dump::lsm_options;
 use crate::failure::{Failure, Outcome};
-use crate::notation::{bytes_text, exact_duration_text};
-use crate::output::{Columns, ListFormat, Row, RowFormat, RowWriter, Surface, Table};
+use crate::notation::{bytes_text, exact_duration_text, shown};
+use crate::output::{Columns, ListFormat, Row, RowFormat, RowWriter, Surface, Table, json_line};
 
 /// Writes what there is.
 pub fn write_list(
@@ -21,14 +21,14 @@ pub fn write_list(
         ListFormat::Table => write!(out, "{}", list_table(keyspaces))?,
         ListFormat::Json => {
             let list: Vec<Value> = keyspaces.iter().map(info_json).collect();
-            writeln!(out, "{}", Value::from(list))?;
+            writeln!(out, "{}", json_line(&Value::from(list)))?;
         }
         ListFormat::Jsonl => {
             for info in keyspaces {
-                writeln!(out, "{}", info_json(info))?;
+                writeln!(out, "{}", json_line(&info_json(info)))?;
             }
         }
-        ListFormat::Csv => write_csv(out, keyspaces)?,
+        ListFormat::Csv => write_csv(out, keyspaces, surface)?,
         ListFormat::Raw => {
             let names = Columns::default();
             let mut rows = RowWriter::new(&mut *out, RowFormat::Raw, names, surface);
@@ -159,7 +159,7 @@ fn info_json(info: &KeyspaceInfo) -> Value {
     Value::Object(fields)
 }
 
-fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
+fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo], surface: Surface) -> Outcome {
     const TITLES: [&str; 15] = [
         "name",
         "id",
@@ -186,8 +186,13 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
             Structure::Flex | Structure::History => value,
             _ => String::new(),
         };
+        // O3: names are bytes of others.
+        let text = |name: &str| match surface {
+            Surface::Terminal => shown(name).into_owned(),
+            Surface::Stream => name.to_owned(),
+        };
         let record: [&str; TITLES.len()] = [
-            &info.name,
+            &text(&info.name),
             &info.id.to_string(),
             info.structure,
             &options.codec.to_string(),
@@ -197,7 +202,7 @@ fn write_csv(out: &mut impl Write, keyspaces: &[KeyspaceInfo]) -> Outcome {
             &of_flex(options.delta_fan_in.to_string()),
             &options.memtable_size.map(|bytes| bytes.to_string()).unwrap_or_default(),
             &options.value_separation.map(|bytes| bytes.to_string()).unwrap_or_default(),
-            options.merge_operator.as_deref().unwrap_or_default(),
+            &text(options.merge_operator.as_deref().unwrap_or_default()),
             &options.ttl.map(|ttl| ttl.as_millis().to_string()).unwrap_or_default(),
             &options.keep_for.map(|kept| kept.as_millis().to_string()).unwrap_or_default(),
             &options.keep_versions.map(|count| count.to_string()).unwrap_or_default(),
