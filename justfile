@@ -66,6 +66,15 @@ soak *ARGS:
 model SEED='1':
     cargo run --release -p lithe-sim -- model --seed {{SEED}}
 
+# Processes that are killed, on a disk in memory: `just torture 50000 7`.
+torture ROUNDS='10000' SEED='1' DIR='/dev/shm/lithe-torture' *ARGS:
+    cargo run --release -- torture kill --dir {{DIR}} --rounds {{ROUNDS}} --seed {{SEED}} --workers 2 {{ARGS}}
+
+# File systems whose power is cut, to be run as root: `just torture-power xfs 1000`.
+torture-power FS='ext4' ROUNDS='1000' SEED='1' IMAGE='/dev/shm/lithe-torture.img' *ARGS:
+    cargo build --release
+    target/release/lithe torture power --image {{IMAGE}} --fs {{FS}} --rounds {{ROUNDS}} --seed {{SEED}} --workers 2 {{ARGS}}
+
 # The memtable's unsafe code under miri (needs a nightly toolchain with miri).
 miri:
     cargo +nightly miri test -p lithedb --lib memtable

@@ -47,7 +47,7 @@ Exit codes:
   1    the key or the keyspace was not found; databases differ
   2    wrong usage: arguments, or input that cannot be loaded
   3    input or output failed, the disk is full, or the database is locked
-  4    bytes on disk are damaged
+  4    bytes on disk are damaged; `torture` has found something
   130  interrupted
 
 `lithe COMMAND --help` shows examples.";
@@ -260,6 +260,11 @@ pub enum Command {
     /// A step of `bench`, which runs each in a process of its own
     #[command(name = lithe_bench::CHILD_SUBCOMMAND, hide = true)]
     BenchChild(lithe_bench::ChildArgs),
+    /// Kill the store, and cut the power of its disk, again and again, and see what is there
+    Torture(commands::torture::TortureArgs),
+    /// A process of `torture`, which it kills
+    #[command(name = commands::torture::CHILD_SUBCOMMAND, hide = true)]
+    TortureChild(commands::torture::ChildArgs),
     /// Print a completion script for a shell
     Completions(commands::completions::CompletionsArgs),
     /// Print the version
@@ -327,8 +332,9 @@ mod tests {
     #[test]
     fn every_command_has_examples() {
         for command in Cli::command().get_subcommands() {
-            if ["bench", lithe_bench::CHILD_SUBCOMMAND].contains(&command.get_name()) {
-                continue; // They bring their own help.
+            let children = [lithe_bench::CHILD_SUBCOMMAND, commands::torture::CHILD_SUBCOMMAND];
+            if command.get_name() == "bench" || children.contains(&command.get_name()) {
+                continue; // They bring their own help, or are not called by people.
             }
             let help = command.clone().render_long_help().to_string();
             let examples = help.lines().filter(|line| line.starts_with("  lithe ")).count();

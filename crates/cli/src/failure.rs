@@ -6,7 +6,7 @@
 //! | 1 | the key, the keyspace or the index was not found; databases differ |
 //! | 2 | wrong usage: arguments, or input that cannot be loaded |
 //! | 3 | input or output failed, the disk is full, or the database is locked |
-//! | 4 | bytes on disk are damaged |
+//! | 4 | bytes on disk are damaged; `torture` has found something |
 //! | 130 | interrupted |
 
 use std::io;
@@ -42,6 +42,12 @@ pub enum Failure {
     Damaged {
         /// How many.
         problem_count: usize,
+    },
+    /// `torture` has found something, or has not found what was planted; what is on standard output
+    /// already.
+    Tortured {
+        /// In one sentence.
+        what: String,
     },
     /// Two databases differ; how is on standard output already.
     Differs {
@@ -100,7 +106,7 @@ impl Failure {
             Failure::Store(error) => store_exit_code(error),
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Failure::Input { .. } | Failure::Output(_) | Failure::Other(_) => 3,
-            Failure::Damaged { .. } => 4,
+            Failure::Damaged { .. } | Failure::Tortured { .. } => 4,
             Failure::Interrupted => 130,
         }
     }
@@ -109,7 +115,9 @@ impl Failure {
     /// output has gone.
     pub fn message(&self) -> Option<String> {
         match self {
-            Failure::NotFound { what } | Failure::Usage { what } => Some(what.clone()),
+            Failure::NotFound { what } | Failure::Usage { what } | Failure::Tortured { what } => {
+                Some(what.clone())
+            }
             Failure::Store(error) => Some(error.to_string()),
             Failure::Input { path, source } => {
                 Some(format!("could not read {}: {source}", path.display()))
@@ -138,6 +146,7 @@ impl Failure {
         match self {
             Failure::Store(error) => store_advice(error),
             Failure::Damaged { .. } => Some(RESTORE_ADVICE),
+            Failure::Tortured { .. } => Some(TORTURE_ADVICE),
             _ => None,
         }
     }
@@ -145,6 +154,9 @@ impl Failure {
 
 const RESTORE_ADVICE: &str =
     "copy the database directory before anything else, then restore a backup or load the data anew";
+
+const TORTURE_ADVICE: &str =
+    "keep the directory that is named: `story.txt` and `records.txt` in it say how it came about";
 
 fn store_exit_code(error: &Error) -> u8 {
     match error {
@@ -233,6 +245,7 @@ mod tests {
             (Error::corruption(path, 16, "bad checksum").into(), 4),
             (Failure::Differs { keys: 2, keyspaces: 0, is_all: true }, 1),
             (Failure::Damaged { problem_count: 2 }, 4),
+            (Failure::Tortured { what: "1 finding".into() }, 4),
             (Failure::Interrupted, 130),
         ];
         for (failure, code) in cases {

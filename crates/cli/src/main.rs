@@ -98,6 +98,11 @@ fn run_command(
             Ok(lithe_bench::run(&args)?)
         }
         Command::BenchChild(args) => Ok(lithe_bench::run_child(&args)?),
+        Command::Torture(args) => {
+            globals.refuse_key("databases that are tortured have keys of their own")?;
+            commands::torture::run(notices, interrupt, &args)
+        }
+        Command::TortureChild(args) => commands::torture::run_child(args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Version => commands::version::run(),
     }

@@ -18,8 +18,10 @@ pub const VALUES_MOVED: &str = "values moved";
 pub const VALUE_FILES_REMOVED: &str = "value files removed";
 
 /// Counts and findings. Shared by all threads of a campaign.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ledger {
+    /// What is to be called to see a finding again.
+    program: &'static str,
     book: Mutex<Book>,
 }
 
@@ -30,13 +32,19 @@ struct Book {
     stories: Vec<Story>,
 }
 
-/// A finding and the arguments of `lithe-sim` that show it again.
+/// A finding and the arguments of the program that show it again.
 #[derive(Clone, Debug)]
 pub struct Story {
     /// What is wrong.
     pub finding: Finding,
-    /// Arguments of `lithe-sim`.
+    /// Arguments of the program.
     pub repeat: String,
+}
+
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger::of_program("lithe-sim")
+    }
 }
 
 impl Ledger {
@@ -44,6 +52,12 @@ impl Ledger {
     #[must_use]
     pub fn new() -> Ledger {
         Ledger::default()
+    }
+
+    /// An empty ledger of campaigns that this program runs.
+    #[must_use]
+    pub fn of_program(program: &'static str) -> Ledger {
+        Ledger { program, book: Mutex::default() }
     }
 
     /// One more of what `what` names.
@@ -108,7 +122,7 @@ impl fmt::Display for Ledger {
             writeln!(f, "{count:>12}  {fault:?}")?;
         }
         for story in &book.stories {
-            writeln!(f, "\n{}\n  lithe-sim {}", story.finding, story.repeat)?;
+            writeln!(f, "\n{}\n  {} {}", story.finding, self.program, story.repeat)?;
         }
         Ok(())
     }

@@ -14,22 +14,32 @@
 //! | `model` | everything that can be read, against `BTreeMap`s |
 //! | `space` | flexible spaces: all of this for them |
 //! | `twins` | the same operations on two structures |
+//! | `torture` | real processes that are killed, real file systems whose power is cut: `lithe torture` |
 //! | `ledger`, `parallel`, `allocation` | counting, running on several threads, limits |
+//!
+//! Without the feature `campaigns` there is only what `torture` needs, which `lithe` has in it.
 
+#[cfg(feature = "campaigns")]
 pub mod allocation;
 pub mod checkpoints;
 pub mod clock;
+#[cfg(feature = "campaigns")]
 pub mod corpus;
+#[cfg(feature = "campaigns")]
 pub mod crash;
+#[cfg(feature = "campaigns")]
 pub mod damage;
 pub mod diet;
 pub mod digest;
 pub mod extractors;
+#[cfg(feature = "campaigns")]
 pub mod faults;
 pub mod finding;
 pub mod indexed;
+#[cfg(feature = "campaigns")]
 pub mod isolation;
 pub mod ledger;
+#[cfg(feature = "campaigns")]
 pub mod model;
 pub mod operator;
 pub mod ops;
@@ -39,7 +49,11 @@ pub mod readback;
 pub mod sample;
 pub mod session;
 pub mod setup;
+#[cfg(feature = "campaigns")]
 pub mod space;
 pub mod timeline;
+pub mod torture;
+#[cfg(feature = "campaigns")]
 pub mod twins;
+#[cfg(feature = "campaigns")]
 pub mod watched;

@@ -31,6 +31,7 @@ pub mod scan;
 pub mod space;
 pub mod stats;
 pub mod tables;
+pub mod torture;
 pub mod tx;
 pub mod upgrade;
 pub mod vacuum;

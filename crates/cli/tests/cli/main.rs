@@ -13,5 +13,6 @@ mod loading;
 mod reading;
 mod shell;
 mod space;
+mod torturing;
 mod upgrading;
 mod writing;

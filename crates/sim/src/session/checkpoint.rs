@@ -1,13 +1,11 @@
 //! Making checkpoints.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use lithedb::base::Clock as _;
 
 use super::{Session, Trouble, absurd};
-use crate::checkpoints::Checkpoint;
 use crate::readback::now_of;
 
 /// Checkpoints of one opening at most: each is opened again and again.
@@ -26,9 +24,7 @@ impl Session {
         };
         let mut timeline = self.timeline();
         timeline.mark_durable();
-        if let Some(made) = timeline.checkpoints.last_mut() {
-            made.is_made = true;
-        }
+        timeline.checkpoint_is_made();
         let (newest, last) = (self.db.snapshot().seqno(), timeline.last_seqno());
         if report.seqno != newest || report.seqno < last || report.linked_files > report.files {
             return Err(absurd(format!("a checkpoint at {newest}, behind {last}: {report:?}")));
@@ -43,17 +39,8 @@ impl Session {
         if timeline.checkpoints.len() >= CHECKPOINT_COUNT_MAX || timeline.is_in_doubt() {
             return None;
         }
-        // What failed may have happened.
-        let catalog: Option<BTreeMap<String, u32>> =
-            timeline.catalog().iter().map(|(name, id)| Some((name.clone(), (*id)?))).collect();
-        let catalog = catalog.filter(|_| timeline.is_catalog_certain())?;
-        let rows = catalog.values().map(|id| (*id, timeline.rows(*id))).collect();
         let number = self.table_count.fetch_add(1, Ordering::Relaxed);
         let path = self.setup.path.with_file_name(format!("checkpoint-{}-{number}", self.began));
-        let commit = Some(timeline.acknowledged());
-        let (is_made, path_of) = (false, path.clone());
-        let asked_for = Checkpoint { path: path_of, catalog, rows, now, commit, is_made };
-        timeline.checkpoints.push(asked_for);
-        Some(path)
+        timeline.ask_for_checkpoint(&path, now).then_some(path)
     }
 }

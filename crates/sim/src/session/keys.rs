@@ -15,15 +15,13 @@ impl Session {
     /// Gives the database another key or passphrase, or refuses to, where it is not encrypted.
     pub(super) fn rekey(&self, number: u8) -> Result<(), Trouble> {
         let number = number % KEY_COUNT;
-        if let Some(keys) = &mut self.timeline().keys {
-            keys.push(number); // It may have it or not, from here on.
-        }
+        self.timeline().key_may_be(number); // It may have it or not, from here on.
         let rekeyed = self.db.rekey(&self.setup.encryption(number, u64::MAX));
         if !self.setup.encrypted {
             return expect_not_encrypted(rekeyed);
         }
         rekeyed?;
-        self.timeline().keys = Some(vec![number]);
+        self.timeline().key_is(number);
         Ok(())
     }
 

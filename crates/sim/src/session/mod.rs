@@ -36,6 +36,7 @@ use crate::sample::{Key, Value};
 use crate::setup::{Setup, start_of};
 use crate::timeline::{Change, Timeline, Until};
 
+#[cfg(feature = "campaigns")]
 pub(crate) use indexes::index_name;
 pub(crate) use keys::expect_key;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Timeline;
+use super::{Timeline, Told};
 use crate::finding::{Fault, Finding, Verdict};
 use crate::timeline::Found;
 
@@ -55,6 +55,8 @@ impl Timeline {
         which: &(u32, String),
         states: impl IntoIterator<Item = Option<IndexState>>,
     ) {
+        let states: Vec<Option<IndexState>> = states.into_iter().collect();
+        self.tell(|| Told::IndexMayBecome(which.clone(), states.clone()));
         for state in states {
             let mut indexes = self.indexes().clone();
             set(&mut indexes, which, state);
@@ -64,6 +66,10 @@ impl Timeline {
 
     /// An index is acknowledged to be so, or not to be there; so are the others as they were.
     pub fn index_is(&mut self, which: &(u32, String), state: Option<IndexState>) {
+        self.tell(|| Told::IndexIs(which.clone(), state.clone()));
+        if let Some(cut) = &mut self.cut {
+            cut.indexes.append(&mut self.indexes.clone());
+        }
         self.indexes.truncate(1);
         set(&mut self.indexes[0], which, state);
     }
@@ -83,7 +89,8 @@ impl Timeline {
         let fits = |indexes: &Indexes| {
             indexes.iter().filter(|((id, _), _)| is_there(*id)).eq(found.indexes.iter())
         };
-        if self.indexes.iter().any(fits) {
+        let at_cut = self.cut.iter().flat_map(|cut| &cut.indexes);
+        if self.indexes.iter().chain(at_cut).any(fits) {
             return Ok(());
         }
         let what = format!("indexes {:?}, not one of {:?}", found.indexes, self.indexes);

@@ -22,7 +22,7 @@ pub enum Survival {
 }
 
 /// What was read back from a database.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Names and ids of the keyspaces.
     pub catalog: BTreeMap<String, u32>,
@@ -55,7 +55,7 @@ impl Timeline {
         self.judge_indexes(found)?;
         let least = match survival {
             Survival::Acknowledged => self.acknowledged,
-            Survival::Durable => self.durable,
+            Survival::Durable => self.cut.as_ref().map_or(self.durable, |cut| cut.durable),
         };
         if let Some(commit) = self.latest_match(found, least..=self.issued) {
             return Ok(Moment { commit, is_last_issued: commit == self.issued });
@@ -78,14 +78,15 @@ impl Timeline {
                     name == found_name && id.is_none_or(|id| id == *found_id)
                 })
         };
-        if self.catalogs[self.catalog_durable..].iter().any(fits) {
+        let least = self.cut.as_ref().map_or(self.catalog_durable, |cut| cut.catalog_durable);
+        if self.catalogs[least..].iter().any(fits) {
             return Ok(());
         }
         let what = format!(
             "keyspaces {:?}; acknowledged were {:?}, and then {:?}",
             found.catalog,
-            self.catalog(),
-            &self.catalogs[self.catalog_durable + 1..]
+            self.catalogs[least],
+            &self.catalogs[least + 1..]
         );
         let was_once = self.catalogs.iter().any(fits);
         Err(Finding::new(if was_once { Fault::Lost } else { Fault::Wrong }, what))

@@ -15,11 +15,14 @@
 //! - L1  Between `issue` and what ends it there is no other commit: commits come one at a time.
 //! - L2  Only the last commit may have no stamp: it is under way, or its fate is unknown.
 //! - L3  durable <= acknowledged <= issued.
+//! - L4  Each change of a history is told to its listener, if it has one, before it is made; what
+//!   hears it from the same beginning is the same history.
 
 mod indexes;
 mod judge;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +34,7 @@ use crate::digest::Digest;
 
 pub use indexes::{IndexState, Indexes};
 pub use judge::{Found, Moment, Survival};
+pub use told::{Listener, Told};
 
 /// A value and the stamp of the commit that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +128,19 @@ pub struct Timeline {
     /// The numbers of the keys and passphrases of which one opens the database: that which it got
     /// last, and such as it was to get since. `None` where that is not known.
     pub keys: Option<Vec<u8>>,
+    /// Who is told of changes.
+    listener: Option<Listener>,
+    /// What was acknowledged when the power went, if what came later is not counted.
+    cut: Option<Cut>,
+}
+
+/// What was acknowledged at some moment.
+#[derive(Clone, Debug)]
+struct Cut {
+    durable: u64,
+    catalog_durable: usize,
+    /// The indexes as acknowledged then, and as they may have become since.
+    indexes: Vec<Indexes>,
 }
 
 /// One keyspace. Its rows are those of the last acknowledged commit.
@@ -183,6 +200,8 @@ impl Timeline {
             checkpoints: Vec::new(),
             beside: None,
             keys: None,
+            listener: None,
+            cut: None,
         }
     }
 
@@ -241,6 +260,15 @@ impl Timeline {
         for change in changes {
             last_of_each.insert((change.keyspace, change.key), (change.value, change.until));
         }
+        self.tell(|| {
+            let change = |((keyspace, key), (value, until)): (&(u32, Vec<u8>), &Written)| Change {
+                keyspace: *keyspace,
+                key: key.clone(),
+                value: value.clone(),
+                until: *until,
+            };
+            Told::Issued { now, changes: last_of_each.iter().map(change).collect() }
+        });
         self.issued += 1;
         let commit = self.issued;
         for ((keyspace, key), (value, until)) in &last_of_each {
@@ -270,6 +298,7 @@ impl Timeline {
     /// # Panics
     /// When called out of turn (L1).
     pub fn acknowledge(&mut self, seqno: SeqNo, durability: Durability) {
+        self.tell(|| Told::Acknowledged(seqno, durability));
         let Pending { changes } = self.pending.take().expect("L1: a commit was issued");
         let commit = self.issued;
         for ((keyspace, key), (value, until)) in changes {
@@ -299,6 +328,7 @@ impl Timeline {
     /// # Panics
     /// When called out of turn (L1).
     pub fn take_back(&mut self) {
+        self.tell(|| Told::TakenBack);
         let Pending { changes } = self.pending.take().expect("L1: a commit was issued");
         for (keyspace, _) in changes.into_keys() {
             if let Some(lane) = self.lanes.get_mut(&keyspace) {
@@ -335,6 +365,7 @@ impl Timeline {
 
     /// Everything acknowledged so far is durable.
     pub fn mark_durable(&mut self) {
+        self.tell(|| Told::Durable);
         self.durable = self.acknowledged;
     }
 
@@ -342,11 +373,13 @@ impl Timeline {
     pub fn issue_catalog(&mut self, change: impl FnOnce(&mut Catalog)) {
         let mut catalog = self.catalog().clone();
         change(&mut catalog);
+        self.tell(|| Told::CatalogIssued(catalog.clone()));
         self.catalogs.push(catalog);
     }
 
     /// The change of keyspaces was acknowledged; `created` is the id of a new one.
     pub fn acknowledge_catalog(&mut self, created: Option<u32>) {
+        self.tell(|| Told::CatalogAcknowledged(created));
         self.catalog_durable = self.catalogs.len() - 1;
         self.forget_indexes_of_gone();
         let Some(id) = created else { return };
@@ -361,6 +394,7 @@ impl Timeline {
     /// # Panics
     /// When called out of turn (L1).
     pub fn take_back_catalog(&mut self) {
+        self.tell(|| Told::CatalogTakenBack);
         assert!(self.catalogs.len() > self.catalog_durable + 1, "a change was issued");
         self.catalogs.pop();
     }

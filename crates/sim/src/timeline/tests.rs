@@ -123,3 +123,63 @@ fn keyspaces_come_and_go_as_acknowledged() {
     dropped.catalog.insert("c".into(), 3);
     assert_eq!(fault(timeline.judge(&dropped, DURABLE)), Fault::Wrong);
 }
+
+/// What a history tells, heard from the same beginning.
+#[test]
+fn who_is_told_of_a_history_has_the_same_one() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (mut timeline, hears) = (Timeline::new(), Arc::clone(&told));
+    timeline.listen(Listener::new(move |told| hears.lock().unwrap().push(told.clone())));
+    timeline.issue_catalog(|catalog| {
+        catalog.insert("a".into(), None);
+    });
+    timeline.acknowledge_catalog(Some(1));
+    timeline.issue(5, [put(1, "x", "0"), put(1, "x", "1"), put(1, "y", "2")]);
+    timeline.acknowledge(SeqNo::from_u64(9), Durability::Buffered);
+    timeline.issue(5, [put(1, "x", "gone")]);
+    timeline.take_back();
+    timeline.issue_catalog(BTreeMap::clear);
+    timeline.take_back_catalog();
+    timeline.mark_durable();
+    let state = IndexState {
+        extractor: "value".into(),
+        is_unique: false,
+        is_ready: false,
+        is_building: true,
+    };
+    timeline.index_may_become(&(1, "by".into()), [Some(state.clone()), None]);
+    timeline.index_is(&(1, "by".into()), Some(state.finished()));
+    assert!(timeline.ask_for_checkpoint(std::path::Path::new("/c"), 6));
+    timeline.checkpoint_is_made();
+    timeline.key_is(1);
+    timeline.key_may_be(2);
+    timeline.issue(7, [delete(1, "x")]);
+
+    let mut heard = Timeline::new();
+    for told in told.lock().unwrap().drain(..) {
+        heard.hear(told);
+    }
+    let quiet = Timeline { listener: None, ..timeline };
+    assert_eq!(format!("{heard:?}"), format!("{quiet:?}"));
+    assert_eq!(heard.keys, Some(vec![1, 2]));
+}
+
+#[test]
+fn what_is_acknowledged_behind_a_cut_may_be_there_or_not() {
+    let mut timeline = history(); // One commit of three is durable.
+    timeline.note_cut();
+    timeline.mark_durable();
+    timeline.issue_catalog(|catalog| {
+        catalog.insert("c".into(), None);
+    });
+    timeline.acknowledge_catalog(Some(3));
+    timeline.issue(0, [put(1, "w", "4")]);
+    timeline.acknowledge(SeqNo::from_u64(4), Durability::Sync);
+    let before = found(&[(1, &[("x", "1", 1)]), (2, &[("x", "1", 1)])]);
+    assert_eq!(timeline.judge(&before, DURABLE).unwrap().commit, 1);
+    assert_eq!(timeline.judge(&before, ACKNOWLEDGED).unwrap_err().fault, Fault::Lost);
+    let mut none = found(&[(1, &[]), (2, &[])]);
+    assert_eq!(timeline.judge(&none, DURABLE).unwrap_err().fault, Fault::Lost);
+    none.catalog.remove("b");
+    assert_eq!(timeline.judge(&none, DURABLE).unwrap_err().fault, Fault::Lost);
+}
