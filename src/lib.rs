@@ -29,18 +29,18 @@ mod wal;
 pub use base::format::FORMAT_VERSION;
 pub use base::{Codec, Error, Expiry, KeyRange, Result, SeqNo, Slice};
 pub use db::{
-    Access, BATCH_SIZE_MAX, Background, BackgroundPause, Builder, BytesWritten,
-    COMMIT_PAYLOAD_LEN_MAX, Change, ChangeFeed, ChangeKind, CheckReport, CheckpointReport,
-    Cleaning, Commit, CommitChanges, Commits, CompactionReport, Consumer, ConsumerInfo, Conversion,
-    ConversionReport, Cursor, Db, Difference, Differences, Durability, Entry, FeedOptions,
-    FileVersion, Index, IndexBuildReport, IndexEntry, IndexInfo, IndexIter, IndexOptions,
-    IndexView, Ingest, IngestReport, Iter, KEY_LEN_MAX, KeyRotationReport, KeyVersion, Keys,
-    Keyspace, KeyspaceInfo, KeyspaceStats, OpenExisting, PointInTime, Previous, RecoveryReport,
-    RestoreReport, Rewrite, Savepoint, Snapshot, Stats, Swap, TABLE_FILE_SIZE_MAX,
-    TableIngestReport, TableSummary, TableWriter, Transaction, TransactionCursor, TransactionIndex,
-    TransactionIndexEntry, TransactionIndexIter, TransactionIter, UPDATE_TRY_COUNT, UpgradeReport,
-    VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader, ValueWriter, Versions,
-    VersionsByStamp, WriteBatch,
+    Access, BATCH_SIZE_MAX, Background, BackgroundFailure, BackgroundPause, BackgroundWork,
+    Builder, BytesWritten, COMMIT_PAYLOAD_LEN_MAX, Change, ChangeFeed, ChangeKind, CheckReport,
+    CheckpointReport, Cleaning, Commit, CommitChanges, Commits, CompactionReport, Consumer,
+    ConsumerInfo, Conversion, ConversionReport, Cursor, Db, Difference, Differences, Durability,
+    Entry, FeedOptions, FileVersion, Health, HealthState, Index, IndexBuildReport, IndexEntry,
+    IndexInfo, IndexIter, IndexOptions, IndexView, Ingest, IngestReport, Iter, KEY_LEN_MAX,
+    KeyRotationReport, KeyVersion, Keys, Keyspace, KeyspaceInfo, KeyspaceStats, OpenExisting,
+    PointInTime, Previous, RecoveryReport, RestoreReport, Rewrite, Savepoint, Snapshot, Stats,
+    Swap, TABLE_FILE_SIZE_MAX, TableIngestReport, TableSummary, TableWriter, Transaction,
+    TransactionCursor, TransactionIndex, TransactionIndexEntry, TransactionIndexIter,
+    TransactionIter, UPDATE_TRY_COUNT, UpgradeReport, VALUE_LEN_MAX, VacuumReport, ValueFileStats,
+    ValueReader, ValueWriter, Versions, VersionsByStamp, WriteBatch,
 };
 pub use extractor::{ExtractError, IndexExtractor, IndexKeys};
 pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};

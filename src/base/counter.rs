@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Lines that threads are spread over.
-const STRIPE_COUNT: usize = 32;
+pub const STRIPE_COUNT: usize = 32;
 
 /// `N` counts. Each thread adds to a line of its own, by a load and a store: an addition that
 /// excludes all others takes ten times as long. With more than 32 threads some share a line, and
@@ -26,7 +26,7 @@ static STRIPE_NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The stripe of this thread: the next one in turn when it counts for the first time.
 #[inline]
-fn stripe_of_thread() -> usize {
+pub fn stripe_of_thread() -> usize {
     // A thread that is ending may have lost its thread-locals: any stripe will do.
     let known = STRIPE.try_with(Cell::get).unwrap_or(0);
     if known < STRIPE_COUNT { known } else { choose_stripe() }

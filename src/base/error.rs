@@ -50,8 +50,8 @@ pub enum Error {
         /// Who has it, as far as that is known: `process 4711`.
         owner: String,
     },
-    /// There is no room on the disk. Nothing changed; reads go on, and writing resumes by itself
-    /// when there is room again.
+    /// There is no room on the disk. Nothing changed; reads go on, with a reserve deletions as well
+    /// ([`crate::Builder::disk_reserve`]), and writing resumes by itself when there is room again.
     DiskFull {
         /// The file or directory that could not grow.
         path: PathBuf,

@@ -30,6 +30,7 @@ pub use composite::{
 };
 pub use contained::contained;
 pub use counter::StripedCounters;
+pub(crate) use counter::{STRIPE_COUNT as THREAD_STRIPES, stripe_of_thread};
 pub use entry::{Cursor, EntryKind, EntryRef, lost_its_place};
 pub use error::{Error, Result};
 pub use expiry::{Expiring, Expiry, ExpirySpan, Lifetime, MOMENT_MAX};

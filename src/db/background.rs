@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::base::{Error, Result, SeqNo};
 use crate::db::core::{Core, lock};
+use crate::db::health::{BackgroundWork as Work, may_pass};
 use crate::db::maintain::{Found, Keeping};
 use crate::db::options::Background;
 
@@ -131,13 +132,18 @@ fn work(core: &Arc<Core>, role: Role) {
                 core.workers.wait_for_call(seen, IDLE_AFTER);
                 core.work_while_idle(seen, before);
             }
-            Err(Error::DiskFull { .. }) => core.workers.wait_for_call(seen, RETRY_WAIT),
+            Err(error) if is_tried_again(&error) => core.workers.wait_for_call(seen, RETRY_WAIT),
             // After a failure the database is poisoned, and says so on every write.
             Ok(false) | Err(_) => {
                 core.workers.wait_for_call(seen, core.idle_wait());
             }
         }
     }
+}
+
+/// Whether background work goes on behind this by itself.
+fn is_tried_again(error: &Error) -> bool {
+    matches!(error, Error::DiskFull { .. }) || may_pass(error)
 }
 
 /// Runs a piece of work; a panic in it poisons the database.
@@ -158,6 +164,7 @@ impl Core {
     /// One piece of background work, for the caller's thread.
     pub(super) fn step(&self) -> Result<bool> {
         self.check_open()?;
+        self.look_after_health();
         self.step_in_background()
     }
 
@@ -196,11 +203,13 @@ impl Core {
 
     /// How long a thread waits that has found nothing to do.
     fn idle_wait(&self) -> Duration {
+        // Writing resumes soon behind room that comes back.
+        let longest = if self.guard.refuses_writes() { RETRY_WAIT } else { IDLE_WAIT };
         if self.pauses.is_paused() {
-            return IDLE_WAIT; // The end of the pause is a call.
+            return longest; // The end of the pause is a call.
         }
         let now = self.clock.monotonic();
-        let longest = self.cleaning.wait_at_most(IDLE_WAIT, now);
+        let longest = self.cleaning.wait_at_most(longest, now);
         match self.compaction_rate.wait(now) {
             Duration::ZERO => longest,
             wait => longest.min(wait),
@@ -257,7 +266,13 @@ impl Core {
             return Ok(Found::Nothing);
         }
         let Some(_working) = self.pauses.begin_work() else { return Ok(Found::Busy) };
-        self.consolidate_slice_of_any().inspect_err(|error| self.note_idle_failure(error))
+        let consolidated = self.consolidate_slice_of_any();
+        let consolidated =
+            consolidated.inspect_err(|error| self.note_idle_failure(Work::Consolidation, error))?;
+        if matches!(consolidated, Found::Work { .. } | Found::Nothing) {
+            self.failures.solved(Work::Consolidation, None);
+        }
+        Ok(consolidated)
     }
 
     /// Looks for the most urgent piece of work and does it; `false` when none is due.
@@ -267,16 +282,24 @@ impl Core {
         }
         let done = self.try_step();
         if let Err(error) = &done {
-            self.note_failure(error);
+            self.note_work_failure(error);
         }
         done
     }
 
     fn try_step(&self) -> Result<bool> {
-        // A file that cannot be made ready now is made by the append that needs it, which then
-        // says why it cannot.
-        if matches!(self.log.prepare_file(), Ok(true)) {
-            return Ok(true);
+        if self.guard.refuses_writes() {
+            self.guard.look_for_room();
+        }
+        match self.log.prepare_file() {
+            Ok(true) => {
+                self.failures.solved(Work::LogFile, None);
+                return Ok(true);
+            }
+            Ok(false) => {}
+            // One that cannot be made ready now is made by the append that needs it, which then
+            // says why it cannot.
+            Err(error) => self.note_failed(Work::LogFile, None, &error),
         }
         if self.background == Background::Threads && self.meter.spares.prepare() {
             return Ok(true);
@@ -299,15 +322,27 @@ impl Core {
     fn give_back_rest(&self) -> Result<bool> {
         self.runtimes().iter().for_each(|runtime| runtime.store.remove_unreferenced());
         self.remove_unreferenced_values();
-        self.remove_dropped()
+        let removed = self.remove_dropped();
+        match &removed {
+            Ok(true) => self.failures.solved(Work::Removal, None),
+            Ok(false) => {}
+            Err(error) => self.note_failed(Work::Removal, None, error),
+        }
+        removed
     }
 
     /// Consolidation can be done without: no writer waits for it, so that one that found no room or
     /// met damage has no consequences. Damage is told to those who read it. A disk that fails is
     /// another matter.
-    pub(super) fn note_idle_failure(&self, error: &Error) {
+    pub(super) fn note_idle_failure(&self, work: Work, error: &Error) {
+        self.note_failed(work, None, error);
+        self.follow_idle_failure(error);
+    }
+
+    /// What follows from a failure of work that can be done without.
+    pub(super) fn follow_idle_failure(&self, error: &Error) {
         if matches!(error, Error::Io { .. } | Error::ReadOnly { .. }) {
-            self.note_failure(error);
+            self.note_work_failure(error);
         }
     }
 

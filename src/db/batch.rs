@@ -638,6 +638,12 @@ impl WriteBatch {
         self.special_count == 0 && self.separated.is_none()
     }
 
+    /// Whether it does nothing but delete. Time: linear in its operations.
+    pub(super) fn only_deletes(&self) -> bool {
+        let deletes = |write| matches!(write, Write::Delete { .. } | Write::DeleteRange { .. });
+        self.payload.is_none() && self.operations().all(|operation| deletes(operation.write))
+    }
+
     /// The keyspaces written to, each once.
     pub(super) fn targets(&self) -> impl Iterator<Item = &Target> + Clone {
         self.first_keyspace.iter().chain(&self.more_keyspaces)

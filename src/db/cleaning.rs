@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::base::{Result, Slice};
 use crate::db::background::caught;
 use crate::db::core::{Core, lock};
+use crate::db::health::BackgroundWork as Work;
 use crate::db::options::{Cleaning, CleaningPolicy};
 use crate::db::state::State;
 use crate::jobs::{Aim, GarbageFigures, RoundPace, ValueFileFigures, files_to_clean};
@@ -236,6 +237,7 @@ impl Core {
         if read > 0 {
             return Ok(Cleaned::ReadOn { bytes: read / READ_FRACTION });
         }
+        let _working = self.begin_working("cleaning");
         while let Some(store_id) = round.left.last() {
             let Some(runtime) = self.runtime_with_store(*store_id) else {
                 round.left.pop();
@@ -253,14 +255,16 @@ impl Core {
             self.check_open()?; // Under the turn, which closing waits for.
             let order = (SLICE_BYTES, self.now_for(&runtime));
             let moved = runtime.store.move_values(&mut round.mover, &round.from, order);
-            let (next, bytes) = match moved.inspect_err(|error| self.note_idle_failure(error))? {
-                Moving::Busy => return Ok(Cleaned::Busy),
-                Moving::Nothing => (None, None),
-                Moving::Slice { version, next, bytes } => {
-                    self.publish_version(&runtime, &version);
-                    (next, Some(bytes))
-                }
-            };
+            let (next, bytes) =
+                match moved.inspect_err(|error| self.note_idle_failure(Work::Cleaning, error))? {
+                    Moving::Busy => return Ok(Cleaned::Busy),
+                    Moving::Nothing => (None, None),
+                    Moving::Slice { version, next, bytes } => {
+                        self.failures.solved(Work::Cleaning, None);
+                        self.publish_version(&runtime, &version);
+                        (next, Some(bytes))
+                    }
+                };
             match next {
                 Some(from) => round.from = from,
                 None => {
@@ -390,7 +394,7 @@ impl Core {
         let Some(runtime) = runtime else { return Ok(()) };
         let _turn = lock(&runtime.flushing);
         let flushed = self.flush_oldest(runtime.id);
-        flushed.map(drop).inspect_err(|error| self.note_failure(error))
+        flushed.map(drop).inspect_err(|error| self.note_work_failure(error))
     }
 
     fn take_round(&self) -> Option<CleaningRound> {
@@ -401,7 +405,11 @@ impl Core {
         if !self.cleaning.may_have_garbage.swap(false, Ordering::Relaxed) {
             return None;
         }
-        self.begin_cleaning(self.cleaning.aim())
+        let round = self.begin_cleaning(self.cleaning.aim());
+        if round.is_none() {
+            self.failures.solved(Work::Cleaning, None); // It is not wanted any more.
+        }
+        round
     }
 
     /// As [`Core::clean_in_background`], not faster than it may; whether something was done.

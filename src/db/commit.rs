@@ -21,6 +21,8 @@ use crate::db::insert::{CommitPlace, insert_commit, insert_entries};
 use crate::db::options::{Background, Durability};
 use crate::db::state::{KeyspaceState, State};
 use crate::db::transaction::{Premise, Verdict};
+use crate::db::working::PoisonOnPanic;
+use crate::storage::ReserveUse;
 use crate::wal::{LogImage, Lsn, RecordReader, Wal};
 
 /// The log and the commits on their way.
@@ -317,27 +319,6 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// D4: a commit that was not applied to its end is neither there nor not.
-pub(super) struct PoisonOnPanic<'c> {
-    core: &'c Core,
-    /// A destructor may commit while its thread unwinds.
-    in_panic_before: bool,
-}
-
-impl<'c> PoisonOnPanic<'c> {
-    pub(super) fn new(core: &'c Core) -> PoisonOnPanic<'c> {
-        PoisonOnPanic { core, in_panic_before: std::thread::panicking() }
-    }
-}
-
-impl Drop for PoisonOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() && !self.in_panic_before {
-            self.core.set_poison("applying a commit panicked");
-        }
-    }
-}
-
 /// What is said of a commit to a keyspace that is not there. An index may come and go.
 fn gone(target: &Target) -> Error {
     match is_index_name(&target.name) {
@@ -370,6 +351,9 @@ impl Core {
         batch.validate(self.opening)?;
         if batch.is_empty() {
             return Ok(self.visible());
+        }
+        if self.guard.refuses_writes() {
+            self.check_disk(&batch)?;
         }
         let (gate, premise) = match basis {
             Basis::Nothing => (self.log.gate(), None),
@@ -491,7 +475,16 @@ impl Core {
             return Err(Error::Conflict);
         }
         batch.put_record_head(head, seqno);
-        let appended = wal.append(&[head, batch.bytes()]);
+        let appended = {
+            let _guard = PoisonOnPanic::new(self, "appending to the log");
+            match wal.append(&[head, batch.bytes()]) {
+                Err(Error::DiskFull { .. }) if batch.only_deletes() => {
+                    let _may = ReserveUse::of_all();
+                    wal.append(&[head, batch.bytes()])
+                }
+                appended => appended,
+            }
+        };
         let appended = appended.map_err(|error| self.judge(error))?;
         self.log.log_end.store(appended.end.as_u64(), Ordering::Relaxed);
         let caller = Caller::new(appended.end);
@@ -621,6 +614,7 @@ impl Core {
     /// sync, and the commits that are durable now.
     fn lead_sync(&self, own: &Caller) -> Result<()> {
         let lead = Lead { turn: &self.log.sync_turn };
+        let _guard = PoisonOnPanic::new(self, "a sync");
         let ticket = {
             let mut log = lock(&self.log.log);
             self.check_writable()?; // Under the lock: closing takes it before the files are let go.
@@ -675,7 +669,7 @@ impl Core {
     fn apply_to_next_other(&self, own: &Caller) -> Option<Arc<Caller>> {
         let mut applier = self.log.lock_applier();
         // Dropped in front of the lock: nobody else may go on behind half a commit.
-        let _guard = PoisonOnPanic::new(self);
+        let _guard = PoisonOnPanic::new(self, "applying a commit");
         loop {
             let pending = {
                 let queue = lock(&self.log.queue);

@@ -11,9 +11,10 @@ use crate::db::background::Workers;
 use crate::db::cleaning::Cleaner;
 use crate::db::commit::CommitLog;
 use crate::db::control::Pauses;
+use crate::db::dropped::DroppedRegister;
 use crate::db::encryption::KeyringFile;
 use crate::db::feed::Acknowledged;
-use crate::db::maintain::DroppedRegister;
+use crate::db::health::{Failures, HealthListener, Watcher};
 use crate::db::options::{Access, Background, Builder, Durability, Sizes};
 use crate::db::snapshot::SnapshotRegister;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published};
@@ -25,7 +26,7 @@ use crate::extractor::Extractors;
 use crate::jobs::{MergeThreads, Pacer, RateLimit};
 use crate::manifest::{KeyspaceOptions, Manifest, Totals};
 use crate::operator::{MergeLimits, Merging, Operators, Reducers};
-use crate::storage::{Storage, StorageLock};
+use crate::storage::{Guard, Storage, StorageLock};
 use crate::structure::{SharedStores, StorePlace};
 use crate::value_log::ValueLog;
 use crate::wal::RECORD_BUFFER_SIZE;
@@ -54,6 +55,8 @@ pub(super) struct Core {
     // Constant after opening.
     pub dir: PathBuf,
     pub storage: Arc<dyn Storage>,
+    /// What the storage is looked after by.
+    pub guard: Arc<Guard>,
     pub clock: Arc<dyn Clock>,
     /// What has expired is judged by this.
     pub time: Arc<Time>,
@@ -78,6 +81,8 @@ pub(super) struct Core {
     pub flush_slice_size: Option<u64>,
     /// Entries that a step of building an index reads, if that was said.
     pub index_step_entries: Option<usize>,
+    /// What is told when the health changes.
+    pub listener: Option<HealthListener>,
     pub recovery: RecoveryReport,
     /// What was written before this opening.
     pub totals_before: Totals,
@@ -94,6 +99,8 @@ pub(super) struct Core {
     pub log: CommitLog,
     pub published: Published,
     pub workers: Workers,
+    pub watcher: Watcher,
+    pub failures: Failures,
     pub snapshots: SnapshotRegister,
     pub transactions: Arc<TransactionRegister>,
     pub stalls: StallCounters,
@@ -133,6 +140,7 @@ pub(super) struct Core {
 /// What opening has put together, for [`Core::new`].
 pub(super) struct Parts {
     pub dir: PathBuf,
+    pub guard: Arc<Guard>,
     pub time: Arc<Time>,
     pub database: u64,
     pub opening: u64,
@@ -157,6 +165,7 @@ impl Core {
         Core {
             dir: parts.dir,
             storage: builder.storage,
+            guard: parts.guard,
             clock: builder.clock,
             time: parts.time,
             entropy: builder.entropy,
@@ -176,6 +185,7 @@ impl Core {
             extractors: builder.extractors,
             flush_slice_size: builder.flush_slice_size,
             index_step_entries: builder.index_step_entries,
+            listener: builder.listener,
             recovery: parts.recovery,
             totals_before: parts.totals_before,
             _log_buffer: log_buffer,
@@ -185,6 +195,8 @@ impl Core {
             log: parts.log,
             published: parts.published,
             workers: Workers::default(),
+            watcher: Watcher::default(),
+            failures: Failures::default(),
             snapshots: SnapshotRegister::default(),
             transactions: TransactionRegister::new(parts.sizes.budget / KEPT_FRACTION),
             stalls: StallCounters::default(),

@@ -30,12 +30,12 @@ use crate::base::{
     Cursor as _, EntryKind, Error, Expiring, Expiry, Lifetime, Result, SeqNo, Slice,
 };
 use crate::db::batch::{WriteBatch, check_archived_len};
-use crate::db::commit::PoisonOnPanic;
 use crate::db::core::{Core, lock};
 use crate::db::history::Unarchived;
 use crate::db::keyspace::Keyspace;
 use crate::db::operation::Write;
 use crate::db::state::{KeyspaceState, Runtime, State, Table};
+use crate::db::working::PoisonOnPanic;
 use crate::memtable::MemtableCursor;
 use crate::structure::lsm::OutsideTable;
 use crate::structure::{Adopted, Staged, TableIngestOptions};
@@ -486,7 +486,7 @@ impl Core {
                 return Ok(Tried::Again);
             }
             let flushed = self.flush_under_turn(runtime);
-            flushed.inspect_err(|error| self.note_failure(error))?;
+            flushed.inspect_err(|error| self.note_work_failure(error))?;
             staged.fit()?;
         }
         let seqno = hold.next_stamp(self.time.wall_for_stamp());
@@ -516,7 +516,7 @@ impl Core {
         let runtime = order.runtime;
         self.check_takes_ingest(runtime)?;
         self.check_has_store(runtime)?;
-        let _guard = PoisonOnPanic::new(self);
+        let _guard = PoisonOnPanic::new(self, "an ingest");
         if let Some(conversion) = runtime.conversion() {
             conversion.note_ingest(&order.range, seqno); // Also if it fails: it is copied again.
         }
@@ -568,7 +568,7 @@ impl Core {
         };
         while runtime.archive.is_some() && is_begun() {
             let flushed = self.flush_oldest(runtime.id);
-            flushed.inspect_err(|error| self.note_failure(error))?;
+            flushed.inspect_err(|error| self.note_work_failure(error))?;
         }
         Ok(())
     }

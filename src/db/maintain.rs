@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
+use crate::db::health::BackgroundWork as Work;
 use crate::db::history::{Slices, TellKept};
 use crate::db::options::{Access, Background};
 use crate::db::state::{KeyspaceState, Runtime, Table, archive_name, is_hidden_name};
@@ -17,7 +18,7 @@ use crate::db::time::Time;
 use crate::jobs::{FlushRate, MergeTurn, MergedSlice, can_give_way, can_wait};
 use crate::manifest::{Closing, Edit, KeyspaceOptions, KeyspaceRecord, Manifest, Structure};
 use crate::memtable::{MemtableCursor, StackedCursor};
-use crate::storage::{clear_directory, waited_for_processor};
+use crate::storage::{ReserveUse, clear_directory, waited_for_processor};
 use crate::structure::{
     Compacted, Consolidation, Debt, FlushOrder, FlushProgress, Store, Version, create_store,
     open_store,
@@ -76,9 +77,8 @@ impl Core {
         waiting.into_iter().map(|keyspace| Arc::clone(&keyspace.runtime)).collect()
     }
 
-    /// Flushes a slice of a keyspace's oldest sealed memtable. The caller has the keyspace's turn
-    /// to flush. Whether there was one.
-    pub(super) fn flush_oldest(&self, id: u32) -> Result<bool> {
+    /// As [`Core::flush_oldest`], which says how it went.
+    pub(super) fn flush_next_slice(&self, id: u32) -> Result<bool> {
         self.check_writable()?; // Under the turn, which closing waits for.
         // Not the state, which would keep what other threads flush meanwhile of other keyspaces.
         let found = self.published.state().find(id).map(Arc::clone);
@@ -168,6 +168,7 @@ impl Core {
     /// Says that there was room for a slice of a flush, and that it is done.
     fn note_slice_flushed(&self) {
         self.disk_full_count.store(0, Ordering::Relaxed);
+        self.guard.note_room();
         self.signal_flushed();
         self.cache.trim();
     }
@@ -177,6 +178,7 @@ impl Core {
     pub(super) fn compact_slice_of_any(&self, keeping: Keeping) -> Result<bool> {
         let turn = self.merge_threads.join(self.clock.monotonic());
         let before = self.moment_of_thread();
+        let _working = self.begin_working("compaction");
         for runtime in self.runtimes() {
             let began = self.clock.monotonic();
             let is_held = keeping == Keeping::ToRate;
@@ -201,7 +203,8 @@ impl Core {
                 None => Ok(Compacted::Ready),
             };
             // What is not merged is as good as it was, and it is tried again behind the next flush.
-            let compacted = compacted.inspect_err(|error| self.note_idle_failure(error));
+            let compacted =
+                compacted.inspect_err(|error| self.note_idle_failure(Work::Compaction, error));
             let (has_worked, is_ready) = match compacted {
                 Ok(Compacted::Slice { bytes, is_ready }) => {
                     if is_held && !is_early {
@@ -214,6 +217,7 @@ impl Core {
             };
             let installed = is_ready && self.install_compactions(&runtime)?;
             if has_worked || installed {
+                self.failures.solved(Work::Compaction, None);
                 // There may be parts for other threads.
                 self.workers.wake();
                 return Ok(true);
@@ -289,6 +293,7 @@ impl Core {
     /// Consolidates a slice of a keyspace. The caller has its turn to flush.
     fn consolidate_slice(&self, runtime: &Arc<Runtime>) -> Result<Consolidation> {
         self.check_writable()?; // Under the turn, which closing waits for.
+        let _working = self.begin_working("consolidation");
         let now = self.time.now_if_used();
         let consolidated = runtime.store.consolidate(CONSOLIDATION_SLICE_BYTES, now)?;
         let Consolidation::Slice { version, .. } = &consolidated else { return Ok(consolidated) };
@@ -379,7 +384,7 @@ impl Core {
         for runtime in self.runtimes() {
             self.flush_keyspace(&runtime)?;
         }
-        self.advance_log(AdvanceLog::Always).inspect_err(|error| self.note_failure(error))
+        self.advance_log(AdvanceLog::Always).inspect_err(|error| self.note_work_failure(error))
     }
 
     /// Seals and flushes everything that a keyspace has in memtables now; what was ingested until
@@ -406,7 +411,7 @@ impl Core {
             let turn = crate::db::core::lock(&runtime.flushing);
             let flushed = self.flush_oldest(id);
             drop(turn);
-            flushed.inspect_err(|error| self.note_failure(error))?;
+            flushed.inspect_err(|error| self.note_work_failure(error))?;
         }
         Ok(now)
     }
@@ -542,6 +547,7 @@ impl Core {
         keyspaces.flat_map(|keyspace| keyspace.tables()).for_each(|table| table.note_flushed());
         drop(applier);
         for runtime in gone {
+            self.failures.forget(runtime.id);
             runtime.dropped.store(true, Ordering::Release);
             self.dropped.note(runtime);
         }
@@ -562,6 +568,7 @@ impl Core {
     /// Applies an edit. D4: after one that happened or not, a commit to a keyspace that may be
     /// gone, or files made anew for one that may exist, would be lost or undo it.
     pub(super) fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
+        let _working = self.begin_edit();
         manifest.note_totals(self.lifetime_totals());
         let applied = manifest.apply(edit);
         self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
@@ -597,6 +604,7 @@ impl Core {
         if self.is_closed() {
             return Ok(self.stats());
         }
+        let _closing_may_use_it = ReserveUse::of_all();
         let flushed = match (self.access, self.poison()) {
             (Access::ReadOnly, _) => Ok(()),
             (Access::ReadWrite, Some(why)) => Err(Error::ReadOnly { why: why.clone() }),
@@ -626,6 +634,10 @@ impl Core {
             keyspace.unarchived.iter().for_each(|of| of.give_up());
         }
         let stats = self.stats();
+        if self.access == Access::ReadWrite && finished.is_ok() {
+            self.guard.remove_reserve(); // Else recovery may need it.
+        }
+        self.watcher.end();
         self.let_go_of_keyring();
         self.unlock_directory();
         finished.map(|()| stats)
@@ -750,27 +762,5 @@ pub(super) fn new_runtime(
         flush_rate: FlushRate::default(),
         fresh_runs: AtomicUsize::new(fresh_runs),
         stamps_gone_to: AtomicU64::new(0),
-    }
-}
-
-/// Stores of keyspaces that were dropped, or have another one by now, whose files are still there.
-#[derive(Debug, Default)]
-pub(super) struct DroppedRegister {
-    /// With their numbers. Stores and not runtimes: of one store there may be several, as options
-    /// change, and snapshots hold those of their moment.
-    waiting: Mutex<Vec<(u32, std::sync::Weak<dyn Store>)>>,
-}
-
-impl DroppedRegister {
-    pub(super) fn note(&self, runtime: &Runtime) {
-        let waiting = (runtime.store_id, Arc::downgrade(&runtime.store));
-        crate::db::core::lock(&self.waiting).push(waiting);
-    }
-
-    /// One that no snapshot, iterator or handle holds any more.
-    fn take_unreferenced(&self) -> Option<u32> {
-        let mut waiting = crate::db::core::lock(&self.waiting);
-        let index = waiting.iter().position(|(_, store)| store.strong_count() == 0)?;
-        Some(waiting.swap_remove(index).0)
     }
 }

@@ -30,9 +30,11 @@ mod control;
 mod convert;
 mod core;
 mod describe;
+mod dropped;
 mod encryption;
 mod feed;
 mod group;
+mod health;
 mod history;
 mod hold;
 mod indexes;
@@ -63,6 +65,7 @@ mod upgrade;
 mod vacuum;
 mod values;
 mod walk;
+mod working;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -80,6 +83,7 @@ pub use encryption::{KeyRotationReport, unlock};
 pub use feed::{
     Change, ChangeFeed, ChangeKind, CommitChanges, Consumer, ConsumerInfo, FeedOptions, Previous,
 };
+pub use health::{BackgroundFailure, BackgroundWork, Health, HealthState};
 pub use history::{
     Difference, Differences, KeyVersion, PointInTime, RestoreReport, Versions, VersionsByStamp,
 };
@@ -323,6 +327,7 @@ impl Db {
     }
 
     /// With [`Background::Stepped`]: does one piece of background work; `false` when none is due.
+    /// Looks after the health first: what has changed is told to the listener.
     ///
     /// # Errors
     /// What the work failed with; see [`Db::flush`].
@@ -332,6 +337,11 @@ impl Db {
 
     /// Flushes and syncs everything and closes. All handles answer `Closed` from then on;
     /// snapshots and iterators that exist can be read on. Closing again does nothing.
+    ///
+    /// It waits for calls to the storage as long as they take, those under way among them: there is
+    /// no taking back of one that the system has. What does not come back is told to the listener
+    /// meanwhile ([`Builder::on_health`]), and shown by [`Db::health`] to other threads. Who cannot
+    /// wait can end the process: nothing that is durable is lost by that.
     ///
     /// # Errors
     /// As [`Db::flush`]. The database is closed nevertheless; what was durable stays so.

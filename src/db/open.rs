@@ -10,6 +10,7 @@ use crate::db::background::Workers;
 use crate::db::commit::CommitLog;
 use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir, merging_of};
 use crate::db::encryption::take_keys;
+use crate::db::health::Watcher;
 use crate::db::history::Unarchived;
 use crate::db::maintain::runtime_of;
 use crate::db::options::{Access, Builder, OpenExisting, Sizes};
@@ -18,7 +19,8 @@ use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime, State, 
 use crate::db::time::Time;
 use crate::manifest::{Edit, KeyspaceRecord, Manifest, Structure, Totals};
 use crate::storage::{
-    StorageLock, clear_directory, lock_directory, make_directory, share_directory,
+    Guard, GuardOptions, GuardedStorage, ReserveUse, StorageLock, clear_directory, lock_directory,
+    make_directory, share_directory,
 };
 use crate::structure::{SharedStores, StorePlace, open_store};
 use crate::value_log::ValueLog;
@@ -61,7 +63,12 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     builder.operators.validate()?;
     builder.reducers.validate()?;
     builder.extractors.validate()?;
+    let (builder, guard) = guarded(builder, dir, &sizes);
     let (builder, lock) = take_directory(builder, dir)?;
+    if builder.access == Access::ReadWrite {
+        guard.open_reserve();
+    }
+    let _recovery_may_use_it = ReserveUse::of_all();
     // Another opening may have created it before the lock was ours.
     let is_there = Manifest::exists(&*builder.storage, dir)?;
     let (builder, keyring) = take_keys(builder, dir, is_there)?;
@@ -85,8 +92,10 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     }
     let published = Published::new(state, visible);
     let released = Lsn::from_u64(manifest.state().log_start());
+    let slow_after = builder.slow_disk_after;
     let parts = Parts {
         dir: dir.to_owned(),
+        guard,
         time,
         database: manifest.state().database(),
         opening: builder.entropy.next_u64(),
@@ -107,9 +116,18 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     if core.access == Access::ReadOnly {
         core.set_poison(OPENED_FOR_READING);
     }
-    Workers::start(&core)?;
+    Watcher::start(&core, slow_after)?;
+    Workers::start(&core).inspect_err(|_| core.watcher.end())?;
     core.workers.wake();
     Ok(core)
+}
+
+/// Has all calls to the storage looked after.
+fn guarded(builder: Builder, dir: &Path, sizes: &Sizes) -> (Builder, Arc<Guard>) {
+    let options = GuardOptions { slow_after: builder.slow_disk_after, reserve: sizes.reserve };
+    let guard = Arc::new(Guard::new(dir, Arc::clone(&builder.clock), options));
+    let storage = GuardedStorage::new(Arc::clone(&builder.storage), Arc::clone(&guard));
+    (Builder { storage: Arc::new(storage), ..builder }, guard)
 }
 
 /// What recovery has come to.

@@ -3,9 +3,11 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::{Clock, Entropy, Error, Result, SystemClock, SystemEntropy};
 use crate::db::Db;
+use crate::db::health::{Health, HealthListener};
 use crate::extractor::{Extractors, IndexExtractor};
 use crate::operator::{MergeOperator, Operators, Reducer, Reducers};
 use crate::seal::Encryption;
@@ -121,6 +123,9 @@ pub struct Builder {
     pub(super) flush_slice_size: Option<u64>,
     pub(super) index_step_entries: Option<usize>,
     pub(super) read_first_max: Option<u64>,
+    pub(super) disk_reserve: Option<u64>,
+    pub(super) slow_disk_after: Duration,
+    pub(super) listener: Option<HealthListener>,
 }
 
 impl Default for Builder {
@@ -150,6 +155,9 @@ impl Default for Builder {
             flush_slice_size: None,
             index_step_entries: None,
             read_first_max: None,
+            disk_reserve: None,
+            slow_disk_after: SLOW_DISK_AFTER_DEFAULT,
+            listener: None,
         }
     }
 }
@@ -182,6 +190,13 @@ const RATE_MIN: u64 = 64 << 10;
 const GARBAGE_SHARE_DEFAULT: f32 = 0.16;
 /// With less, cleaning would write more than the writers.
 const GARBAGE_SHARE_RANGE: RangeInclusive<f32> = 0.05..=8.0;
+
+/// The default reserve is so many log files: one of them is left to deletions.
+const RESERVE_LOG_FILES: u64 = 2;
+const DISK_RESERVE_MAX: u64 = 1 << 40;
+const SLOW_DISK_AFTER_DEFAULT: Duration = Duration::from_secs(1);
+/// Below, sound disks would be told of all the time.
+const SLOW_DISK_AFTER_MIN: Duration = Duration::from_millis(10);
 
 impl Builder {
     /// Where files are. Default: the operating system.
@@ -399,6 +414,49 @@ impl Builder {
         self
     }
 
+    /// Bytes of disk that are kept in a file, `RESERVE`, so that room can be made when there is
+    /// none: up to 1 TiB, 0 for none. Default: two log files, so 16 MiB, if nothing else is said.
+    ///
+    /// When the disk is full, flushes, compaction, cleaning and edits of the catalogue take from it
+    /// what they need; half of it, at least, is left to commits that only delete, and to dropping
+    /// keyspaces. Other commits give [`Error::DiskFull`] from then on, until there is room for all
+    /// of it again, and for what had found none: that is looked for ten times a second, and by each
+    /// commit that is refused, and needs no reopening. Reads go on in any case.
+    ///
+    /// A log file should fit into half of it: deletions need one now and then. The more there is in
+    /// memtables when the disk becomes full, the more flushes need: with room for all memtables,
+    /// deletions are certain to get as far as giving room back. Where the disk had no room for all
+    /// of it when the database was opened, it is what there was room for. Closing removes the file.
+    ///
+    /// Without a reserve, and on file systems that cannot reserve blocks, a full disk stops flushes
+    /// and deletions as it does everything else; all the same writing goes on when there is room.
+    #[must_use]
+    pub fn disk_reserve(mut self, bytes: u64) -> Builder {
+        self.disk_reserve = Some(bytes);
+        self
+    }
+
+    /// A call to the storage that takes longer than this is told as slow: by [`Db::health`], also
+    /// while it is under way, and to the listener; 10 ms at least. Default: a second. It is looked
+    /// four times within that, a thread's calls at a time; with [`Background::Stepped`] by
+    /// [`Db::step`] alone.
+    #[must_use]
+    pub fn slow_disk_after(mut self, duration: Duration) -> Builder {
+        self.slow_disk_after = duration;
+        self
+    }
+
+    /// What is told how the database is, whenever that has changed: by a thread of its own, a
+    /// fourth of a second behind it at most, with no lock held; with [`Background::Stepped`] by
+    /// [`Db::step`]. It may use the database and close it; one that keeps a [`Db`] keeps it open.
+    /// Changes that come quickly are told together. One that panics is told on; the panic is among
+    /// [`Health::failures`].
+    #[must_use]
+    pub fn on_health(mut self, listener: impl Fn(&Health) + Send + Sync + 'static) -> Builder {
+        self.listener = Some(HealthListener(Arc::new(listener)));
+        self
+    }
+
     /// Bytes after which a flush makes durable what it has done. Default: an eighth of the
     /// memtable, 1 MiB at least. Smaller ones are for simulations: they make small memtables take
     /// several slices.
@@ -475,7 +533,15 @@ impl Builder {
                 "garbage_share is {share}; it is from {start} to {end}"
             )));
         }
-        Ok(Sizes { budget, memtable, wal_file, value_file })
+        let reserve = self.disk_reserve.unwrap_or(RESERVE_LOG_FILES.saturating_mul(wal_file));
+        check_range("disk_reserve", reserve, 0, DISK_RESERVE_MAX)?;
+        if self.slow_disk_after < SLOW_DISK_AFTER_MIN {
+            let (given, least) = (self.slow_disk_after, SLOW_DISK_AFTER_MIN);
+            return Err(Error::invalid(format!(
+                "slow_disk_after is {given:?}; it is {least:?} or more"
+            )));
+        }
+        Ok(Sizes { budget, memtable, wal_file, value_file, reserve })
     }
 
     /// How values are written and read.
@@ -511,6 +577,8 @@ pub(super) struct Sizes {
     pub memtable: u64,
     pub wal_file: u64,
     pub value_file: u64,
+    /// Of room on the disk.
+    pub reserve: u64,
 }
 
 /// Checks a rate of background work.
@@ -574,6 +642,8 @@ mod tests {
             Builder::default().compaction_rate(1),
             Builder::default().garbage_share(0.01),
             Builder::default().garbage_share(f32::NAN),
+            Builder::default().disk_reserve(u64::MAX),
+            Builder::default().slow_disk_after(Duration::from_millis(1)),
         ] {
             assert!(matches!(builder.sizes(), Err(Error::InvalidArgument { .. })));
         }

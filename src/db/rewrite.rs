@@ -88,7 +88,7 @@ impl Core {
             let _turn = lock(&runtime.flushing);
             self.check_writable()?; // Under the turn, which closing waits for.
             let begun = runtime.store.begin_new_files();
-            begun.inspect_err(|error| self.note_failure(error))?;
+            begun.inspect_err(|error| self.note_work_failure(error))?;
         }
         Ok(())
     }

@@ -113,6 +113,16 @@ impl Core {
         }
     }
 
+    /// While the disk is full, refuses what does not make room; but not where there is room again.
+    #[cold]
+    pub(super) fn check_disk(&self, batch: &WriteBatch) -> Result<()> {
+        if batch.only_deletes() || self.guard.look_for_room() {
+            return Ok(());
+        }
+        let full = self.guard.full_disk();
+        Err(Error::DiskFull { path: full.map_or_else(|| self.dir.clone(), |full| full.path) })
+    }
+
     /// Fails where what was ingested into one of these keyspaces has found no room to be archived:
     /// until it does, nothing of that keyspace is flushed (H5), whatever else is.
     fn check_archiving(&self, keyspaces: &(impl Iterator<Item = u32> + Clone)) -> Result<()> {
@@ -160,6 +170,11 @@ impl Core {
             && self.disk_full_count.load(Ordering::Relaxed) > 0
         {
             return Err(Error::DiskFull { path: self.dir.clone() });
+        }
+        if self.background == Background::Threads
+            && let Some(error) = self.failures.of_flush()
+        {
+            return Err(error); // It is tried again; nobody knows when that will do.
         }
         Ok(())
     }

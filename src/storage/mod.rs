@@ -15,6 +15,7 @@
 mod content;
 mod copying;
 mod directory;
+mod guard;
 mod locks;
 mod memory;
 mod names;
@@ -37,6 +38,8 @@ use crate::seal::Keyring;
 
 pub(crate) use copying::{CopyShape, Zeros, copy_file, copy_into, is_shared, try_link};
 pub(crate) use directory::{clear_directory, lock_directory, make_directory, share_directory};
+pub(crate) use guard::{FullDisk, Guard, GuardOptions, GuardedStorage, ReserveUse};
+pub use guard::{ReserveFigures, SlowCall};
 pub use memory::MemoryStorage;
 pub(crate) use numbered::NumberedNames;
 pub(crate) use open_files::{KeptOpen, OpenFiles};

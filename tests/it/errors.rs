@@ -41,4 +41,10 @@ fn a_full_disk_refuses_writes_and_nothing_else_until_there_is_room() {
     });
     ledger.assert_clean();
     assert!(ledger.counted("operations refused for want of room") > 100);
+    assert!(ledger.counted("times that a full disk was relieved by the reserve") > 10);
+}
+
+#[test]
+fn a_reserve_that_is_not_there_is_found() {
+    assert!(full::missing_reserve_is_found(1, 12).is_some());
 }

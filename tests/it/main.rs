@@ -23,6 +23,7 @@ mod feed;
 mod feed_timings;
 mod fuzz_smoke;
 mod golden;
+mod health;
 mod history;
 mod history_ingest;
 mod history_merges;

@@ -366,6 +366,10 @@ fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
     for canary in SPACE_CANARIES {
         tell(canary.runs_until_found(seed, RUN_COUNT_MAX), format!("forgotten {}", canary.name));
     }
+    tell(
+        lithe_sim::faults::full::missing_reserve_is_found(seed, RUN_COUNT_MAX),
+        "a reserve that is not there".to_owned(),
+    );
     for planted in PLANTED {
         match planted.is_found(seed, RUN_COUNT_MAX) {
             Some(true) => println!("found: planted {}", planted.name),

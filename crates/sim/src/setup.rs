@@ -58,6 +58,8 @@ pub struct Setup {
     pub garbage_share: f32,
     /// ... and up to how many bytes of files are read first, for it.
     pub read_first_max: u64,
+    /// Bytes of the disk that are kept for when it is full.
+    pub disk_reserve: u64,
     /// What is verified of values.
     pub verify_values: Verify,
     /// After so many bytes a flush makes durable what it has done, if that is said.
@@ -111,6 +113,7 @@ impl Setup {
             cleaning: Cleaning::Background,
             garbage_share: 0.05,
             read_first_max: 1 << 30,
+            disk_reserve: 0,
             verify_values: Verify::Checksums,
             flush_slice_size: None,
             index_step_entries: Some(3),
@@ -160,6 +163,8 @@ impl Setup {
         setup.index_step_entries = random.pick(&[None, Some(1), Some(3), Some(20)]);
         let mut random = Random::new(seed_of(&[setup.seed, 0x5EA1]));
         setup.encrypted = random.below(ENCRYPTED_ONE_IN) == 0;
+        let mut random = Random::new(seed_of(&[setup.seed, 0xD15C]));
+        setup.disk_reserve = random.pick(&[0, 0, 48 << 10, 512 << 10]);
         setup
     }
 
@@ -239,6 +244,7 @@ impl Setup {
             .cleaning(self.cleaning)
             .garbage_share(self.garbage_share)
             .read_first_max(self.read_first_max)
+            .disk_reserve(self.disk_reserve)
             .verify_values(self.verify_values)
     }
 

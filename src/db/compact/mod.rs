@@ -9,6 +9,7 @@ use crate::base::version_key::put_head;
 use crate::base::{KeyRange, Result, Slice};
 use crate::db::Db;
 use crate::db::core::{Core, lock};
+use crate::db::health::BackgroundWork as Work;
 use crate::db::keyspace::Keyspace;
 use crate::db::state::Runtime;
 use crate::structure::{Round, RoundFigures, RoundSlice, Stale};
@@ -243,16 +244,19 @@ impl Core {
             return Ok(RoundProgress::Over);
         };
         // Checks, under the turn, which closing waits for, that the database is open.
-        if self.flush_oldest(runtime.id).inspect_err(|error| self.note_failure(error))? {
+        if self.flush_oldest(runtime.id).inspect_err(|error| self.note_work_failure(error))? {
             return Ok(RoundProgress::GoesOn);
         }
+        let _working = self.begin_working("compaction");
         let (merging, before) = (self.merge_threads.join_anyway(), self.moment_of_thread());
         let slice = of.round.slice(self.round_slice_bytes(), self.time.now_if_used());
         if matches!(slice, Ok(RoundSlice::Done { .. })) {
             self.note_merged(&merging, before);
         }
         drop(merging);
-        match slice.inspect_err(|error| self.note_idle_failure(error))? {
+        let slice = slice.inspect_err(|error| self.note_idle_failure(Work::Compaction, error))?;
+        self.failures.solved(Work::Compaction, None);
+        match slice {
             RoundSlice::Done { version } => {
                 self.publish_version(&runtime, &version);
                 Ok(RoundProgress::GoesOn)

@@ -195,7 +195,7 @@ impl Keyspace {
         loop {
             let step = core.conversion_slice(&mut underway);
             // Nobody but the caller waits for it; a disk that fails is another matter.
-            let step = step.inspect_err(|error| core.note_idle_failure(error))?;
+            let step = step.inspect_err(|error| core.follow_idle_failure(error))?;
             underway.report.slices += 1;
             if step == Step::Over {
                 break;
@@ -224,7 +224,7 @@ impl Core {
         if keyspace.unarchived.is_some() {
             drop(keyspace);
             // H5: what it is read out of must not be switched away.
-            self.flush_oldest(id).inspect_err(|error| self.note_failure(error))?;
+            self.flush_oldest(id).inspect_err(|error| self.note_work_failure(error))?;
             return Ok(Step::GoesOn);
         }
         if let Some(oldest) = keyspace.sealed.last().cloned() {
@@ -261,7 +261,7 @@ impl Core {
     /// be copied before the next one.
     fn flush_in_between(&self, underway: &mut Underway<'_>, oldest: &Arc<Table>) -> Result<()> {
         let id = underway.runtime.id;
-        self.flush_oldest(id).inspect_err(|error| self.note_failure(error))?;
+        self.flush_oldest(id).inspect_err(|error| self.note_work_failure(error))?;
         if !self.is_sealed(id, oldest) {
             let flushed = oldest.memtable.data_size() as u64;
             underway.to_copy = flushed.saturating_mul(COPIED_PER_FLUSHED);

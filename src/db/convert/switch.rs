@@ -164,7 +164,7 @@ impl Core {
         let order = FlushOrder { last_seqno, ..order_of_nothing(log_end.as_u64()) };
         let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
         let flushed = store.flush(&mut nothing, &RangeTombstones::default(), order);
-        let flushed = flushed.inspect_err(|error| self.note_failure(error))?;
+        let flushed = flushed.inspect_err(|error| self.note_work_failure(error))?;
         self.published.replace(|state| state.with_version(runtime.store_id, &flushed.version));
         Ok(Settled::Yes)
     }

@@ -101,7 +101,7 @@ impl Core {
     pub(in crate::db) fn let_old_go(&self, keyspace: &Runtime) -> Result<()> {
         match self.note_old(keyspace) {
             Err(Error::DiskFull { .. }) => Ok(()),
-            outcome => outcome.inspect_err(|error| self.note_failure(error)),
+            outcome => outcome.inspect_err(|error| self.note_work_failure(error)),
         }
     }
 

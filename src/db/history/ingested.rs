@@ -371,7 +371,7 @@ impl Core {
             let turn = lock(&runtime.flushing);
             let flushed = self.flush_oldest(runtime.id);
             drop(turn);
-            flushed.inspect_err(|error| self.note_failure(error))?;
+            flushed.inspect_err(|error| self.note_work_failure(error))?;
             if stamp_of_it() != Some(stamp) {
                 return Ok(());
             }

@@ -37,6 +37,7 @@ fn builder(storage: &SimStorage, clock: &Arc<ManualClock>) -> Builder {
         .durability(Durability::Buffered)
         .memory_budget(8 << 20)
         .value_file_size(1 << 20)
+        .disk_reserve(0)
 }
 
 fn clock() -> Arc<ManualClock> {

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 pub use written::BytesWritten;
 
+use crate::db::health::Health;
+
 /// How often and how long writers waited.
 #[derive(Debug, Default)]
 pub(super) struct StallCounters {
@@ -248,6 +250,8 @@ pub struct Stats {
     pub transaction_bytes_kept: u64,
     /// Why nothing is written any more, if so.
     pub read_only: Option<String>,
+    /// How the database is: see [`crate::Db::health`].
+    pub health: Health,
 }
 
 impl Stats {

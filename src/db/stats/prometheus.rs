@@ -4,6 +4,7 @@
 use std::fmt::{Display, Write as _};
 
 use super::{BytesWritten, KeyspaceStats, Stats};
+use crate::db::health::HealthState;
 
 /// What a metric does over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +115,24 @@ const FIGURES: &[Figure] = &[
         "Memory of flushed memtables kept for open transactions."),
     ("read_only", Gauge, |s| f64::from(u8::from(s.read_only.is_some())),
         "1 when nothing is written any more, after a failure."),
+    ("disk_full", Gauge,
+        |s| f64::from(u8::from(matches!(s.health.state, HealthState::DiskFull { .. }))),
+        "1 while there is no room on the disk, and only what makes room is written."),
+    ("disk_reserve_bytes", Gauge, |s| s.health.reserve.held as f64,
+        "Bytes on the disk that are kept for when it is full."),
+    ("background_failures", Gauge, |s| s.health.failures.len() as f64,
+        "Kinds of background work that have failed and not succeeded since."),
+    ("background_failures_total", Counter, |s| s.health.failures_total as f64,
+        "Failures of background work since opening."),
+    ("slow_calls", Gauge,
+        |s| s.health.slow_calls.iter().filter(|call| !call.is_over).count() as f64,
+        "Calls to the storage that have been under way for long."),
+    ("slow_calls_total", Counter, |s| s.health.slow_calls_total as f64,
+        "Calls to the storage that took long, since opening."),
+    ("reads_retried_total", Counter, |s| s.health.reads_retried as f64,
+        "Reads that were tried again since opening."),
+    ("reads_failed_total", Counter, |s| s.health.reads_failed as f64,
+        "Reads that failed since opening."),
 ];
 
 #[rustfmt::skip]

@@ -42,6 +42,7 @@ fn a_keyspace_that_is_dropped_makes_room_for_a_flush_that_found_none() {
         .background(Background::Stepped)
         .durability(Durability::Buffered)
         .memory_budget(16 << 20)
+        .disk_reserve(0)
         .open("/db")
         .unwrap();
     let old = db.create_keyspace("old", KeyspaceOptions::flex()).unwrap();

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use lithedb::{BytesWritten, KeyspaceStats, Stats, ValueFileStats};
+use lithedb::storage::ReserveFigures;
+use lithedb::{BytesWritten, Health, KeyspaceStats, Stats, ValueFileStats};
 use serde_json::{Value, json};
 
 use crate::args::Globals;
@@ -51,8 +52,12 @@ pub fn run(globals: &Globals, args: &StatsArgs) -> Outcome {
 fn database_table(stats: &Stats) -> Table {
     let used = stats.memory_used();
     let mut table = Table::bare();
-    table.row(["state", stats.read_only.as_deref().unwrap_or("writable")]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("state", stats.health.state.to_string());
+    for trouble in troubles(&stats.health) {
+        row("trouble", trouble);
+    }
+    row("disk reserve", reserve_text(stats.health.reserve));
     row("space amplification", format!("{:.2}", stats.space_amplification()));
     let lifetime = stats.lifetime.write_amplification();
     let written = format!("{lifetime:.2} since it was created");
@@ -79,6 +84,23 @@ fn database_table(stats: &Stats) -> Table {
 
 fn debt_of(stats: &Stats) -> u64 {
     stats.keyspaces.iter().map(|keyspace| keyspace.compaction_debt).sum()
+}
+
+/// What fails or takes long, a line each.
+fn troubles(health: &Health) -> Vec<String> {
+    let failures = health.failures.iter().map(ToString::to_string);
+    let slow_calls = health.slow_calls.iter().map(ToString::to_string);
+    let failed_read = health.last_failed_read.iter().map(|(path, why)| {
+        let count = count_text(health.reads_failed);
+        format!("{count} reads failed, the last one of {}: {why}", path.display())
+    });
+    failures.chain(slow_calls).chain(failed_read).collect()
+}
+
+/// `16.0 MiB`, or `4.0 MiB of 16.0 MiB`.
+fn reserve_text(reserve: ReserveFigures) -> String {
+    let (held, size) = (bytes_text(reserve.held), bytes_text(reserve.size));
+    if held == size { size } else { format!("{held} of {size}") }
 }
 
 fn disk_text(stats: &Stats) -> String {
@@ -230,10 +252,28 @@ pub fn hit_rate_text(hits: u64, misses: u64) -> String {
     }
 }
 
+fn health_json(health: &Health) -> Value {
+    let under_way = health.slow_calls.iter().filter(|call| !call.is_over).count();
+    json!({
+        "state": health.state.to_string(),
+        "is_good": health.is_good(),
+        "troubles": troubles(health),
+        "failures": health.failures.len(),
+        "failures_total": health.failures_total,
+        "slow_calls": under_way,
+        "slow_calls_total": health.slow_calls_total,
+        "reads_retried": health.reads_retried,
+        "reads_failed": health.reads_failed,
+        "reserve_bytes": health.reserve.size,
+        "reserve_held_bytes": health.reserve.held,
+    })
+}
+
 /// Durations are in seconds; names end in their unit.
 fn stats_json(stats: &Stats) -> Value {
     json!({
         "read_only": stats.read_only,
+        "health": health_json(&stats.health),
         "space_amplification": finite(stats.space_amplification()),
         "write_amplification": finite(stats.lifetime.write_amplification()),
         "session_write_amplification": finite(stats.session.write_amplification()),

@@ -60,6 +60,7 @@ impl Fixture {
     }
 
     fn build_as(mut setup: Setup, seed: u64, ending: Ending, op_count: usize) -> Verdict<Fixture> {
+        setup.disk_reserve = 0; // What is in it means nothing.
         // Most of what the run writes is small.
         setup.keyspaces[0] = setup.keyspaces[0].clone().value_separation(Some(64));
         let storage = SimStorage::new(seed);

@@ -102,6 +102,7 @@ impl FaultCase {
         };
         let refusals = drive(&mut session, ops)?;
         let outcome = outcome_of(&session.db, refusals);
+        self.expect_writable(&session.db, outcome)?;
         self.expect_told(&storage, &session, outcome)?;
         let timeline = look(&timeline).clone();
         expect_reads_right(&session.db, &timeline)?;
@@ -148,6 +149,16 @@ impl FaultCase {
         expect_check_ok(&db)?;
         storage.crash_at(storage.mutation_count());
         Ok(found)
+    }
+
+    /// F7.
+    fn expect_writable(&self, db: &Db, outcome: Outcome) -> Verdict {
+        let is_look = matches!(self.operation, Operation::Open | Operation::Read | Operation::Size);
+        if !is_look || outcome != Outcome::ReadOnly {
+            return Ok(());
+        }
+        let state = db.health().state;
+        Err(Finding::new(Fault::Refused, format!("it could not read, and is {state}")))
     }
 
     /// F4: a sync that failed is no secret.

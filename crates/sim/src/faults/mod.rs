@@ -8,6 +8,7 @@
 //! - F4  Somebody is told: of a failed sync at the latest by `close`.
 //! - F5  With the fault gone, the database opens.
 //! - F6  A checkpoint that was made is whole, one that failed is not there, or is whole.
+//! - F7  That something cannot be opened or read leaves the database writable.
 //!
 //! | file | what |
 //! |---|---|
@@ -36,14 +37,20 @@ use crate::watched::{Mutation, WatchedStorage};
 pub use case::{FaultCase, Frequency};
 
 /// What fails with which error. `Short` is no error, and must go unnoticed.
-pub const EFFECTS: [FaultEffect; 6] = [
+pub const EFFECTS: [FaultEffect; 9] = [
     FaultEffect::OsError(5),
     FaultEffect::OsError(28),
     FaultEffect::Error(std::io::ErrorKind::Interrupted),
     FaultEffect::Short,
     FaultEffect::ErrorAfterwards(std::io::ErrorKind::Other),
     FaultEffect::Error(std::io::ErrorKind::PermissionDenied),
+    FaultEffect::Error(std::io::ErrorKind::WouldBlock),
+    FaultEffect::OsError(TOO_MANY_FILES),
+    FaultEffect::OsError(READ_ONLY_FILE_SYSTEM),
 ];
+
+const TOO_MANY_FILES: i32 = 24;
+const READ_ONLY_FILE_SYSTEM: i32 = 30;
 
 /// A run with a fault at each of its calls.
 #[derive(Clone, Debug)]

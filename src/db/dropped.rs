@@ -1,0 +1,28 @@
+//! Stores that are nobody's any more, and whose files are still there.
+
+use std::sync::{Mutex, Weak};
+
+use crate::db::core::lock;
+use crate::db::state::Runtime;
+use crate::structure::Store;
+
+/// Stores of keyspaces that were dropped, or have another one by now, whose files are still there.
+#[derive(Debug, Default)]
+pub(super) struct DroppedRegister {
+    /// With their numbers. Stores and not runtimes: of one store there may be several, as options
+    /// change, and snapshots hold those of their moment.
+    waiting: Mutex<Vec<(u32, Weak<dyn Store>)>>,
+}
+
+impl DroppedRegister {
+    pub(super) fn note(&self, runtime: &Runtime) {
+        lock(&self.waiting).push((runtime.store_id, std::sync::Arc::downgrade(&runtime.store)));
+    }
+
+    /// One that no snapshot, iterator or handle holds any more.
+    pub(super) fn take_unreferenced(&self) -> Option<u32> {
+        let mut waiting = lock(&self.waiting);
+        let index = waiting.iter().position(|(_, store)| store.strong_count() == 0)?;
+        Some(waiting.swap_remove(index).0)
+    }
+}

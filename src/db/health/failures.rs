@@ -1,0 +1,245 @@
+//! Background work that has failed, until it succeeds.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::base::Error;
+use crate::db::core::lock;
+
+/// Failures that are kept: of each keyspace a few, and of few of many keyspaces.
+const FAILURES_MAX: usize = 64;
+
+/// A kind of background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BackgroundWork {
+    /// Memtables are moved into the structure; with it, the log is given back.
+    Flush,
+    /// Tables in levels are merged.
+    Compaction,
+    /// What flushes left in delta runs is consolidated.
+    Consolidation,
+    /// Values are moved out of value files with garbage.
+    Cleaning,
+    /// The next log file is made ready; if it is not, a commit makes it.
+    LogFile,
+    /// Files that nothing refers to are removed.
+    Removal,
+    /// The listener of [`crate::Builder::on_health`] panicked.
+    Listener,
+}
+
+impl fmt::Display for BackgroundWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BackgroundWork::Flush => "flush",
+            BackgroundWork::Compaction => "compaction",
+            BackgroundWork::Consolidation => "consolidation",
+            BackgroundWork::Cleaning => "cleaning",
+            BackgroundWork::LogFile => "log file",
+            BackgroundWork::Removal => "removal",
+            BackgroundWork::Listener => "health listener",
+        })
+    }
+}
+
+/// Background work that has failed since it last succeeded.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BackgroundFailure {
+    /// What has failed.
+    pub work: BackgroundWork,
+    /// For which keyspace, if for one; `None` also for one that is gone.
+    pub keyspace: Option<String>,
+    /// The file or directory, if it was about one.
+    pub path: Option<PathBuf>,
+    /// What was said the last time.
+    pub what: String,
+    /// When it failed first, in milliseconds since 1970.
+    pub first: u64,
+    /// When it failed last.
+    pub last: u64,
+    /// How often it has failed without success in between.
+    pub count: u64,
+    pub(super) keyspace_id: Option<u32>,
+}
+
+impl fmt::Display for BackgroundFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.work)?;
+        if let Some(keyspace) = &self.keyspace {
+            write!(f, " of {}", keyspace.escape_debug())?;
+        }
+        write!(f, ", {} times: {}", self.count, self.what)
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(in crate::db) struct Failures {
+    /// How many there are, for those who have succeeded.
+    open: AtomicUsize,
+    total: AtomicU64,
+    changes: AtomicU64,
+    list: Mutex<Vec<Failure>>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    told: BackgroundFailure,
+    /// Of one that passes, to be told to those who wait for the work.
+    again: Option<Again>,
+}
+
+/// What an error is made of again.
+#[derive(Debug)]
+struct Again {
+    action: &'static str,
+    path: PathBuf,
+    kind: io::ErrorKind,
+    code: Option<i32>,
+}
+
+/// Whether background work that failed with this may simply be tried again: nothing was written,
+/// and so nothing is in doubt. A file that cannot be opened, made or read may be so for a moment:
+/// too many files are open, somebody has changed rights, a disk was away.
+pub(in crate::db) fn may_pass(error: &Error) -> bool {
+    const ACTIONS: [&str; 10] = [
+        "read",
+        "read the size of",
+        "open",
+        "stat",
+        "list",
+        "look for",
+        "create",
+        "preallocate",
+        "allocate",
+        "remove",
+    ];
+    matches!(error, Error::Io { action, .. } if ACTIONS.contains(action))
+}
+
+impl Failures {
+    /// Notes that work has failed. Want of room is counted, and told otherwise; so is that nothing
+    /// is written any more.
+    #[cold]
+    pub(in crate::db) fn note(
+        &self,
+        work: BackgroundWork,
+        keyspace_id: Option<u32>,
+        error: &Error,
+        now: u64,
+    ) {
+        if matches!(error, Error::Closed) {
+            return;
+        }
+        self.total.fetch_add(1, Ordering::Relaxed);
+        if matches!(error, Error::DiskFull { .. } | Error::ReadOnly { .. }) {
+            return;
+        }
+        let (path, again) = match error {
+            Error::Io { action, path, source } => {
+                let (kind, code) = (source.kind(), source.raw_os_error());
+                let again = Again { action, path: path.clone(), kind, code };
+                (Some(path.clone()), Some(again).filter(|_| may_pass(error)))
+            }
+            Error::Corruption { file, .. } => (Some(file.clone()), None),
+            _ => (None, None),
+        };
+        self.add(work, keyspace_id, (path, error.to_string()), again, now);
+    }
+
+    /// Notes that code of the application's has panicked.
+    #[cold]
+    pub(in crate::db) fn note_panic(&self, work: BackgroundWork, why: String, now: u64) {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        self.add(work, None, (None, why), None, now);
+    }
+
+    fn add(
+        &self,
+        work: BackgroundWork,
+        keyspace_id: Option<u32>,
+        (path, what): (Option<PathBuf>, String),
+        again: Option<Again>,
+        now: u64,
+    ) {
+        let mut list = lock(&self.list);
+        let same = |of: &&mut Failure| of.told.work == work && of.told.keyspace_id == keyspace_id;
+        if let Some(found) = list.iter_mut().find(same) {
+            let is_news = found.told.what != what;
+            found.told.count += 1;
+            (found.told.last, found.told.path, found.told.what) = (now, path, what);
+            found.again = again;
+            self.changes.fetch_add(u64::from(is_news), Ordering::Relaxed);
+            return;
+        }
+        if list.len() == FAILURES_MAX {
+            return; // The first ones tell the story.
+        }
+        let told = BackgroundFailure {
+            work,
+            keyspace: None,
+            path,
+            what,
+            first: now,
+            last: now,
+            count: 1,
+            keyspace_id,
+        };
+        list.push(Failure { told, again });
+        self.open.store(list.len(), Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that work has succeeded.
+    #[inline]
+    pub(in crate::db) fn solved(&self, work: BackgroundWork, keyspace_id: Option<u32>) {
+        if self.open.load(Ordering::Relaxed) > 0 {
+            self.remove(|told| told.work == work && told.keyspace_id == keyspace_id);
+        }
+    }
+
+    /// Forgets what has failed for a keyspace that is gone.
+    pub(in crate::db) fn forget(&self, keyspace_id: u32) {
+        self.remove(|told| told.keyspace_id == Some(keyspace_id));
+    }
+
+    #[cold]
+    fn remove(&self, which: impl Fn(&BackgroundFailure) -> bool) {
+        let mut list = lock(&self.list);
+        let before = list.len();
+        list.retain(|failure| !which(&failure.told));
+        if list.len() < before {
+            self.open.store(list.len(), Ordering::Relaxed);
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The error of a flush that is tried again, for those who wait for it.
+    pub(in crate::db) fn of_flush(&self) -> Option<Error> {
+        if self.open.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let list = lock(&self.list);
+        let mut of_flush = list.iter().filter(|of| of.told.work == BackgroundWork::Flush);
+        let Again { action, path, kind, code } = of_flush.find_map(|of| of.again.as_ref())?;
+        let source = code.map_or_else(|| io::Error::from(*kind), io::Error::from_raw_os_error);
+        Some(Error::Io { action, path: path.clone(), source })
+    }
+
+    pub(super) fn list(&self) -> Vec<BackgroundFailure> {
+        lock(&self.list).iter().map(|failure| failure.told.clone()).collect()
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+}

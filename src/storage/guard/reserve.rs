@@ -1,0 +1,288 @@
+//! The reserve: room on the disk that is kept for what makes room.
+//!
+//! One file, `RESERVE`, whose blocks are reserved and never written (U2). When a call finds no room
+//! whose work may use it, the file gets shorter by a piece, and the call is tried again. From then
+//! on, and when anything else has found no room, the disk is full: whoever wants to write more
+//! asks, and is refused, until the file has its length again and there is room beside for what had
+//! found none.
+//!
+//! Nothing of it is synced: what a crash takes of it is made again when the database is opened.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::storage::{OpenMode, Storage, StorageFile};
+
+/// The file's name, in the database's directory.
+const NAME: &str = "RESERVE";
+/// What a call needs is given in pieces of so many bytes.
+const PIECE: u64 = 16 << 10;
+/// .. or of this part of the reserve, if that is more.
+const PIECE_DIVISOR: u64 = 16;
+/// What only makes room in the end leaves this part of the reserve to what does so at once.
+const KEPT_DIVISOR: u64 = 2;
+/// A file that is wanted may be of any length; so much is looked for before writing goes on.
+const WANTED_MAX: u64 = 64 << 20;
+
+thread_local! {
+    static MAY: Cell<May> = const { Cell::new(May::Nothing) };
+}
+
+/// How much of the reserve the work of a thread may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum May {
+    #[default]
+    Nothing,
+    Half,
+    All,
+}
+
+/// What the calling thread does may use the reserve, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ReserveUse {
+    before: May,
+    /// It is the thread's own.
+    _here: PhantomData<*const ()>,
+}
+
+impl ReserveUse {
+    /// Half of it: for what makes room in the end, as flushes and cleaning.
+    pub(crate) fn of_half() -> ReserveUse {
+        ReserveUse::at_least(May::Half)
+    }
+
+    /// All of it: for deletions, and what else makes room or says so.
+    pub(crate) fn of_all() -> ReserveUse {
+        ReserveUse::at_least(May::All)
+    }
+
+    fn at_least(may: May) -> ReserveUse {
+        let before = ReserveUse::of_thread();
+        // A thread that is ending may have lost it: then it may use nothing.
+        let _lost = MAY.try_with(|cell| cell.set(before.max(may)));
+        ReserveUse { before, _here: PhantomData }
+    }
+
+    pub(super) fn of_thread() -> May {
+        MAY.try_with(Cell::get).unwrap_or_default()
+    }
+}
+
+impl Drop for ReserveUse {
+    fn drop(&mut self) {
+        let _lost = MAY.try_with(|cell| cell.set(self.before));
+    }
+}
+
+/// Room that is kept for a full disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReserveFigures {
+    /// Bytes there should be: [`crate::Builder::disk_reserve`].
+    pub size: u64,
+    /// Bytes there are. Fewer than that, where there was no room for more.
+    pub held: u64,
+}
+
+/// A disk that is full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FullDisk {
+    /// What first found no room.
+    pub path: PathBuf,
+    /// When that was, in milliseconds since 1970.
+    pub since: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Reserve {
+    path: PathBuf,
+    size: u64,
+    storage: OnceLock<Arc<dyn Storage>>,
+    /// Whether there is a [`FullDisk`], for those who look for one.
+    is_full: AtomicBool,
+    changes: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// None: not opened, removed, or it could not be made.
+    file: Option<Arc<dyn StorageFile>>,
+    held: u64,
+    /// Bytes that it is to have again before writing goes on: as many as it had.
+    goal: u64,
+    /// Bytes beside that found no room.
+    wanted: u64,
+    full: Option<FullDisk>,
+}
+
+impl Reserve {
+    pub(super) fn new(root: &Path, size: u64) -> Reserve {
+        Reserve {
+            path: root.join(NAME),
+            size,
+            storage: OnceLock::new(),
+            is_full: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Where its file is. Said once.
+    pub(super) fn set_storage(&self, storage: Arc<dyn Storage>) {
+        let _only_once = self.storage.set(storage);
+    }
+
+    /// Takes up what is there, and makes it what it should be as far as there is room: what a crash
+    /// left may be needed by recovery. That there is no room, or no such file can be made, is no
+    /// failure of anything but this.
+    pub(super) fn open(&self) {
+        let mut state = self.lock();
+        if self.size == 0 {
+            self.remove_file();
+            return;
+        }
+        let Some(storage) = self.storage.get() else { return };
+        let opened = storage.open(&self.path, OpenMode::ReadWrite);
+        let opened = opened.or_else(|_| storage.open(&self.path, OpenMode::CreateNew));
+        let Ok(file) = opened else { return };
+        state.held = file.size().unwrap_or(0).min(self.size);
+        state.file = Some(file);
+        let mut length = self.size;
+        while length > state.held && !state.lengthen(length) {
+            length /= 2;
+        }
+        let held = state.held;
+        if let Some(file) = &state.file {
+            let _longer_is_no_harm = file.set_len(held);
+        }
+        state.goal = held;
+    }
+
+    /// Removes it.
+    pub(super) fn remove(&self) {
+        let mut state = self.lock();
+        if state.file.take().is_some() {
+            self.remove_file();
+        }
+        (state.held, state.goal) = (0, 0);
+    }
+
+    fn remove_file(&self) {
+        let Some(storage) = self.storage.get() else { return };
+        if matches!(storage.exists(&self.path), Ok(true)) {
+            let _taken_up_when_opened_again = storage.remove_file(&self.path);
+        }
+    }
+
+    /// Whether only what makes room is to be written.
+    #[inline]
+    pub(super) fn refuses_writes(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed) && self.size > 0
+    }
+
+    pub(super) fn full(&self) -> Option<FullDisk> {
+        self.lock().full.clone()
+    }
+
+    pub(super) fn figures(&self) -> ReserveFigures {
+        ReserveFigures { size: self.size, held: self.lock().held }
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Gives a piece back for `bytes` that are needed; whether there was one.
+    pub(super) fn give_back(&self, may: May, bytes: u64) -> bool {
+        let mut state = self.lock();
+        let kept = match may {
+            May::All => 0,
+            May::Half => self.size / KEPT_DIVISOR,
+            May::Nothing => return false,
+        };
+        let least = PIECE.max(self.size / PIECE_DIVISOR);
+        let left = state.held.saturating_sub(bytes.max(least)).max(kept);
+        let Some(file) = state.file.as_ref().filter(|_| left < state.held) else { return false };
+        if file.set_len(left).is_err() {
+            return false;
+        }
+        state.held = left;
+        true
+    }
+
+    /// Says that something has found no room, be it but for the reserve; `bytes` that it still
+    /// wants.
+    pub(super) fn note_full(&self, path: &Path, bytes: u64, now: u64) {
+        let mut state = self.lock();
+        state.wanted = state.wanted.max(bytes.min(WANTED_MAX));
+        if state.full.is_none() {
+            state.full = Some(FullDisk { path: path.to_owned(), since: now });
+            self.is_full.store(true, Ordering::Relaxed);
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that something that takes room has found some: where there is no reserve, the disk is
+    /// not full then.
+    #[inline]
+    pub(super) fn note_room(&self) {
+        if self.size == 0 && self.is_full.load(Ordering::Relaxed) {
+            self.end_full(&mut self.lock());
+        }
+    }
+
+    /// Makes the reserve what it was, if there is room for that and for what has found none;
+    /// whether the disk is not full (any more).
+    pub(super) fn restore(&self) -> bool {
+        let mut state = self.lock();
+        if state.full.is_none() {
+            return true;
+        }
+        if self.size == 0 || state.file.is_none() {
+            // There is nothing to look by: who writes finds out.
+            self.end_full(&mut state);
+            return true;
+        }
+        let (held, goal) = (state.held, state.goal);
+        let whole = goal.max(held) + state.wanted;
+        let has_room = state.lengthen(whole);
+        state.held = if has_room { goal.max(held) } else { held };
+        if let Some(file) = &state.file
+            && file.set_len(state.held).is_err()
+        {
+            state.held = file.size().unwrap_or(state.held);
+        }
+        if has_room {
+            self.end_full(&mut state);
+        }
+        has_room
+    }
+
+    fn end_full(&self, state: &mut State) {
+        state.full = None;
+        state.wanted = 0;
+        self.is_full.store(false, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // It is whole between any two statements that can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether there was room to make the file so long; if not, it may be longer than it was.
+    fn lengthen(&mut self, length: u64) -> bool {
+        let Some(file) = &self.file else { return false };
+        let has_room = file.preallocate(length).is_ok();
+        if has_room {
+            self.held = length;
+        }
+        has_room
+    }
+}

@@ -1,0 +1,158 @@
+//! Calls that fail for a moment, and the reserve, on a simulated disk.
+
+use super::*;
+use crate::base::ManualClock;
+use crate::storage::{CrashMode, FaultEffect, FaultPlan, FaultRule, SimStorage};
+
+const MIB: u64 = 1 << 20;
+
+fn guarded(sim: &SimStorage, reserve: u64) -> (GuardedStorage, Arc<Guard>) {
+    let options = GuardOptions { slow_after: Duration::from_secs(1), reserve };
+    let clock = Arc::new(ManualClock::default());
+    let guard = Arc::new(Guard::new(Path::new("/db"), clock, options));
+    let storage = GuardedStorage::new(Arc::new(sim.clone()), Arc::clone(&guard));
+    storage.create_dir_all(Path::new("/db")).unwrap();
+    guard.open_reserve();
+    (storage, guard)
+}
+
+fn create(storage: &GuardedStorage, path: &str) -> Arc<dyn StorageFile> {
+    storage.open(Path::new(path), OpenMode::CreateNew).unwrap()
+}
+
+#[test]
+fn a_read_that_fails_for_a_moment_is_tried_again_a_few_times() {
+    let sim = SimStorage::new(1);
+    let (storage, guard) = guarded(&sim, 0);
+    let file = create(&storage, "/db/file");
+    file.write_all_at(b"hello", 0).unwrap();
+    let fail = |effect, times| {
+        let rule = FaultRule::new(effect).on(&[Operation::Read]).times(times);
+        sim.arm(FaultPlan::new().rule(rule));
+    };
+    let mut buffer = [0; 5];
+    let passing = [
+        FaultEffect::OsError(EIO),
+        FaultEffect::Error(io::ErrorKind::WouldBlock),
+        FaultEffect::Error(io::ErrorKind::TimedOut),
+    ];
+    for effect in passing {
+        fail(effect, u64::from(READ_RETRIES));
+        file.read_exact_at(&mut buffer, 0).unwrap();
+        assert_eq!(&buffer, b"hello");
+    }
+    assert_eq!(guard.read_counts(), (3 * u64::from(READ_RETRIES), 0));
+    // Once more than it is tried.
+    fail(FaultEffect::OsError(EIO), u64::from(READ_RETRIES) + 1);
+    let error = file.read_exact_at(&mut buffer, 0).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(EIO));
+    assert_eq!(guard.read_counts(), (4 * u64::from(READ_RETRIES), 1));
+    assert_eq!(guard.last_failed_read().unwrap().0, Path::new("/db/file"));
+    // What will not come right is not tried again; what was interrupted is, by who reads.
+    fail(FaultEffect::Error(io::ErrorKind::PermissionDenied), 1);
+    assert!(file.read_exact_at(&mut buffer, 0).is_err());
+    fail(FaultEffect::Error(io::ErrorKind::Interrupted), 20);
+    file.read_exact_at(&mut buffer, 0).unwrap();
+    assert_eq!(guard.read_counts(), (4 * u64::from(READ_RETRIES), 2));
+}
+
+/// U1.
+#[test]
+fn writes_and_syncs_that_fail_are_not_tried_again() {
+    let sim = SimStorage::new(1);
+    let (storage, _) = guarded(&sim, MIB);
+    let file = create(&storage, "/db/file");
+    let _may = ReserveUse::of_all();
+    for (operation, error) in [(Operation::Write, EIO), (Operation::Sync, 28)] {
+        file.write_all_at(b"1", 0).unwrap();
+        let rule = FaultRule::new(FaultEffect::OsError(error)).on(&[operation]);
+        sim.arm(FaultPlan::new().rule(rule));
+        let failed = match operation {
+            Operation::Write => file.write_all_at(b"2", 0),
+            _ => file.sync(),
+        };
+        assert_eq!(failed.unwrap_err().raw_os_error(), Some(error));
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_reserve_to_those_who_may_use_it() {
+    let sim = SimStorage::new(1);
+    let (storage, guard) = guarded(&sim, MIB);
+    assert_eq!(guard.reserve_figures(), ReserveFigures { size: MIB, held: MIB });
+    let file = create(&storage, "/db/file");
+    let elsewhere = create(&storage, "/elsewhere");
+    sim.set_capacity(sim.allocated_bytes());
+    // A full disk elsewhere may be another one.
+    assert_eq!(elsewhere.preallocate(4096).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert!(guard.full_disk().is_none());
+    let refused = file.preallocate(64 << 10).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+    assert!(guard.refuses_writes() && !guard.look_for_room());
+    assert_eq!(guard.full_disk().unwrap().path, Path::new("/db/file"));
+    assert_eq!(guard.reserve_figures().held, MIB);
+    // Half of it for some, the rest for others.
+    let _half = ReserveUse::of_half();
+    file.preallocate(MIB / 2).unwrap();
+    assert!(file.preallocate(MIB / 2 + 4096).is_err());
+    {
+        let _all = ReserveUse::of_all();
+        file.preallocate(MIB).unwrap();
+        assert!(file.preallocate(MIB + 4096).is_err());
+    }
+    assert_eq!(guard.reserve_figures().held, 0);
+    assert!(!guard.look_for_room());
+    // Room for the reserve is not enough: something else has found none.
+    sim.set_capacity(sim.allocated_bytes() + MIB);
+    assert!(!guard.look_for_room());
+    assert_eq!(sim.allocated_bytes(), MIB + sim.read_len("/db/RESERVE"), "as it was");
+    sim.set_capacity(sim.allocated_bytes() + 3 * MIB);
+    assert!(guard.look_for_room() && !guard.refuses_writes());
+    assert_eq!(guard.reserve_figures().held, MIB);
+    assert!(guard.full_disk().is_none() && guard.changes() == 2);
+}
+
+impl SimStorage {
+    /// How long a file is.
+    fn read_len(&self, path: &str) -> u64 {
+        self.open(Path::new(path), OpenMode::ReadOnly).unwrap().size().unwrap()
+    }
+}
+
+#[test]
+fn without_a_reserve_who_finds_room_says_so() {
+    let sim = SimStorage::new(1);
+    let (storage, guard) = guarded(&sim, 0);
+    assert!(!storage.exists(Path::new("/db/RESERVE")).unwrap());
+    let file = create(&storage, "/db/file");
+    sim.set_capacity(sim.allocated_bytes());
+    let _may = ReserveUse::of_all();
+    assert!(file.preallocate(4096).is_err());
+    assert!(guard.full_disk().is_some() && !guard.refuses_writes());
+    sim.set_capacity(u64::MAX);
+    file.preallocate(4096).unwrap();
+    assert!(guard.full_disk().is_none());
+}
+
+/// U2: whatever a crash leaves of it, and if there is no room for all of it.
+#[test]
+fn the_reserve_is_made_again_behind_a_crash_as_far_as_there_is_room() {
+    for mode in CrashMode::ALL {
+        let sim = SimStorage::new(1);
+        drop(guarded(&sim, MIB));
+        let left = sim.crash(mode, 7);
+        let (storage, guard) = guarded(&left, MIB);
+        assert_eq!(guard.reserve_figures().held, MIB, "{mode:?}");
+        guard.remove_reserve();
+        assert!(!storage.exists(Path::new("/db/RESERVE")).unwrap());
+        drop((storage, guard));
+        left.set_capacity(left.allocated_bytes() + MIB / 2 + 100);
+        let (_, guard) = guarded(&left, MIB);
+        assert_eq!(guard.reserve_figures().held, MIB / 2);
+        assert!(guard.full_disk().is_none(), "nothing that matters has found no room");
+        let (_, guard) = guarded(&left, MIB / 4);
+        assert_eq!(guard.reserve_figures().held, MIB / 4, "a smaller one is cut");
+        drop(guarded(&left, 0));
+        assert!(!left.exists(Path::new("/db/RESERVE")).unwrap());
+    }
+}

@@ -1,0 +1,151 @@
+//! A full disk: a state, that ends by itself.
+
+use lithedb::storage::{CrashMode, OpenMode, SimStorage, Storage};
+use lithedb::{Access, Db, Error, HealthState, WriteBatch};
+
+use super::{Rows, Told, is_full, key, put_until_refused, tiny, wait_until, with_threads};
+use crate::support::{PATH, assert_sound, rows, tiny_structures};
+
+const RESERVE: u64 = 4 << 20;
+
+/// Room that is left when it begins.
+const ROOM: u64 = 384 << 10;
+
+fn reserve_of(storage: &SimStorage) -> Option<u64> {
+    let file = storage.open("/db/RESERVE".as_ref(), OpenMode::ReadOnly);
+    file.ok().map(|file| file.size().unwrap())
+}
+
+#[test]
+fn what_makes_room_goes_on_and_writing_resumes_by_itself() {
+    for options in tiny_structures() {
+        let storage = SimStorage::new(1);
+        let told = Told::default();
+        let builder = with_threads(tiny(&storage, RESERVE)).on_health(told.listener());
+        let db = builder.open(PATH).unwrap();
+        let keyspace = db.create_keyspace("k", options).unwrap();
+        storage.set_capacity(storage.allocated_bytes() + ROOM);
+        let mut expected = Rows::new();
+        let refused = put_until_refused(&keyspace, &mut expected);
+        assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
+        assert_eq!(rows(&keyspace), expected, "reads go on");
+        let mut batch = WriteBatch::new();
+        batch.delete(&keyspace, key(1));
+        batch.put(&keyspace, key(2), [0; 50]);
+        match db.write(batch) {
+            Err(Error::DiskFull { .. }) => {}
+            // Background work may have found some room by now.
+            Ok(_) => {
+                expected.remove(&key(1)[..]);
+                expected.insert(key(2).to_vec(), vec![0; 50]);
+            }
+            Err(error) => panic!("{error}"),
+        }
+        for number in 0..50 {
+            keyspace.delete(key(number)).unwrap();
+            expected.remove(&key(number)[..]);
+        }
+        db.flush().unwrap();
+        assert_eq!(rows(&keyspace), expected);
+        assert_sound(&db);
+        storage.set_capacity(u64::MAX);
+        wait_until(|| !is_full(&db));
+        keyspace.put("again", "written").unwrap();
+        wait_until(|| {
+            let states = told.states();
+            let full = |state: &HealthState| matches!(state, HealthState::DiskFull { .. });
+            let first = states.iter().position(full);
+            first.is_some_and(|first| states[first..].contains(&HealthState::Writable))
+        });
+        let reserve = db.health().reserve;
+        assert_eq!((reserve.size, reserve.held), (RESERVE, RESERVE), "it is whole again");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn what_is_deleted_makes_the_room_that_writing_resumes_in() {
+    for options in tiny_structures() {
+        let storage = SimStorage::new(1);
+        let db = tiny(&storage, RESERVE).open(PATH).unwrap();
+        let keyspace = db.create_keyspace("k", options).unwrap();
+        storage.set_capacity(storage.allocated_bytes() + ROOM);
+        for _ in 0..3 {
+            let refused = put_until_refused(&keyspace, &mut Rows::new());
+            assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
+            assert!(is_full(&db));
+            keyspace.clear().unwrap();
+            db.flush().unwrap();
+            db.compact().unwrap();
+            while db.step().unwrap() {}
+            assert!(rows(&keyspace).is_empty());
+            keyspace.put("room", "again").unwrap();
+            assert!(!is_full(&db));
+            keyspace.delete("room").unwrap();
+        }
+        assert_sound(&db);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_keyspace_is_dropped_on_a_full_disk() {
+    let storage = SimStorage::new(1);
+    let db = tiny(&storage, RESERVE).open(PATH).unwrap();
+    for (number, options) in tiny_structures().into_iter().enumerate() {
+        let name = number.to_string();
+        let keyspace = db.create_keyspace(&name, options).unwrap();
+        storage.set_capacity(storage.allocated_bytes() + ROOM);
+        put_until_refused(&keyspace, &mut Rows::new());
+        drop(keyspace);
+        db.drop_keyspace(&name).unwrap();
+        while db.step().unwrap() {}
+        storage.set_capacity(u64::MAX);
+        while db.step().unwrap() {}
+        assert!(!is_full(&db));
+    }
+}
+
+/// What a kill leaves of the reserve lets a full disk be recovered on.
+#[test]
+fn a_full_disk_is_recovered_on_behind_a_kill() {
+    let storage = SimStorage::new(1);
+    let db = tiny(&storage, RESERVE).open(PATH).unwrap();
+    let keyspace = db.create_keyspace("k", tiny_structures()[0].clone()).unwrap();
+    storage.set_capacity(storage.allocated_bytes() + ROOM);
+    let mut expected = Rows::new();
+    put_until_refused(&keyspace, &mut expected);
+    for mode in CrashMode::ALL {
+        let left = storage.crash(mode, 1);
+        left.set_capacity(left.allocated_bytes());
+        let Ok(db) = tiny(&left, RESERVE).open(PATH) else {
+            // What was synced of the reserve is nothing: all of it may be gone.
+            assert_ne!(mode, CrashMode::KeepAll);
+            continue;
+        };
+        let keyspace = db.keyspace("k").unwrap();
+        assert_eq!(rows(&keyspace), expected, "{mode:?}");
+        let deleted = keyspace.delete(key(1));
+        assert!(deleted.is_ok() || mode != CrashMode::KeepAll, "{deleted:?}");
+        assert_sound(&db);
+    }
+}
+
+#[test]
+fn the_reserve_is_there_while_the_database_is_open() {
+    let storage = SimStorage::new(1);
+    let db = tiny(&storage, 100 << 10).open(PATH).unwrap();
+    assert_eq!(reserve_of(&storage), Some(100 << 10));
+    db.close().unwrap();
+    assert_eq!(reserve_of(&storage), None);
+    let db = tiny(&storage, 100 << 10).access(Access::ReadOnly).open(PATH).unwrap();
+    assert_eq!(reserve_of(&storage), None, "nothing is changed by reading");
+    assert_eq!(db.health().state, HealthState::OpenedForReading);
+    assert!(db.health().is_good());
+    db.close().unwrap();
+    assert_eq!(db.health().state, HealthState::Closed);
+    // Of two log files, if nothing is said.
+    let db = Db::builder().storage(std::sync::Arc::new(storage.clone())).open(PATH).unwrap();
+    assert_eq!(db.health().reserve.held, 16 << 20);
+    drop(db);
+}

@@ -1,0 +1,218 @@
+//! Calls that fail: what passes, and what makes a database read-only.
+
+use std::io::ErrorKind;
+
+use lithedb::storage::{CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage};
+use lithedb::{Db, Error, HealthState, Keyspace};
+
+use super::{Rows, key, put_until_refused, tiny, wait_until, with_threads};
+use crate::support::{PATH, assert_sound, create_tiny, open_tiny, rows, tiny_structures};
+
+const EIO: FaultEffect = FaultEffect::OsError(5);
+
+fn lasting(storage: &SimStorage, effect: FaultEffect, on: &[Operation], path: &str) {
+    storage.arm(FaultPlan::new().rule(FaultRule::new(effect).on(on).path(path).lasting()));
+}
+
+/// A round of overwriting half of the keys, and background work.
+fn round(db: &Db, keyspace: &Keyspace, expected: &mut Rows, number: u32) -> Option<Error> {
+    for index in (0..120).filter(|index| index % 2 == number % 2) {
+        let value = [number as u8; 90];
+        if let Err(error) = keyspace.put(key(index), value) {
+            return Some(error);
+        }
+        expected.insert(key(index).to_vec(), value.to_vec());
+    }
+    let done = db.flush().and_then(|()| {
+        while db.step()? {}
+        db.compact()
+    });
+    done.err()
+}
+
+#[test]
+fn background_work_that_cannot_read_is_told_and_tried_again() {
+    for options in tiny_structures() {
+        let storage = SimStorage::new(1);
+        let mut expected = Rows::new();
+        {
+            let db = open_tiny(&storage);
+            let keyspace = db.create_keyspace("k", options).unwrap();
+            for number in 0..4 {
+                assert!(round(&db, &keyspace, &mut expected, number).is_none());
+            }
+            db.close().unwrap();
+        }
+        let db = open_tiny(&storage); // With nothing in memory.
+        let keyspace = db.keyspace("k").unwrap();
+        lasting(&storage, EIO, &[Operation::Read], "keyspaces");
+        let mut errors = Vec::new();
+        for number in 4..10 {
+            errors.extend(round(&db, &keyspace, &mut expected, number));
+        }
+        assert!(!errors.is_empty());
+        for error in &errors {
+            assert!(matches!(error, Error::Io { action: "read", .. }), "{error}");
+        }
+        let health = db.health();
+        assert_eq!(health.state, HealthState::Failing, "{:?}", health.failures);
+        assert!(health.reads_failed > 0 && health.reads_retried > health.reads_failed);
+        let failure = &health.failures[0];
+        assert!(failure.path.as_ref().unwrap().starts_with("/db/keyspaces"), "{failure}");
+        storage.disarm();
+        assert!(round(&db, &keyspace, &mut expected, 10).is_none());
+        while db.step().unwrap() {}
+        assert_eq!(rows(&keyspace), expected, "no key was lost");
+        let health = db.health();
+        assert_eq!(health.state, HealthState::Writable, "{:?}", health.failures);
+        assert!(health.failures_total > 0);
+        assert_sound(&db);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_read_does_not_keep_the_rest_from_it() {
+    for options in tiny_structures() {
+        let storage = SimStorage::new(1);
+        {
+            let db = open_tiny(&storage);
+            for name in ["a", "b"] {
+                let keyspace = db.create_keyspace(name, options.clone()).unwrap();
+                (0..500).for_each(|number| drop(keyspace.put(key(number), [1; 60]).unwrap()));
+            }
+            db.close().unwrap();
+        }
+        let db = open_tiny(&storage);
+        let [a, b] = ["a", "b"].map(|name| db.keyspace(name).unwrap());
+        let path = format!("keyspaces/{:08}", a.id());
+        lasting(&storage, EIO, &[Operation::Read], &path);
+        let mut walk = a.iter();
+        assert!(matches!(walk.next(), Some(Err(Error::Io { action: "read", .. }))));
+        let mut back = a.iter();
+        assert!(matches!(back.next_back(), Some(Err(Error::Io { action: "read", .. }))));
+        for _ in 0..3 {
+            assert!(matches!(walk.next(), Some(Err(_))), "it is not at its end");
+            assert!(matches!(back.next_back(), Some(Err(_))));
+        }
+        assert!(matches!(a.get(key(7)), Err(Error::Io { action: "read", .. })));
+        assert_eq!(rows(&b).len(), 500);
+        a.put("new", "written").unwrap();
+        assert_eq!(a.get("new").unwrap().as_deref(), Some(&b"written"[..]));
+        assert_eq!(db.health().state, HealthState::Writable);
+        storage.disarm();
+        assert_eq!(a.get(key(7)).unwrap().as_deref(), Some(&[1; 60][..]));
+        assert_eq!(rows(&a).len(), 501);
+        walk.seek(key(0));
+        assert_eq!(walk.map(Result::unwrap).count(), 500, "what it is a snapshot of");
+    }
+}
+
+#[test]
+fn a_read_that_fails_for_a_moment_is_noticed_by_nobody() {
+    let storage = SimStorage::new(1);
+    {
+        let db = open_tiny(&storage);
+        create_tiny(&db, "k").put("a", [1; 60]).unwrap();
+        db.close().unwrap();
+    }
+    let db = open_tiny(&storage);
+    let moment = FaultRule::new(EIO).on(&[Operation::Read]).path("keyspaces").times(3);
+    storage.arm(FaultPlan::new().rule(moment));
+    assert!(db.keyspace("k").unwrap().get("a").unwrap().is_some());
+    let health = db.health();
+    assert!(health.is_good());
+    assert_eq!((health.reads_retried, health.reads_failed), (3, 0));
+}
+
+#[test]
+fn files_that_cannot_be_made_or_opened_are_told_as_they_are() {
+    for (effect, code, kind) in [
+        (FaultEffect::OsError(24), Some(24), None),
+        (FaultEffect::OsError(30), Some(30), Some(ErrorKind::ReadOnlyFilesystem)),
+        (FaultEffect::OsError(13), Some(13), Some(ErrorKind::PermissionDenied)),
+        (FaultEffect::Error(ErrorKind::PermissionDenied), None, Some(ErrorKind::PermissionDenied)),
+    ] {
+        for options in tiny_structures() {
+            let storage = SimStorage::new(1);
+            let db = open_tiny(&storage);
+            let keyspace = db.create_keyspace("k", options).unwrap();
+            let mut expected = Rows::new();
+            lasting(&storage, effect, &[Operation::Create, Operation::Open], "keyspaces");
+            let mut failed = None;
+            for number in 0..10 {
+                failed = failed.or(round(&db, &keyspace, &mut expected, number));
+            }
+            let Some(Error::Io { source, path, .. }) = failed else { panic!("{failed:?}") };
+            assert!(path.starts_with("/db/keyspaces"), "{}", path.display());
+            assert_eq!(source.raw_os_error(), code);
+            assert!(kind.is_none_or(|kind| source.kind() == kind), "{source}");
+            assert_eq!(db.health().state, HealthState::Failing);
+            assert!(db.stats().read_only.is_none());
+            storage.disarm();
+            assert!(round(&db, &keyspace, &mut expected, 11).is_none());
+            assert_eq!(rows(&keyspace), expected);
+            assert_eq!(db.health().state, HealthState::Writable, "{:?}", db.health().failures);
+            assert_sound(&db);
+        }
+    }
+}
+
+/// With threads nobody sees a flush fail but by what follows.
+#[test]
+fn a_flush_that_fails_in_the_background_is_told_to_those_who_wait_for_it() {
+    for options in tiny_structures() {
+        let storage = SimStorage::new(1);
+        let db = with_threads(tiny(&storage, 0)).open(PATH).unwrap();
+        let keyspace = db.create_keyspace("k", options).unwrap();
+        lasting(&storage, FaultEffect::OsError(13), &[Operation::Create], "keyspaces");
+        let mut expected = Rows::new();
+        let refused = put_until_refused(&keyspace, &mut expected);
+        let Error::Io { source, .. } = &refused else { panic!("{refused}") };
+        assert_eq!(source.kind(), ErrorKind::PermissionDenied);
+        let health = db.health();
+        assert_eq!(health.state, HealthState::Failing);
+        let failure = health.failures.iter().find(|of| of.keyspace.as_deref() == Some("k"));
+        let failure = failure.expect("it is of a keyspace");
+        assert!(failure.count > 0 && failure.last >= failure.first, "{failure}");
+        assert_eq!(rows(&keyspace), expected);
+        storage.disarm();
+        wait_until(|| keyspace.put("again", "written").is_ok());
+        wait_until(|| db.health().is_good());
+        expected.insert(b"again".to_vec(), b"written".to_vec());
+        assert_eq!(rows(&keyspace), expected);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_sync_that_fails_makes_it_read_only_and_the_health_says_why() {
+    for (effect, code) in
+        [(EIO, 5), (FaultEffect::OsError(28), 28), (FaultEffect::OsError(122), 122)]
+    {
+        let storage = SimStorage::new(1);
+        let db = open_tiny(&storage);
+        let keyspace = create_tiny(&db, "k");
+        keyspace.put("a", "1").unwrap();
+        storage.arm(FaultPlan::new().rule(FaultRule::new(effect).on(&[Operation::Sync])));
+        let Err(Error::Io { action: "sync", source, .. }) = keyspace.put("b", "2") else {
+            panic!("it is not durable")
+        };
+        assert_eq!(source.raw_os_error(), Some(code));
+        // The next sync would go well, and say nothing of what the first one lost.
+        for _ in 0..3 {
+            assert!(matches!(keyspace.put("c", "3"), Err(Error::ReadOnly { .. })));
+            assert!(matches!(keyspace.delete("a"), Err(Error::ReadOnly { .. })));
+            assert!(matches!(db.flush(), Err(Error::ReadOnly { .. })));
+        }
+        let HealthState::ReadOnly { why } = db.health().state else { panic!("it is") };
+        assert!(why.contains("sync"), "{why}");
+        assert!(!db.health().is_good());
+        assert!(keyspace.get("a").unwrap().is_some(), "reads go on");
+        assert!(matches!(db.close(), Err(Error::ReadOnly { .. })));
+        let db = open_tiny(&storage.crash(CrashMode::DropAll, 1));
+        let keyspace = db.keyspace("k").unwrap();
+        assert!(keyspace.get("a").unwrap().is_some() && keyspace.get("c").unwrap().is_none());
+        keyspace.put("c", "3").unwrap();
+    }
+}
