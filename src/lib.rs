@@ -30,17 +30,18 @@ pub use base::format::FORMAT_VERSION;
 pub use base::{Codec, Error, Expiry, KeyRange, Result, SeqNo, Slice};
 pub use db::{
     Access, BATCH_SIZE_MAX, Background, BackgroundFailure, BackgroundPause, BackgroundWork,
-    Builder, BytesWritten, COMMIT_PAYLOAD_LEN_MAX, Change, ChangeFeed, ChangeKind, CheckReport,
-    CheckpointReport, Cleaning, Commit, CommitChanges, Commits, CompactionReport, Consumer,
-    ConsumerInfo, Conversion, ConversionReport, Cursor, Db, Difference, Differences, Durability,
-    Entry, FeedOptions, FileVersion, Health, HealthState, Index, IndexBuildReport, IndexEntry,
-    IndexInfo, IndexIter, IndexOptions, IndexView, Ingest, IngestReport, Iter, KEY_LEN_MAX,
-    KeyRotationReport, KeyVersion, Keys, Keyspace, KeyspaceInfo, KeyspaceStats, OpenExisting,
-    PointInTime, Previous, RecoveryReport, RestoreReport, Rewrite, Savepoint, Snapshot, Stats,
-    Swap, TABLE_FILE_SIZE_MAX, TableIngestReport, TableSummary, TableWriter, Transaction,
+    Builder, BytesWritten, COMMIT_PAYLOAD_LEN_MAX, Change, ChangeFeed, ChangeKind, CheckOptions,
+    CheckPosition, CheckProgress, CheckReport, CheckpointReport, Cleaning, Commit, CommitBehind,
+    CommitChanges, Commits, CompactionReport, Consumer, ConsumerInfo, Conversion, ConversionReport,
+    Cursor, Db, Difference, Differences, Durability, Entry, FeedOptions, FileVersion, Health,
+    HealthState, Index, IndexBuildReport, IndexEntry, IndexInfo, IndexIter, IndexOptions,
+    IndexView, Ingest, IngestReport, Iter, KEY_LEN_MAX, KeyRotationReport, KeyVersion, Keys,
+    Keyspace, KeyspaceInfo, KeyspaceStats, Loss, LossKind, OpenExisting, PointInTime, Previous,
+    RecoveryReport, RepairOptions, RepairReport, RestoreReport, Rewrite, Savepoint, Snapshot,
+    Stats, Swap, TABLE_FILE_SIZE_MAX, TableIngestReport, TableSummary, TableWriter, Transaction,
     TransactionCursor, TransactionIndex, TransactionIndexEntry, TransactionIndexIter,
     TransactionIter, UPDATE_TRY_COUNT, UpgradeReport, VALUE_LEN_MAX, VacuumReport, ValueFileStats,
-    ValueReader, ValueWriter, Versions, VersionsByStamp, WriteBatch,
+    ValueReader, ValueWriter, Versions, VersionsByStamp, WriteBatch, repair,
 };
 pub use extractor::{ExtractError, IndexExtractor, IndexKeys};
 pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};

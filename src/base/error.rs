@@ -226,10 +226,63 @@ impl Error {
         matches!(self, Error::Corruption { .. })
     }
 
+    /// Of damage in a file of a keyspace, the number of its store, which names its folder: that of
+    /// the keyspace, until it is converted ([`crate::KeyspaceInfo`]).
+    #[must_use]
+    pub fn damaged_store(&self) -> Option<u32> {
+        let (Error::Corruption { file, .. } | Error::FormatVersion { file, .. }) = self else {
+            return None;
+        };
+        let mut names = file.iter().filter_map(|name| name.to_str());
+        names.find(|name| *name == STORES_FOLDER)?;
+        names.next()?.parse().ok()
+    }
+
+    /// What to do about damage, a key or a version that is not the right one; `None` for what needs
+    /// no telling.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// let error = lithedb::Error::corruption(Path::new("my.lithe/wal/00000001.wal"), 4096, "..");
+    /// assert!(error.advice().is_some_and(|advice| advice.contains("repair")));
+    /// ```
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Error::Corruption { file, .. } => Some(advice_on(file)),
+            Error::FormatVersion { .. } => Some("use a version of the program that knows it"),
+            Error::WrongKey { .. } => Some("give the database's own key: nothing is damaged"),
+            Error::KeyNeeded { .. } => Some("give the database's key"),
+            _ => None,
+        }
+    }
+
     /// Whether the same call may succeed later without anything else being done.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Conflict | Error::DiskFull { .. } | Error::Locked { .. })
+    }
+}
+
+/// The folder of a database in which those of stores are.
+const STORES_FOLDER: &str = "keyspaces";
+
+/// What to do when this file is damaged.
+fn advice_on(file: &Path) -> &'static str {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_of = |stem: &str| name.starts_with(stem);
+    if is_of("KEYRING") {
+        "restore the keyring from a checkpoint or a backup: without it nothing can be read"
+    } else if is_of("seg-") || is_of("tbl-") || is_of("val-") {
+        "what lies in other files can be read on: copy the directory first, then restore a backup \
+         or a checkpoint, or let `repair` make a new database of what can be read; it lists the \
+         keys that are lost"
+    } else if is_of("index-") || is_of("tables-") {
+        "copy the directory first, then restore a backup or a checkpoint; `repair` searches the \
+         keyspace's files for what they have, and cannot tell what was deleted"
+    } else {
+        "copy the directory first, then restore a backup or a checkpoint, or let `repair` make a \
+         new database of what can be read; it lists what is lost"
     }
 }
 
@@ -335,5 +388,28 @@ impl std::error::Error for Error {
             Error::Io { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_says_whose_it_is_and_what_to_do() {
+        let of = |path: &str| Error::corruption(Path::new(path), 7, "expected one, found two");
+        assert_eq!(of("/db/keyspaces/00000012/seg-00000001").damaged_store(), Some(12));
+        assert_eq!(of("/db/values/val-00000001").damaged_store(), None);
+        assert_eq!(Error::Closed.damaged_store(), None);
+        let files = ["KEYRING", "wal/00000001.wal", "values/val-00000001", "MANIFEST-00000001"];
+        let stores = ["seg-00000001", "tbl-00000001", "index-00000001", "tables-00000001"];
+        for name in files {
+            assert!(of(&format!("/db/{name}")).advice().unwrap().contains("restore"), "{name}");
+        }
+        for name in stores {
+            let advice = of(&format!("/db/keyspaces/00000001/{name}")).advice();
+            assert!(advice.unwrap().contains("`repair`"), "{name}");
+        }
+        assert_eq!(Error::Closed.advice(), None);
     }
 }

@@ -167,6 +167,15 @@ pub fn key_of_head(head: &[u8]) -> Option<Vec<u8>> {
     Some(key)
 }
 
+/// The key that these bytes, which may be any in the order of an archive's keys, begin with as one
+/// by key; `None` if they do not.
+#[must_use]
+pub fn key_in_front(bytes: &[u8]) -> Option<Vec<u8>> {
+    let rest = bytes.strip_prefix(&[BY_KEY])?;
+    let end = rest.windows(END.len()).position(|two| two == END)?;
+    key_of_head(&bytes[..1 + end + END.len()])
+}
+
 /// Puts the key that a head is of into `out`, in place of what is there.
 #[must_use]
 pub fn put_key_of_head(out: &mut Vec<u8>, head: &[u8]) -> Option<()> {

@@ -237,6 +237,11 @@ impl<'a> Iterator for Operations<'a> {
 }
 
 impl<'a> Operations<'a> {
+    /// Where the next one begins among the bytes.
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
     fn decode(&mut self) -> Option<Operation<'a>> {
         let packed = varint::take(self.bytes, &mut self.position)?;
         if packed == EXTENDED {

@@ -8,7 +8,7 @@ use crate::base::{Error, Result, SeqNo, ValuePointer};
 use crate::db::insert::{CommitPlace, insert_commit};
 use crate::db::operation::{DecodedCommit, Operation, Write, decode_record};
 use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
-use crate::manifest::Totals;
+use crate::manifest::{KeyspaceOptions, Totals};
 use crate::structure::BegunFlush;
 use crate::value_log::{ValueLog, Verify};
 use crate::wal::{Lsn, RecordRef};
@@ -87,33 +87,41 @@ struct Replayed {
 }
 
 impl Replayed {
-    /// Whether the keyspace can have been written to so: what merges and what expires does not go
-    /// together.
     fn takes(&self, write: &Write<'_>) -> bool {
-        let merges = self.state.runtime.options.merge_operator.is_some();
-        match write {
-            Write::Merge { .. } => merges,
-            Write::PutExpiring { .. } | Write::PutPointerExpiring { .. } => !merges,
-            _ => true,
-        }
+        takes(&self.state.runtime.options, write)
     }
+}
 
-    /// What the structure does not have yet of a commit's operation.
-    fn missing<'o>(&'o self, operation: Operation<'o>, seqno: SeqNo) -> Option<Operation<'o>> {
-        let of_commit = self.begun.iter().filter(|flush| seqno <= flush.last_seqno);
-        let Some(to) = of_commit.map(|flush| &*flush.to).max() else { return Some(operation) };
-        let write = match operation.write {
-            // Below, the structure may have later entries.
-            Write::DeleteRange { start, end } if end.is_none_or(|end| end > to) => {
-                Write::DeleteRange { start: start.max(to), end }
-            }
-            other => {
-                other.key().filter(|key| *key >= to)?;
-                other
-            }
-        };
-        Some(Operation { write, ..operation })
+/// Whether a keyspace can have been written to so: what merges and what expires does not go
+/// together.
+pub(super) fn takes(options: &KeyspaceOptions, write: &Write<'_>) -> bool {
+    let merges = options.merge_operator.is_some();
+    match write {
+        Write::Merge { .. } => merges,
+        Write::PutExpiring { .. } | Write::PutPointerExpiring { .. } => !merges,
+        _ => true,
     }
+}
+
+/// What a structure in which these flushes were begun does not have yet of a commit's operation.
+pub(super) fn missing<'o>(
+    begun: &'o [BegunFlush],
+    operation: Operation<'o>,
+    seqno: SeqNo,
+) -> Option<Operation<'o>> {
+    let of_commit = begun.iter().filter(|flush| seqno <= flush.last_seqno);
+    let Some(to) = of_commit.map(|flush| &*flush.to).max() else { return Some(operation) };
+    let write = match operation.write {
+        // Below, the structure may have later entries.
+        Write::DeleteRange { start, end } if end.is_none_or(|end| end > to) => {
+            Write::DeleteRange { start: start.max(to), end }
+        }
+        other => {
+            other.key().filter(|key| *key >= to)?;
+            other
+        }
+    };
+    Some(Operation { write, ..operation })
 }
 
 impl<'a> Replayer<'a> {
@@ -174,7 +182,7 @@ impl<'a> Replayer<'a> {
         self.uncounted.note(lsn, &operations);
         let is_durable = |(lsn, _): &mut (Lsn, ValuePointer)| *lsn < record.durable_up_to;
         while self.doubtful.pop_front_if(is_durable).is_some() {}
-        let mut missing = Vec::with_capacity(operations.len());
+        let mut left = Vec::with_capacity(operations.len());
         for operation in operations {
             let Some(keyspace) = self.keyspaces.get(&operation.keyspace) else {
                 if (1..self.next_id).contains(&operation.keyspace) {
@@ -188,13 +196,13 @@ impl<'a> Replayer<'a> {
             if record.lsn.as_u64() < keyspace.flushed {
                 continue;
             }
-            let Some(operation) = keyspace.missing(operation, seqno) else { continue };
+            let Some(operation) = missing(&keyspace.begun, operation, seqno) else { continue };
             let pointer = operation.pointer().and_then(ValuePointer::decode);
             self.doubtful.extend(pointer.map(|pointer| (lsn, pointer)));
-            missing.push(operation);
+            left.push(operation);
         }
         let place = (record.lsn.as_u64(), record.end.as_u64());
-        insert_commit(CommitPlace { seqno, place }, missing, |id| {
+        insert_commit(CommitPlace { seqno, place }, left, |id| {
             let keyspace = self.keyspaces.get(&id)?;
             Some((&*keyspace.state.active, self.values))
         });

@@ -94,6 +94,46 @@ impl Manifest {
         Ok((loader.finish(), report))
     }
 
+    /// What is left of a manifest that is damaged: the state as of the last edit in front of the
+    /// damage, and what is wrong; no state where not even the snapshot is whole. Nothing is
+    /// changed.
+    ///
+    /// # Errors
+    /// `FormatVersion`, `KeyNeeded`.
+    pub fn salvage(
+        storage: &dyn Storage,
+        dir: &Path,
+    ) -> Result<(Option<CatalogState>, Option<Error>)> {
+        let is_damage =
+            |error: &Error| matches!(error, Error::Corruption { .. } | Error::Io { .. });
+        let database = match edit_log::newest_database(storage, dir, STEM) {
+            Ok(database) => database,
+            Err(error) if is_damage(&error) => return Ok((None, Some(error))),
+            Err(error) => return Err(error),
+        };
+        let mut loader = Loader::new(database);
+        let visit = |record: edit_log::RecordRef<'_>| loader.take(record);
+        match edit_log::read(storage, dir, &log_id(database), None, visit) {
+            Ok(_) => Ok((loader.so_far(), None)),
+            Err(error) if is_damage(&error) => Ok((loader.so_far(), Some(error))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the manifest of a database whose files are there already, in a directory that has
+    /// none. Durable on return, and then the directory is a database.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is one, `DiskFull`, `Io`.
+    pub fn create_with(storage: Arc<dyn Storage>, dir: &Path, state: &CatalogState) -> Result<()> {
+        let parts = encode_snapshot(state);
+        let room = edit_room(&parts, 0);
+        let write = |sink: &mut SnapshotSink| put_parts(sink, &parts);
+        let mut log =
+            EditLog::create(storage, dir, log_id(state.database()), FIRST_NUMBER, room, write)?;
+        log.settle()
+    }
+
     /// Whether the manifest in `dir` is sealed, by its header.
     ///
     /// # Errors

@@ -26,5 +26,5 @@ pub use options::{
     check_index_name,
 };
 pub(crate) use records::explain_manifest;
-pub use state::{Closing, ConsumerRecord, Edit, KeyspaceRecord};
+pub use state::{CatalogState, Closing, ConsumerRecord, Edit, KeyspaceRecord};
 pub use totals::{KeyspaceTotals, Totals};

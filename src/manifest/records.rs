@@ -325,11 +325,18 @@ pub(super) struct Loader {
     database: u64,
     state: Option<CatalogState>,
     keyspace_count: usize,
+    /// Whether all of the snapshot was there.
+    has_snapshot: bool,
 }
 
 impl Loader {
     pub fn new(database: u64) -> Loader {
-        Loader { database, state: None, keyspace_count: 0 }
+        Loader { database, state: None, keyspace_count: 0, has_snapshot: false }
+    }
+
+    /// The state as of the last record that was taken, if the snapshot was whole.
+    pub fn so_far(self) -> Option<CatalogState> {
+        self.state.filter(|_| self.has_snapshot)
     }
 
     /// Takes the next record.
@@ -337,7 +344,7 @@ impl Loader {
         let taken = match (record.record, &mut self.state) {
             (Record::SnapshotPart(payload), None) => self.take_head(payload),
             (Record::SnapshotPart(payload), Some(state)) => load_part(state, payload),
-            (Record::SnapshotEnd, _) => self.check_complete(),
+            (Record::SnapshotEnd, _) => self.check_complete().map(|()| self.has_snapshot = true),
             (Record::Edit(payload), Some(state)) => load_edit(state, payload),
             (Record::Edit(_), None) => Err(headless()),
         };

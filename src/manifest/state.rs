@@ -212,6 +212,31 @@ impl CatalogState {
         }
     }
 
+    /// This catalogue with other keyspaces, for a database that is made of what is left of this
+    /// one: it has a new log, which starts at `log_start`, and no stamp was given above
+    /// `last_seqno`. What follows its changes is not there any more.
+    #[must_use]
+    pub fn rebuilt(
+        &self,
+        keyspaces: Vec<KeyspaceRecord>,
+        log_start: u64,
+        last_seqno: SeqNo,
+    ) -> CatalogState {
+        let mut state = CatalogState::new(self.database, self.created_millis);
+        let last = keyspaces.iter().map(|record| record.id.max(record.store)).max();
+        state.next_keyspace_id = self.next_keyspace_id.max(last.unwrap_or(0).saturating_add(1));
+        for record in keyspaces {
+            state.ids_by_name.insert(record.name.clone(), record.id);
+            state.keyspaces.insert(record.id, record);
+        }
+        state.gone_indexes.clone_from(&self.gone_indexes);
+        (state.log_start, state.last_seqno) = (log_start, last_seqno.max(self.last_seqno));
+        state.newest_commit = self.newest_commit;
+        state.kept_log = self.kept_log;
+        state.totals.value_files = self.totals.value_files;
+        state
+    }
+
     /// The database's id; not 0.
     #[must_use]
     pub fn database(&self) -> u64 {

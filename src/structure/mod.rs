@@ -14,6 +14,7 @@ mod fold;
 pub(crate) mod history;
 pub mod lsm;
 pub(crate) mod retention;
+pub(crate) mod salvage;
 mod shares;
 mod source;
 mod store;
@@ -31,10 +32,13 @@ use crate::block::{Block, BlockCursor};
 use crate::manifest::OpenReport;
 
 pub use shares::{ShareSums, ValueShare};
+#[cfg(test)]
+pub use store::WholeCheck;
 pub use store::{
-    Adopted, BegunFlush, Compacted, Consolidation, DataCheck, Debt, FileImage, Held, KeySpan,
-    Moving, Round, RoundFigures, RoundSlice, SharedStores, Staged, Stale, Store, StoreImage,
-    StorePlace, TableCheck, TableIngestMode, TableIngestOptions, create_store, open_store,
+    Adopted, BegunFlush, CheckWalk, Compacted, Consolidation, DataCheck, Debt, FileImage, Held,
+    KeySpan, Moving, Round, RoundFigures, RoundSlice, SharedStores, Staged, Stale, Store,
+    StoreImage, StorePlace, TableCheck, TableIngestMode, TableIngestOptions, create_store,
+    open_store,
 };
 
 /// An entry found by key.

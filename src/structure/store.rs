@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -479,8 +480,34 @@ pub struct FileImage {
 
 /// An index that was checked; its data is still to be.
 pub trait DataCheck: fmt::Debug {
-    /// Reads and verifies all data, as of when the index was checked. Flushes may go on.
-    fn check_data(&self, findings: &mut Findings);
+    /// Reads and verifies the data, as of when the index was checked, from where the walk begins.
+    /// Flushes may go on.
+    fn check_data(&self, findings: &mut Findings, walk: &mut dyn CheckWalk);
+}
+
+/// Somebody who goes through a check, and may leave it and come again.
+pub trait CheckWalk {
+    /// Where it begins, as [`CheckWalk::reached`] was told it; empty for the beginning.
+    fn start(&self) -> &[u8];
+
+    /// What is in front of this place was checked. Whether to go on.
+    fn reached(&mut self, findings: &Findings, place: &[u8]) -> ControlFlow<()>;
+}
+
+/// All of it, at once.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub struct WholeCheck;
+
+#[cfg(test)]
+impl CheckWalk for WholeCheck {
+    fn start(&self) -> &[u8] {
+        &[]
+    }
+
+    fn reached(&mut self, _findings: &Findings, _place: &[u8]) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 /// What a slice of compaction came to.

@@ -14,6 +14,7 @@
 //! | `reader.rs` | reading parts of a value, verified |
 //! | `stream.rs` | writing a value piece by piece |
 //! | `moving.rs` | moving values out of files that are to be emptied |
+//! | `salvage.rs` | copying files of which some records are damaged |
 //!
 //! Invariants
 //! - V1  A record is written once, in a file that nobody has appended to before the database was
@@ -38,6 +39,7 @@ mod inspect;
 mod moving;
 mod read;
 mod reader;
+mod salvage;
 mod sealed;
 mod staged;
 mod stream;
@@ -64,6 +66,7 @@ pub use moving::Mover;
 pub use read::Verify;
 pub use reader::ValueReader;
 pub(crate) use reader::{io_error, sought};
+pub use salvage::copy_value_files;
 pub use staged::{NO_FILE, StagedMark, StagedValues};
 pub use stream::ValueStream;
 

@@ -60,6 +60,7 @@ mod prepare;
 mod record;
 mod replay;
 mod resume;
+mod salvage;
 mod survey;
 mod sync;
 mod window;
@@ -73,6 +74,7 @@ pub use image::{LogFileImage, LogImage};
 pub(crate) use inspect::inspect_log;
 pub use lsn::Lsn;
 pub use replay::{RecordRef, Replay, replay, replay_up_to};
+pub use salvage::{RecordPlace, SalvagedLog, database_of, salvage_log};
 pub use writer::{Wal, WalStats};
 
 #[cfg(test)]

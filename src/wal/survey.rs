@@ -102,6 +102,43 @@ impl FoundFile {
         self.verified_record(Expected::FileStart(start), offset)
     }
 
+    /// The first valid record at `from` or behind it, in a file that starts at `start`, and where
+    /// it is.
+    ///
+    /// # Errors
+    /// [`crate::base::Error::Io`].
+    pub fn next_record(&mut self, start: Lsn, from: u64) -> Result<Option<(u64, RecordHeader)>> {
+        self.next_verified(Expected::FileStart(start), from)
+    }
+
+    /// Where a file whose header is lost starts, by its first valid record; `None` if it has none.
+    /// What it is sealed with is then taken to be `key`.
+    ///
+    /// # Errors
+    /// [`crate::base::Error::Io`].
+    pub fn start_without_header(&mut self, key: Option<Arc<FileKey>>) -> Result<Option<Lsn>> {
+        let found = self.next_verified(Expected::NotBefore(Lsn::ZERO), HEADER_BLOCK_SIZE)?;
+        self.key = key;
+        Ok(found.map(|(offset, record)| {
+            Lsn::from_u64(record.lsn.as_u64() - (offset - HEADER_BLOCK_SIZE))
+        }))
+    }
+
+    fn next_verified(
+        &mut self,
+        expected: Expected,
+        from: u64,
+    ) -> Result<Option<(u64, RecordHeader)>> {
+        let mut offset = from;
+        while let Some(found) = self.next_plausible(expected, offset)? {
+            if let Some(record) = self.verified_record(expected, found)? {
+                return Ok(Some((found, record)));
+            }
+            offset = found + RECORD_ALIGNMENT;
+        }
+        Ok(None)
+    }
+
     /// The payload of the record with this header at `offset`, and the path of the file.
     ///
     /// # Errors

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use lithedb::flex_space::{FlexSpace, SpaceOptions};
 use lithedb::inspect::{Detail, PieceState, inspect};
-use lithedb::storage::{MemoryStorage, OpenMode, Storage};
-use lithedb::{Background, Db};
+use lithedb::storage::{MemoryStorage, OpenMode, SimStorage, Storage};
+use lithedb::{Background, CheckOptions, CheckPosition, Db};
+
+use crate::support::{open_tiny, tiny_structures};
 
 fn open(storage: &Arc<dyn Storage>) -> Db {
     let builder = Db::builder().storage(Arc::clone(storage));
@@ -101,4 +103,41 @@ fn a_mark_that_opening_has_mended_is_told_once() {
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].starts_with(&place) && problems[0].ends_with("on opening"), "{problems:?}");
     assert_eq!(open(&storage).check().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_check_that_is_broken_off_goes_on_from_where_it_was() {
+    let storage = SimStorage::new(5);
+    let db = open_tiny(&storage);
+    for (number, options) in tiny_structures().into_iter().enumerate() {
+        let keyspace = db.create_keyspace(&format!("of {number}"), options).unwrap();
+        for key in 0..600u32 {
+            keyspace.put(key.to_be_bytes(), [7; 40]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let whole = db.check().unwrap();
+    let (mut options, mut entries, mut pieces) = (CheckOptions::new(), 0, 0);
+    loop {
+        let mut is_first = true;
+        let report = db.check_with(&options, |_| match std::mem::take(&mut is_first) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        });
+        let report = report.unwrap();
+        assert_eq!(report.problems, Vec::<String>::new());
+        entries += report.entries;
+        pieces += 1;
+        let Some(position) = report.stopped_at else { break };
+        let kept: CheckPosition = position.to_string().parse().unwrap();
+        assert_eq!(kept, position);
+        options = CheckOptions::new().resume(kept);
+    }
+    assert!(pieces > 3, "{pieces} pieces");
+    assert_eq!(entries, whole.entries, "each is looked at once");
+    assert!("no position".parse::<CheckPosition>().is_err());
+    assert!(db.check_with(&CheckOptions::new().rate(1), |_| ControlFlow::Continue(())).is_err());
+    let at_a_rate = CheckOptions::new().rate(1 << 30);
+    let report = db.check_with(&at_a_rate, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((report.entries, report.stopped_at), (whole.entries, None));
 }

@@ -44,6 +44,7 @@ mod ranges;
 mod read_only;
 mod reduce;
 mod regression;
+mod repair;
 mod retention;
 mod space;
 mod stats;

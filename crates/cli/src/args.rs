@@ -251,6 +251,8 @@ pub enum Command {
     Upgrade(commands::upgrade::UpgradeArgs),
     /// Verify every checksum and every structure of the database
     Check(commands::check::CheckArgs),
+    /// Make a new database of what can be read of a damaged one, and list what is lost
+    Repair(commands::repair::RepairArgs),
     /// Show what is in a file of a database, piece by piece, also if it is damaged
     Inspect(commands::inspect::InspectArgs),
     /// Work on a flexible space: a file whose bytes can be inserted and removed in the middle

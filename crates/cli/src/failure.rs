@@ -49,6 +49,12 @@ pub enum Failure {
         /// In one sentence.
         what: String,
     },
+    /// A repair has made a new database, and not all of the old one is in it; what is missing is on
+    /// standard output already.
+    Repaired {
+        /// So many pieces of damage have cost something.
+        problem_count: usize,
+    },
     /// Two databases differ; how is on standard output already.
     Differs {
         /// In so many keys.
@@ -106,7 +112,7 @@ impl Failure {
             Failure::Store(error) => store_exit_code(error),
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Failure::Input { .. } | Failure::Output(_) | Failure::Other(_) => 3,
-            Failure::Damaged { .. } | Failure::Tortured { .. } => 4,
+            Failure::Damaged { .. } | Failure::Repaired { .. } | Failure::Tortured { .. } => 4,
             Failure::Interrupted => 130,
         }
     }
@@ -126,6 +132,12 @@ impl Failure {
             Failure::Output(error) => Some(format!("could not write standard output: {error}")),
             Failure::Damaged { problem_count: 1 } => Some("1 problem found".to_owned()),
             Failure::Damaged { problem_count } => Some(format!("{problem_count} problems found")),
+            Failure::Repaired { problem_count: 1 } => {
+                Some("repaired, and not whole: 1 piece of damage has cost something".to_owned())
+            }
+            Failure::Repaired { problem_count } => Some(format!(
+                "repaired, and not whole: {problem_count} pieces of damage have cost something"
+            )),
             Failure::Differs { is_all: false, .. } => Some("they differ".to_owned()),
             Failure::Differs { keys, keyspaces, .. } => {
                 let of = |count: u64, one: &str| match count {
@@ -146,14 +158,17 @@ impl Failure {
         match self {
             Failure::Store(error) => store_advice(error),
             Failure::Damaged { .. } => Some(RESTORE_ADVICE),
+            Failure::Repaired { .. } => {
+                Some("keep the damaged database until it is known that a backup has what is lost")
+            }
             Failure::Tortured { .. } => Some(TORTURE_ADVICE),
             _ => None,
         }
     }
 }
 
-const RESTORE_ADVICE: &str =
-    "copy the database directory before anything else, then restore a backup or load the data anew";
+const RESTORE_ADVICE: &str = "copy the database directory before anything else, then restore a \
+    backup; `lithe repair SOURCE TARGET` makes a new database of what can be read";
 
 const TORTURE_ADVICE: &str =
     "keep the directory that is named: `story.txt` and `records.txt` in it say how it came about";

@@ -87,7 +87,8 @@ fn run_command(
         Command::Checkpoint(args) => commands::checkpoint::run(globals, &args),
         Command::Vacuum(args) => commands::vacuum::run(globals, interrupt, &args),
         Command::Upgrade(args) => commands::upgrade::run(globals, notices, interrupt, &args),
-        Command::Check(args) => commands::check::run(globals, notices, &args),
+        Command::Check(args) => commands::check::run(globals, notices, interrupt, &args),
+        Command::Repair(args) => commands::repair::run(globals, notices, &args),
         Command::Inspect(args) => commands::inspect::run(globals, notices, &args),
         Command::Space(args) => {
             globals.refuse_key("spaces are not encrypted: leave the key options out")?;

@@ -12,7 +12,8 @@ use lithe_sim::allocation::WatchedAllocator;
 use lithe_sim::corpus::Corpus;
 use lithe_sim::crash::canary::CANARIES;
 use lithe_sim::crash::{CrashRun, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
-use lithe_sim::damage::{Ending, Fixture, Thoroughness};
+use lithe_sim::damage::{Ending, Fixture, Injury, RepairMistake, Thoroughness};
+use lithe_sim::damage::{run_repair, run_repairs};
 use lithe_sim::faults::FaultRun;
 use lithe_sim::isolation::appends::{APPEND_TRANSACTIONS, AppendRun};
 use lithe_sim::isolation::planted::PLANTED;
@@ -62,7 +63,8 @@ lithe-sim COMMAND [OPTIONS]
   truncations  every file cut at every offset, and extended
   sectors      zeroed, filled, doubled, swapped and old sectors
   files        missing, empty, old, swapped and foreign files
-                 all four: --operations N (default 120), --stride N, --ending 0|1, --case N,
+  repairs      all of these, bits at --stride N (default 101), and what a repair makes of it
+                 all five: --operations N (default 120), --stride N, --ending 0|1, --case N,
                  --encrypted 1  of encrypted databases; foreign files are of one with the same key
   errors       every call of a run fails, in several ways, once and from then on
                  --runs N (default 10), --operations N each (default 40), --stride N,
@@ -96,7 +98,7 @@ fn main() -> ExitCode {
         "twins" => twins(&arguments, &ledger),
         "isolation" => isolation(&arguments, &ledger),
         "appends" => appends(&arguments, &ledger),
-        "flips" | "truncations" | "sectors" | "files" => damage(&arguments, &ledger),
+        "flips" | "truncations" | "sectors" | "files" | "repairs" => damage(&arguments, &ledger),
         "errors" => errors(&arguments, &ledger),
         "full" => full(&arguments, &ledger),
         "space" => space(&arguments, &ledger),
@@ -203,7 +205,8 @@ fn appends(arguments: &Arguments, ledger: &Arc<Ledger>) {
 fn damage(arguments: &Arguments, ledger: &Arc<Ledger>) {
     let seed = arguments.seed();
     let op_count = arguments.number("operations").unwrap_or(120) as usize;
-    let stride = arguments.number("stride").unwrap_or(1);
+    let usual_stride = if arguments.command == "repairs" { 101 } else { 1 };
+    let stride = arguments.number("stride").unwrap_or(usual_stride);
     let is_encrypted = arguments.number("encrypted").is_some_and(|number| number > 0);
     for (number, ending) in [Ending::Closed, Ending::Killed].into_iter().enumerate() {
         if arguments.number("ending").is_some_and(|only| only != number as u64) {
@@ -224,18 +227,35 @@ fn damage(arguments: &Arguments, ledger: &Arc<Ledger>) {
             "flips" => lithe_sim::damage::flips(&fixture, stride, Thoroughness::AllBits),
             "truncations" => lithe_sim::damage::truncations(&fixture, stride),
             "sectors" => lithe_sim::damage::sectors(&fixture),
+            "repairs" => repairs_of(&fixture, &other, stride),
             _ => lithe_sim::damage::misplacements(&fixture, &other),
         };
         let encrypted = if is_encrypted { " --encrypted 1" } else { "" };
         let sizes = format!("--operations {op_count} --stride {stride}");
         let command = &arguments.command;
         let repeat = format!("{command} --seed {seed} {sizes} --ending {number}{encrypted}");
+        if command == "repairs" {
+            match arguments.number("case") {
+                Some(case) => run_repair(&fixture, &injuries[case as usize], ledger, &repeat),
+                None => run_repairs(&fixture, &injuries, arguments.threads(), ledger, &repeat),
+            }
+            continue;
+        }
         if let Some(case) = arguments.number("case") {
             lithe_sim::damage::run_one(&fixture, &injuries[case as usize], ledger, &repeat);
             continue;
         }
         lithe_sim::damage::run(&fixture, &injuries, arguments.threads(), ledger, &repeat);
     }
+}
+
+/// Some of every kind of damage.
+fn repairs_of(fixture: &Fixture, other: &Fixture, stride: u64) -> Vec<Injury> {
+    let mut all = lithe_sim::damage::flips(fixture, stride, Thoroughness::OneBit);
+    all.extend(lithe_sim::damage::truncations(fixture, stride * 8));
+    all.extend(lithe_sim::damage::sectors(fixture));
+    all.extend(lithe_sim::damage::misplacements(fixture, other));
+    all
 }
 
 fn errors(arguments: &Arguments, ledger: &Arc<Ledger>) {
@@ -370,6 +390,10 @@ fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
         lithe_sim::faults::full::missing_reserve_is_found(seed, RUN_COUNT_MAX),
         "a reserve that is not there".to_owned(),
     );
+    for mistake in RepairMistake::PLANTED {
+        let found = (0..RUN_COUNT_MAX).find(|run| mistake.is_found(seed + run, 60) == Ok(true));
+        tell(found.map(|run| run + 1), format!("mistake of a repair {mistake:?}"));
+    }
     for planted in PLANTED {
         match planted.is_found(seed, RUN_COUNT_MAX) {
             Some(true) => println!("found: planted {}", planted.name),

@@ -13,11 +13,16 @@
 mod indexes;
 mod log;
 mod manifest;
+mod walk;
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use walk::{CheckOptions, CheckPosition, CheckProgress};
+
+use self::walk::PacedWalk;
 use crate::base::{Cursor, Error, Result, SeqNo, ValuePointer, pointer_in};
 use crate::db::core::{Core, keyspaces_dir};
 use crate::db::state::{KeyspaceState, Runtime};
@@ -56,6 +61,8 @@ pub struct CheckReport {
     /// Files that nothing refers to, of the names that the store gives: what a removal that failed
     /// left behind. They take room, no more; opening removes them.
     pub orphans: Vec<PathBuf>,
+    /// Where a check was broken off: what is behind that was not looked at, nor were indexes.
+    pub stopped_at: Option<CheckPosition>,
 }
 
 impl CheckReport {
@@ -72,22 +79,45 @@ impl Core {
     /// bytes; large values against their hashes; memtables; and what is in memory of blocks against
     /// what is on disk; indexes against what they are of.
     pub(super) fn check(&self) -> Result<CheckReport> {
+        self.check_with(&CheckOptions::default(), &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// The same, as the options say, for as long as `go_on` says so.
+    fn check_with(
+        &self,
+        options: &CheckOptions,
+        go_on: &mut dyn FnMut(&CheckProgress<'_>) -> ControlFlow<()>,
+    ) -> Result<CheckReport> {
         self.check_open()?;
         let mut findings = Findings::default();
         self.check_manifest(&mut findings);
         self.check_log(&mut findings);
         let state = self.published.state();
         self.find_orphans(&mut findings);
-        for keyspace in &state.keyspaces {
+        let mut walk = PacedWalk::new(self, options.rate, go_on);
+        let mut keyspaces: Vec<&Arc<KeyspaceState>> = state.keyspaces.iter().collect();
+        // A keyspace that comes later has a higher number.
+        keyspaces.sort_by_key(|keyspace| keyspace.runtime.store_id);
+        let from = options.from.clone().unwrap_or(CheckPosition { store: 0, place: Vec::new() });
+        for keyspace in keyspaces {
+            let number = keyspace.runtime.store_id;
+            if number < from.store || walk.stopped_at.is_some() {
+                continue;
+            }
             // A flush would change the index between its halves of the check.
             let turn = crate::db::core::lock(&keyspace.runtime.flushing);
             let data = keyspace.runtime.store.check_index(&mut findings);
             self.check_archived(&keyspace.runtime, &mut findings);
             drop(turn);
-            data.check_data(&mut findings);
+            walk.enter(number, if number == from.store { &*from.place } else { &[] });
+            data.check_data(&mut findings, &mut walk);
             self.check_memtables(keyspace, &mut findings);
         }
-        let unchecked = self.check_indexes(&mut findings);
+        let stopped_at = walk.stopped_at;
+        let unchecked = match &stopped_at {
+            None => self.check_indexes(&mut findings),
+            Some(_) => Vec::new(),
+        };
         let value_files = self.values.files().len() as u64;
         let keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_hidden());
         Ok(CheckReport {
@@ -103,6 +133,7 @@ impl Core {
             problems: findings.problems,
             unchecked,
             orphans: findings.orphans,
+            stopped_at,
         })
     }
 

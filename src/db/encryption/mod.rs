@@ -44,6 +44,11 @@ pub(super) fn keyring_path(dir: &Path) -> PathBuf {
     dir.join(FILE_NAME)
 }
 
+/// Bytes of the file.
+pub(super) const fn keyring_size() -> u64 {
+    KEYRING_FILE_SIZE
+}
+
 /// The file, and what its slots are sealed with.
 #[derive(Debug)]
 pub(super) struct KeyringFile {

@@ -132,6 +132,18 @@ impl Index {
         Ok((index, log, report))
     }
 
+    /// As [`Self::read`], if it goes as far as it is known to be durable.
+    pub(super) fn read_up_to(
+        place: &Arc<SegmentPlace>,
+        required: Option<LogPosition>,
+    ) -> Result<Index> {
+        let mut loading = Loading::new(place);
+        let (id, storage) = (log_id(place), &*place.storage);
+        let take = |record: RecordRef<'_>| loading.take(&record);
+        let report = read_edit_log(storage, &place.dir, &id, required, take)?;
+        loading.finish(&report.file)
+    }
+
     /// The index as its durable form says, without opening it for writing.
     pub(super) fn read(place: &Arc<SegmentPlace>) -> Result<(Index, OpenReport)> {
         let mut loading = Loading::new(place);

@@ -49,6 +49,7 @@ mod interval;
 mod load;
 mod order;
 mod record;
+mod salvage;
 mod segment;
 mod store;
 mod sweep;
@@ -58,6 +59,7 @@ pub mod tree;
 
 pub(in crate::structure) use inspect::frame_at;
 pub(crate) use inspect::{explain_index, inspect_segment};
+pub(in crate::structure) use salvage::salvage;
 pub(in crate::structure) use segment::key_in_header;
 pub use segment::{OpenSegments, SegmentIdentity};
 pub use store::FlexStore;

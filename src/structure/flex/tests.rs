@@ -16,7 +16,7 @@ use crate::operator::{MergeLimits, Merging, Operators};
 use crate::storage::Storage;
 use crate::storage::{FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation, SimStorage};
 use crate::structure::{
-    Findings, FlushOrder, FlushProgress, SharedStores, Store, StorePlace, Want,
+    Findings, FlushOrder, FlushProgress, SharedStores, Store, StorePlace, Want, WholeCheck,
 };
 use crate::value_log::{ValueLog, ValueLogOptions, Verify};
 
@@ -158,7 +158,7 @@ impl Bench {
 
     pub fn problems(&self) -> Vec<String> {
         let mut findings = Findings::default();
-        self.store.check_index(&mut findings).check_data(&mut findings);
+        self.store.check_index(&mut findings).check_data(&mut findings, &mut WholeCheck);
         findings.problems
     }
 

@@ -47,6 +47,7 @@ mod passing;
 mod pick;
 mod policy;
 mod record;
+mod salvage;
 mod store;
 mod table;
 mod tournament;
@@ -57,6 +58,7 @@ pub(crate) use inspect::{explain_tables, inspect_table};
 pub use outside::OutsideReader;
 pub use pick::LAST_LEVEL as DEEPEST_LEVEL;
 pub use policy::table_options;
+pub(in crate::structure) use salvage::salvage;
 pub use store::LsmStore;
 pub use table::{
     OpenTables, OutsideTable, OutsideWriter, Partition, TableIdentity, TableRecord, is_table_name,

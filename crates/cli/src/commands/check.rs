@@ -1,15 +1,18 @@
 //! `lithe check`: verifies the whole database.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lithedb::CheckReport;
+use lithedb::{CheckOptions, CheckPosition, CheckReport, Error};
 use serde_json::json;
 
 use crate::args::Globals;
 use crate::database::open_existing;
 use crate::failure::{Failure, Outcome};
-use crate::notation::{bytes_text, count_text, shown};
+use crate::interrupt::Interrupt;
+use crate::notation::{bytes_text, count_text, parse_size, shown};
 use crate::output::{Notices, ReportFormat, json_line, stdout};
 
 const EXAMPLES: &str = "\
@@ -17,29 +20,115 @@ Examples:
   lithe --db my.lithe check
   lithe --db my.lithe check --format json
   lithe --db my.lithe check && echo all is well
+  lithe --db my.lithe check --rate 100MiB --resume check.position
 
 Prints `ok` with what was checked, or every problem with its file and offset; then the exit code
-is 4.";
+is 4. With --resume, Ctrl-C writes to that file how far it was and what it has found, and the next
+check with the same file goes on from there; one that has come to its end removes it.";
 
 /// Options of `lithe check`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArgs {
+    /// Read so many bytes a second at most, on average
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub rate: Option<u64>,
+
+    /// Go on where a check with this file was interrupted
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+
     /// How the report is written
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub format: ReportFormat,
 }
 
 /// Checks and prints the report.
-pub fn run(globals: &Globals, notices: Notices, args: &CheckArgs) -> Outcome {
-    let report = open_existing(globals)?.check()?;
+pub fn run(
+    globals: &Globals,
+    notices: Notices,
+    interrupt: &Interrupt,
+    args: &CheckArgs,
+) -> Outcome {
+    let earlier = args.resume.as_deref().map_or(Ok(None), Earlier::read)?;
+    let db = open_existing(globals)?;
+    let mut options = CheckOptions::new();
+    if let Some(rate) = args.rate {
+        options = options.rate(rate);
+    }
+    if let Some(earlier) = &earlier {
+        notices.say(format!("going on from {}", earlier.position));
+        options = options.resume(earlier.position.clone());
+    }
+    if args.resume.is_some() {
+        interrupt.graceful();
+    }
+    let mut report = db.check_with(&options, |_| match interrupt.is_raised() {
+        true if args.resume.is_some() => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })?;
     for path in &report.orphans {
         notices.say(format!("{} belongs to nothing; opening removes it", path.display()));
     }
     for unchecked in &report.unchecked {
         notices.say(format!("not checked: {unchecked}"));
     }
+    if let Some(earlier) = earlier {
+        // Manifest and log are looked at each time.
+        report.problems.retain(|problem| !earlier.problems.contains(problem));
+        report.problems.splice(0..0, earlier.problems);
+    }
+    if let Some(file) = &args.resume {
+        if let Some(position) = report.stopped_at.take() {
+            Earlier { position, problems: report.problems }.write(file)?;
+            return Err(Failure::Interrupted);
+        }
+        Earlier::remove(file)?;
+    }
     write_report(&mut stdout(), &report, args.format)
+}
+
+/// A check that was interrupted: a file with its position in the first line, and what it has found
+/// in the others.
+struct Earlier {
+    position: CheckPosition,
+    problems: Vec<String>,
+}
+
+impl Earlier {
+    /// `None` if there is no such file.
+    fn read(file: &Path) -> Result<Option<Earlier>, Failure> {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(Failure::Input { path: file.to_owned(), source }),
+        };
+        let mut lines = text.lines();
+        let position = lines.next().unwrap_or_default().parse::<CheckPosition>();
+        let position = position.map_err(|_| {
+            Failure::usage(format!("{} was not written by a check", file.display()))
+        })?;
+        Ok(Some(Earlier { position, problems: lines.map(ToOwned::to_owned).collect() }))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is no file of a database")]
+    fn write(&self, file: &Path) -> Outcome {
+        let mut text = format!("{}\n", self.position);
+        for problem in &self.problems {
+            text.push_str(&problem.replace('\n', " "));
+            text.push('\n');
+        }
+        std::fs::write(file, text).map_err(|error| Error::io("write", file, error).into())
+    }
+
+    fn remove(file: &Path) -> Outcome {
+        match std::fs::remove_file(file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(Error::io("remove", file, error).into())
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 fn write_report(out: &mut impl Write, report: &CheckReport, format: ReportFormat) -> Outcome {

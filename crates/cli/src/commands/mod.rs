@@ -26,6 +26,7 @@ mod range;
 pub mod rank;
 pub mod reduce;
 pub mod rekey;
+pub mod repair;
 pub mod restore;
 pub mod scan;
 pub mod space;

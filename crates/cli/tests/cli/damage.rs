@@ -69,3 +69,24 @@ fn what_is_no_database_is_refused() {
     let run = shell.db(&["put", "k", "v"]);
     assert!([3, 4].contains(&run.code) && run.stderr.starts_with("error: "), "{run:?}");
 }
+
+#[test]
+fn what_is_damaged_is_repaired_into_a_new_database() {
+    let shell = Shell::new();
+    shell.db(&["put", "otter", "swims"]).ok();
+    shell.db(&["put", "heron", "wades"]).ok();
+    shell.db(&["compact"]).ok();
+    let sound = shell.run(&["repair", "db", "copy.lithe"]).ok_text();
+    assert!(sound.contains("1 keyspaces, 2 entries"), "{sound}");
+    assert_eq!(shell.run(&["--db", "copy.lithe", "get", "otter"]).ok_text(), "swims");
+    shell.run(&["repair", "db", "copy.lithe"]).fails(2);
+    shell.run(&["repair", "nothing.lithe", "other.lithe"]).fails(3);
+}
+
+#[test]
+fn a_check_with_a_rate_and_a_file_to_go_on_from_leaves_none_behind() {
+    let shell = Shell::new();
+    shell.db(&["put", "otter", "swims"]).ok();
+    shell.db(&["check", "--rate", "100MiB", "--resume", "position"]).ok();
+    shell.db(&["check", "--rate", "1"]).fails(2);
+}

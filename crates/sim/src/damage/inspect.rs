@@ -145,7 +145,7 @@ fn look_around(fixture: &Fixture, injury: &Injury, db: &Db) -> Verdict<Outcome> 
 
 /// Whether the injury takes the end of the log back to an earlier state, as a whole. A log that
 /// was closed is remembered by the manifest.
-fn may_roll_back(fixture: &Fixture, injury: &Injury) -> bool {
+pub(super) fn may_roll_back(fixture: &Fixture, injury: &Injury) -> bool {
     let logs = fixture.files().into_iter().map(|(path, _)| path);
     let newest = logs.filter(|path| path.extension().is_some_and(|end| end == "wal")).max();
     let is_whole_sectors = matches!(

@@ -9,10 +9,12 @@
 //! | `fixture` | the databases |
 //! | `injury` | the kinds of damage, and lists of them |
 //! | `inspect` | opening, reading and checking; what the outcome means |
+//! | `repairs` | repairing what was damaged; what the new database must have |
 
 mod fixture;
 mod injury;
 mod inspect;
+mod repairs;
 
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ use crate::parallel::{run_cases, survive};
 pub use fixture::{Ending, Fixture};
 pub use injury::{Injury, Thoroughness, flips, misplacements, sectors, truncations};
 pub use inspect::Outcome;
+pub use repairs::{RepairMistake, repaired, run_repair, run_repairs};
 
 /// Inflicts every injury on a copy of the fixture, and notes what comes of it. `arguments` repeat
 /// the campaign; the case is added to them.

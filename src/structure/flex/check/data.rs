@@ -10,7 +10,7 @@ use crate::merge::MergeCursor;
 use crate::structure::flex::index::Index;
 use crate::structure::flex::interval::{Interval, Run};
 use crate::structure::flex::load::Loader;
-use crate::structure::{Findings, Site};
+use crate::structure::{CheckWalk, Findings, Site};
 use crate::value_log::{ValueLog, Verify, record_len};
 
 /// What runs are checked with.
@@ -44,18 +44,24 @@ struct RunOf<'a> {
 pub(in super::super) fn check_data(
     index: &Index,
     keyspace: u32,
-    loader: &Loader,
-    values: &ValueLog,
+    (loader, values): (&Loader, &ValueLog),
     findings: &mut Findings,
+    walk: &mut dyn CheckWalk,
 ) {
     // Of flushes that are between two slices, some entries are there.
     let begun = index.begun.iter().map(|flush| flush.last_seqno);
     let newest = begun.fold(index.counters.last_seqno, SeqNo::max);
     let checker = Checker { keyspace, loader, values, newest };
-    for (position, interval) in index.tree.iter().enumerate() {
-        let limit = index.tree.get(position + 1).map(|next| &*next.anchor);
+    let first = index.tree.find_key(walk.start()).map_or(0, |(position, _)| position);
+    for (position, interval) in index.tree.range(first..index.tree.len()).enumerate() {
+        let limit = index.tree.get(first + position + 1).map(|next| &*next.anchor);
         findings.intervals += 1;
         checker.check_interval(interval, limit, findings);
+        if let Some(next) = limit
+            && walk.reached(findings, next).is_break()
+        {
+            return;
+        }
     }
 }
 

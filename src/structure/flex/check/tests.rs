@@ -14,7 +14,7 @@ use crate::structure::flex::index::Index;
 use crate::structure::flex::interval::Interval;
 use crate::structure::flex::load::Loader;
 use crate::structure::flex::tests::{Bench, random_changes, small_options};
-use crate::structure::{BegunFlush, Store};
+use crate::structure::{BegunFlush, Store, WholeCheck};
 use crate::structure::{Findings, FlushOrder};
 
 /// A store with deltas, and its index to plant faults in.
@@ -61,7 +61,8 @@ impl Planted {
         let log = IndexLog::of(&store.lock_writer().log);
         check_index(&self.index, &log, &store.segments, &mut findings);
         find_orphans(&self.index, &log, &store.segments, &mut findings);
-        check_data(&self.index, 1, &store.loader, &store.segments.values, &mut findings);
+        let with = (&*store.loader, &*store.segments.values);
+        check_data(&self.index, 1, with, &mut findings, &mut WholeCheck);
         findings
     }
 

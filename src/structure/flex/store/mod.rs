@@ -26,8 +26,8 @@ use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
 use crate::structure::fold::Folder;
 use crate::structure::source::Source;
 use crate::structure::{
-    BegunFlush, DataCheck, Findings, FlushOrder, FlushProgress, Found, Reduction, StorePlace,
-    StructureCursor, Version, Want,
+    BegunFlush, CheckWalk, DataCheck, Findings, FlushOrder, FlushProgress, Found, Reduction,
+    StorePlace, StructureCursor, Version, Want,
 };
 use crate::value_log::{Mover, ValueLog};
 
@@ -402,10 +402,10 @@ pub struct IndexCheck {
 }
 
 impl DataCheck for IndexCheck {
-    /// Reads and verifies every run.
-    fn check_data(&self, findings: &mut Findings) {
+    /// Reads and verifies every run; places are keys.
+    fn check_data(&self, findings: &mut Findings, walk: &mut dyn CheckWalk) {
         let IndexCheck { index, keyspace, loader, values } = self;
-        super::check::check_data(index, *keyspace, loader, values, findings);
+        super::check::check_data(index, *keyspace, (loader, values), findings, walk);
     }
 }
 
@@ -431,7 +431,7 @@ pub(super) fn run_options(options: &KeyspaceOptions) -> RunOptions {
     }
 }
 
-fn segment_place(place: &StorePlace) -> Arc<SegmentPlace> {
+pub(super) fn segment_place(place: &StorePlace) -> Arc<SegmentPlace> {
     let storage = Arc::clone(&place.storage);
     let open = Arc::clone(&place.shared.open_segments);
     let rule = HoleRule::for_segments_of(u64::from(place.options.segment_size));

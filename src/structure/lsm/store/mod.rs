@@ -453,7 +453,7 @@ pub(super) fn figures_of(runs: &[Run], now: u64, retention: Option<Retention>) -
 
 const _: () = assert!(LEVEL_COUNT == super::pick::LEVEL_COUNT);
 
-fn table_place(place: &StorePlace) -> Arc<TablePlace> {
+pub(super) fn table_place(place: &StorePlace) -> Arc<TablePlace> {
     TablePlace::new(
         Arc::clone(&place.storage),
         place.dir.clone(),

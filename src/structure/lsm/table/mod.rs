@@ -78,6 +78,8 @@ pub use many::Sought;
 pub use outside::{OutsideTable, OutsideWriter};
 pub use partition::Partition;
 pub use place::{OpenTables, TablePlace, is_table_name};
+pub(in crate::structure::lsm) use properties::counts_in as decode_properties;
+pub(in crate::structure::lsm) use ranges::decode as decode_ranges;
 pub use record::{TableOptions, TableRecord};
 pub use run_cursor::RunCursor;
 pub use writer::TableWriter;

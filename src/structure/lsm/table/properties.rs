@@ -59,6 +59,12 @@ pub struct Properties {
     pub values: Vec<ValueShare>,
 }
 
+/// Of a payload, the number of entries and that of deleted ranges; `None` if it is none.
+pub(in crate::structure::lsm) fn counts_in(bytes: &[u8]) -> Option<(u64, u32)> {
+    let properties = Properties::decode(bytes)?;
+    Some((properties.entry_count, u32::try_from(properties.deleted_ranges).ok()?))
+}
+
 impl Properties {
     /// The payload.
     pub(super) fn encode(&self) -> Vec<u8> {

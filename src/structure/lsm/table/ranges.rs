@@ -30,7 +30,7 @@ pub(super) fn encode(ranges: &RangeTombstones) -> Vec<u8> {
 }
 
 /// The ranges of a payload; `None` if it is none.
-pub(super) fn decode(bytes: &[u8]) -> Option<RangeTombstones> {
+pub(in crate::structure::lsm) fn decode(bytes: &[u8]) -> Option<RangeTombstones> {
     let mut position = 0;
     let count = varint::take(bytes, &mut position)?;
     let mut ranges = RangeTombstones::default();
