@@ -82,6 +82,16 @@ pub fn keyring_slot(bytes: &[u8]) {
     crate::seal::fuzz_slot(bytes);
 }
 
+/// The list of a backup, its magic, version and hash put right.
+pub fn backup_list(bytes: &[u8]) {
+    crate::backup::fuzz_list(bytes);
+}
+
+/// The stream of a backup, its magic, version and checksums put right.
+pub fn backup_stream(bytes: &[u8]) {
+    crate::backup::fuzz_stream(bytes);
+}
+
 /// Makes a file with these bytes in a directory of its own.
 fn storage_with(name: &str, bytes: &[u8]) -> Result<Arc<dyn Storage>> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());

@@ -4,6 +4,7 @@
 //! keyspaces; all of them share one commit log, one snapshot and one API, and each chooses its
 //! storage structure. [`Db`] is where to start.
 
+mod backup;
 pub mod base;
 mod block;
 mod cache;
@@ -26,6 +27,10 @@ mod structure;
 mod value_log;
 mod wal;
 
+pub use backup::{
+    BackupCheck, BackupInfo, BackupOptions, BackupProblem, BackupProgress, BackupRepository,
+    BackupStream, PruneReport, RestoreOptions, RestoredBackup, StreamInfo,
+};
 pub use base::format::FORMAT_VERSION;
 pub use base::{Codec, Error, Expiry, KeyRange, Result, SeqNo, Slice};
 pub use db::{

@@ -93,6 +93,8 @@ pub(super) struct Core {
     // manifest, the log or the applier (never both), a store's writer, the state.
     /// Held to change which indexes there are: not the manifest, while commits may be held.
     pub indexing: Mutex<()>,
+    /// Who makes a backup, or clears away what is left of one. Taken before all other locks.
+    pub backing_up: Mutex<()>,
     pub manifest: Mutex<Manifest>,
     /// Of an encrypted database. Nothing else is taken while it is held.
     pub keyring: Mutex<Option<KeyringFile>>,
@@ -190,6 +192,7 @@ impl Core {
             totals_before: parts.totals_before,
             _log_buffer: log_buffer,
             indexing: Mutex::new(()),
+            backing_up: Mutex::new(()),
             manifest: Mutex::new(parts.manifest),
             keyring: Mutex::new(parts.keyring),
             log: parts.log,

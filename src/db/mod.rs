@@ -69,12 +69,13 @@ mod walk;
 mod working;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 pub use atomic::Swap;
 pub use batch::WriteBatch;
 pub use check::{CheckOptions, CheckPosition, CheckProgress, CheckReport};
 pub use checkpoint::CheckpointReport;
+pub(crate) use checkpoint::expect_outside_databases;
 pub use commits::{Commit, Commits};
 pub use compact::CompactionReport;
 pub use control::BackgroundPause;
@@ -96,6 +97,7 @@ pub use ingest::{Ingest, IngestReport};
 pub use ingest_tables::TableIngestReport;
 pub use iter::{Cursor, Entry, Iter, Keys};
 pub use keyspace::{Keyspace, KeyspaceInfo};
+pub(crate) use open::BEFORE_RESTORE;
 pub use open::RecoveryReport;
 pub use options::{Access, Background, Builder, Cleaning, Durability, OpenExisting};
 pub use repair::{CommitBehind, Loss, LossKind, RepairOptions, RepairReport, repair};
@@ -112,6 +114,7 @@ pub use values::{ValueReader, ValueWriter};
 use self::core::Core;
 use crate::base::{Error, Result, SeqNo};
 use crate::manifest::KeyspaceOptions;
+use crate::storage::Storage;
 
 /// The longest key, in bytes. In keyspaces of [`Structure::History`](crate::Structure::History) it
 /// is 12 less, and each zero byte of the key counts twice; a commit with a longer one is refused.
@@ -199,6 +202,35 @@ impl Db {
 
     fn core(&self) -> &Arc<Core> {
         &self.handle.core
+    }
+
+    /// In which storage it is, and where.
+    pub(crate) fn place(&self) -> (&Arc<dyn Storage>, &Path) {
+        (&self.core().storage, &self.core().dir)
+    }
+
+    /// Held by who makes a backup of it.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Closed`.
+    pub(crate) fn lock_for_backup(&self) -> Result<MutexGuard<'_, ()>> {
+        self.core().check_writable()?;
+        Ok(self::core::lock(&self.core().backing_up))
+    }
+
+    /// Its id, which its checkpoints have as well.
+    pub(crate) fn id(&self) -> u64 {
+        self.core().database
+    }
+
+    /// Now, by its clock, in milliseconds since 1970.
+    pub(crate) fn wall_millis(&self) -> u64 {
+        self.core().clock.wall_millis()
+    }
+
+    /// A number of its source of randomness.
+    pub(crate) fn draw(&self) -> u64 {
+        self.core().entropy.next_u64()
     }
 
     /// The keyspace of this name.

@@ -53,6 +53,8 @@ pub(super) const LOG_DIR: &str = "wal";
 pub(super) const VALUES_DIR: &str = "values";
 /// Why nothing is written.
 const OPENED_FOR_READING: &str = "it was opened to be read";
+/// What is behind the name of a database that has given way to one that was restored.
+pub(crate) const BEFORE_RESTORE: &str = ".before-restore";
 /// Log files that are kept to be overwritten.
 const SPARE_LOG_FILES: usize = 2;
 
@@ -179,8 +181,27 @@ fn no_database(dir: &Path) -> Error {
     Error::io("open", dir, source)
 }
 
+/// A restore that was interrupted between its last two steps leaves no database in `dir`, and two
+/// beside it: neither is passed over.
+fn refuse_interrupted_restore(builder: &Builder, dir: &Path) -> Result<()> {
+    let Some(name) = dir.file_name() else { return Ok(()) };
+    let mut before = name.to_owned();
+    before.push(BEFORE_RESTORE);
+    let before = dir.with_file_name(before);
+    let is_there = builder.storage.exists(&before);
+    if !is_there.map_err(|error| Error::io("look for", &before, error))? {
+        return Ok(());
+    }
+    let (shown, before) = (dir.display(), before.display());
+    Err(Error::invalid(format!(
+        "there is no database at {shown}: one that was there has given way to a restore, and is at \
+         {before}; what was to take its place may be beside it. Give one of them the name"
+    )))
+}
+
 /// Sees to it that a database can be created in `dir`.
 fn prepare_directory(builder: &Builder, dir: &Path) -> Result<()> {
+    refuse_interrupted_restore(builder, dir)?;
     if builder.existing == OpenExisting::Only {
         return Err(no_database(dir));
     }

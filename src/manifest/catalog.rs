@@ -41,6 +41,19 @@ impl Manifest {
         edit_log::exists(storage, dir, STEM)
     }
 
+    /// Whether a manifest has such a name, in the directory of its database.
+    pub fn is_name(name: &str) -> bool {
+        edit_log::is_log_name(STEM, name)
+    }
+
+    /// The id of the database in `dir`, which is read without its keys.
+    ///
+    /// # Errors
+    /// `Corruption`, `FormatVersion`, `Io`.
+    pub fn database_in(storage: &dyn Storage, dir: &Path) -> Result<u64> {
+        edit_log::newest_database(storage, dir, STEM)
+    }
+
     /// Makes the manifest of a new database, which exists from then on. Durable on return, if the
     /// entry of `dir` itself is.
     ///

@@ -101,8 +101,15 @@ pub(crate) fn copy_into(
     Ok(done)
 }
 
-/// Writes the blocks that are not zero.
-fn write_but_zeros(target: &dyn StorageFile, bytes: &[u8], offset: u64) -> io::Result<()> {
+/// Writes the blocks that are not zero, to a file that is long enough.
+///
+/// # Errors
+/// Whatever the system says.
+pub(crate) fn write_but_zeros(
+    target: &dyn StorageFile,
+    bytes: &[u8],
+    offset: u64,
+) -> io::Result<()> {
     let (mut from, mut end) = (0, 0); // What is to be written by one call.
     for block in bytes.chunks(BLOCK_SIZE) {
         if block.iter().all(|byte| *byte == 0) {

@@ -119,6 +119,10 @@ impl Storage for MemoryStorage {
         self.tree().names.rename_new(from, to).map(drop)
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.tree().names.exchange(one, other).map(drop)
+    }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.tree().names.link(from, to).map(drop)
     }

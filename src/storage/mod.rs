@@ -36,7 +36,9 @@ use std::sync::Arc;
 
 use crate::seal::Keyring;
 
-pub(crate) use copying::{CopyShape, Zeros, copy_file, copy_into, is_shared, try_link};
+pub(crate) use copying::{
+    CopyShape, Zeros, copy_file, copy_into, is_shared, try_link, write_but_zeros,
+};
 pub(crate) use directory::{clear_directory, lock_directory, make_directory, share_directory};
 pub(crate) use guard::{FullDisk, Guard, GuardOptions, GuardedStorage, ReserveUse};
 pub use guard::{ReserveFigures, SlowCall};
@@ -130,6 +132,17 @@ pub trait Storage: Send + Sync + fmt::Debug {
         self.rename(from, to)
     }
 
+    /// Has two names in one directory change what they stand for, as one step: at every moment, and
+    /// after a power cut, each stands for one of the two. Not durable until the directory is
+    /// synced. A storage that does not say how refuses.
+    ///
+    /// # Errors
+    /// `Unsupported` where that cannot be, `NotFound`; whatever the system says. Nothing has
+    /// changed.
+    fn exchange(&self, _one: &Path, _other: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Gives the file `from` the name `to` as well, which nothing may have: one file with two
     /// names, each as good as the other. Not durable until the directory of `to` is synced. A
     /// storage that does not say how refuses. One that does has its files say
@@ -216,6 +229,15 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     /// # Errors
     /// Whatever the system says.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// As [`Self::read_at`], by who takes a file as it is without knowing what is in it, and so
+    /// reads holes, which are zeros. A storage that finds fault with reading these has to be told.
+    ///
+    /// # Errors
+    /// As [`Self::read_at`].
+    fn read_as_is_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(buffer, offset)
+    }
 
     /// Writes at `offset`; may write fewer bytes than given.
     ///

@@ -48,6 +48,15 @@ pub(super) struct Renamed {
     pub(super) replaced: Option<Node>,
 }
 
+/// What an exchange did: `one` has the place `to` now, and `other` has `from`.
+#[derive(Clone, Debug)]
+pub(super) struct Exchanged {
+    pub(super) one: Node,
+    pub(super) other: Node,
+    pub(super) from: Place,
+    pub(super) to: Place,
+}
+
 /// Names of one storage.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
@@ -216,6 +225,29 @@ impl Names {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         self.rename(from, to)
+    }
+
+    /// Has two names change what they stand for; `None` when that is the same.
+    pub(super) fn exchange(&mut self, from: &Path, to: &Path) -> io::Result<Option<Exchanged>> {
+        let (from, to) = (self.place_at(from)?, self.place_at(to)?);
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let one = self.node_at(&from).ok_or_else(missing)?;
+        let other = self.node_at(&to).ok_or_else(missing)?;
+        if self.is_within(to.directory, one.id) || self.is_within(from.directory, other.id) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if one.id == other.id {
+            return Ok(None);
+        }
+        self.change_both((one, &from), (other, &to));
+        Ok(Some(Exchanged { one, other, from, to }))
+    }
+
+    /// Gives each of two nodes the name of the other, as [`Names::change`] does.
+    pub(super) fn change_both(&mut self, (one, from): (Node, &Place), (other, to): (Node, &Place)) {
+        self.take(other.id, to); // So that it is not thought to be replaced.
+        self.change(one, from, to.clone());
+        self.change(other, to, from.clone());
     }
 
     /// Renames; `None` when both names are the same.

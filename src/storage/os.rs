@@ -99,6 +99,21 @@ impl Storage for OsStorage {
         self.rename(from, to)
     }
 
+    #[cfg(target_os = "linux")]
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+            // Not every kernel and file system can. So says one, too, when one is within the other.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                let (one, other) = (self.resolve(one)?, self.resolve(other)?);
+                match one.starts_with(&other) || other.starts_with(&one) {
+                    true => Err(io::ErrorKind::InvalidInput.into()),
+                    false => Err(io::ErrorKind::Unsupported.into()),
+                }
+            }
+            exchanged => exchanged.map_err(io::Error::from),
+        }
+    }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         // It would be the symbolic link that gets another name.
         if fs::symlink_metadata(from)?.is_symlink() {

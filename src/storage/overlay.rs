@@ -163,6 +163,11 @@ impl Storage for Overlay {
         self.tree().names.rename_new(from, to).map(drop)
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        let (one, other) = (self.own_to_change(one)?, self.own_to_change(other)?);
+        self.tree().names.exchange(one, other).map(drop)
+    }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let (from, to) = (self.own_to_change(from)?, self.own_to_change(to)?);
         self.tree().names.link(from, to).map(drop)

@@ -44,6 +44,10 @@ impl Storage for SealedStorage {
         self.below.rename_new(from, to)
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.below.exchange(one, other)
+    }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.below.link(from, to)
     }

@@ -34,7 +34,7 @@ impl Subject {
         let below = |end: usize| (random.next_u64() % end as u64) as usize;
         let path = self.root.join(PATHS[below(PATHS.len())]);
         let other = self.root.join(PATHS[below(PATHS.len())]);
-        let (choice, offset, size) = (below(27), below(20_000) as u64, below(9000));
+        let (choice, offset, size) = (below(28), below(20_000) as u64, below(9000));
         let fill = below(255) as u8 + 1;
         let handle = self.handles.get(below(HANDLES_MAX)).cloned();
         match choice {
@@ -57,6 +57,7 @@ impl Subject {
             13 => told(self.storage.exists(&path)),
             25 => told(self.storage.create_dir(&path)),
             26 => told(self.storage.rename_new(&path, &other)),
+            27 => told(self.storage.exchange(&path, &other)),
             23 | 24 if !self.links => "no link".into(),
             23 | 24 => told(self.storage.link(&path, &other)),
             _ => handle.map_or("no file".into(), |file| match choice {
@@ -371,6 +372,52 @@ fn what_is_there_is_neither_made_again_nor_replaced() {
         assert!(storage.exists(&to("empty")).unwrap());
         assert!(storage.exists(&to("other/inner/file")).unwrap());
     });
+}
+
+#[test]
+fn two_names_are_exchanged_as_one_step() {
+    on_each_storage(|storage, path| {
+        let to = |name: &str| path.with_file_name(name);
+        storage.create_dir(&to("one")).unwrap();
+        storage.open(&to("one/first"), OpenMode::CreateNew).unwrap();
+        storage.create_dir(&to("other")).unwrap();
+        storage.open(&to("other/second"), OpenMode::CreateNew).unwrap();
+        storage.exchange(&to("one"), &to("other")).unwrap();
+        let exists = |name: &str| storage.exists(&to(name)).unwrap();
+        assert!(exists("one/second") && exists("other/first"));
+        assert!(!exists("one/first") && !exists("other/second"));
+        let missing = storage.exchange(&to("one"), &to("none")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        assert!(storage.exchange(&to("one"), &to("one/second")).is_err());
+        assert!(exists("one/second"));
+    });
+}
+
+#[test]
+fn a_power_cut_leaves_both_names_exchanged_or_none() {
+    let sim = SimStorage::new(1);
+    for (dir, file) in [("/one", "/one/first"), ("/other", "/other/second")] {
+        sim.create_dir(Path::new(dir)).unwrap();
+        sim.open(Path::new(file), OpenMode::CreateNew).unwrap();
+        sim.sync_dir(Path::new(dir)).unwrap();
+    }
+    sim.sync_dir(Path::new("/")).unwrap();
+    sim.exchange(Path::new("/one"), Path::new("/other")).unwrap();
+    let exists = |sim: &SimStorage, path: &str| sim.exists(Path::new(path)).unwrap();
+    let mut outcomes = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        for mode in CrashMode::ALL {
+            let left = sim.crash(mode, seed);
+            let is_done = exists(&left, "/one/second");
+            assert_eq!(is_done, exists(&left, "/other/first"), "{mode:?} {seed}");
+            assert_eq!(is_done, !exists(&left, "/one/first"), "{mode:?} {seed}");
+            assert_eq!(is_done, !exists(&left, "/other/second"), "{mode:?} {seed}");
+            outcomes.insert(is_done);
+        }
+    }
+    assert_eq!(outcomes.len(), 2);
+    sim.sync_dir(Path::new("/")).unwrap();
+    assert!(exists(&sim.crash(CrashMode::DropAll, 1), "/one/second"));
 }
 
 #[test]

@@ -49,6 +49,16 @@ fn slots_of_keyrings_take_any_bytes() {
 }
 
 #[test]
+fn lists_of_backups_take_any_bytes() {
+    feed(&Corpus::collect().unwrap().backup_lists, INPUT_COUNT, fuzzing::backup_list);
+}
+
+#[test]
+fn streams_of_backups_take_any_bytes() {
+    feed(&Corpus::collect().unwrap().backup_streams, FILE_COUNT, fuzzing::backup_stream);
+}
+
+#[test]
 fn index_records_take_any_bytes() {
     feed(&Corpus::collect().unwrap().index_records, INPUT_COUNT, fuzzing::index_record);
 }

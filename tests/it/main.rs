@@ -2,6 +2,7 @@
 //! `lithe-sim`; what a test here prints when it fails is the command that shows it again.
 #![allow(clippy::unwrap_used, reason = "a test that fails should panic where it fails")]
 
+mod backup;
 mod check;
 mod checkpoint;
 mod cleaning;

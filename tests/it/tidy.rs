@@ -21,6 +21,7 @@ const LAYERS: &[&[&str]] = &[
     &["flex_space"],
     &["jobs"],
     &["db"],
+    &["backup"],
     &["inspect"],
 ];
 const LINES_PER_FILE_MAX: usize = 800;

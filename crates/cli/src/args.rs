@@ -243,6 +243,8 @@ pub enum Command {
     Compact(commands::compact::CompactArgs),
     /// Give back all room that is not needed
     Vacuum(commands::vacuum::VacuumArgs),
+    /// Make backups in a directory or as streams, list, verify, restore and remove them
+    Backup(commands::backup::BackupArgs),
     /// Make a copy of the whole database, which shares its files where it can
     Checkpoint(commands::checkpoint::CheckpointArgs),
     /// Give an encrypted database another key or passphrase

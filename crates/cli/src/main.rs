@@ -84,6 +84,7 @@ fn run_command(
         Command::Tables(args) => commands::tables::run(globals, &args),
         Command::Stats(args) => commands::stats::run(globals, &args),
         Command::Compact(args) => commands::compact::run(globals, notices, interrupt, &args),
+        Command::Backup(args) => commands::backup::run(globals, notices, interrupt, &args),
         Command::Checkpoint(args) => commands::checkpoint::run(globals, &args),
         Command::Vacuum(args) => commands::vacuum::run(globals, interrupt, &args),
         Command::Upgrade(args) => commands::upgrade::run(globals, notices, interrupt, &args),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use lithedb::storage::{EntryType, Storage};
-use lithedb::{Db, Durability, Error, OpenExisting, WriteBatch};
+use lithedb::{BackupOptions, BackupRepository, Db, Durability, Error, OpenExisting, WriteBatch};
 
 use crate::clock::SimClock;
 use crate::digest::Digest;
@@ -181,6 +181,34 @@ pub(crate) fn write_to(db: &Db, random: &mut Random) -> Result<(), Error> {
     }
     db.vacuum()?;
     Ok(())
+}
+
+/// Where backups of the database at `path` are.
+#[must_use]
+pub fn backups_of(path: &Path) -> PathBuf {
+    path.with_file_name("backups")
+}
+
+/// Backups that are listed are whole, whatever became of those who made and removed some.
+///
+/// # Errors
+/// What is wrong.
+pub fn expect_backups_whole(storage: &Arc<dyn Storage>, path: &Path) -> Verdict {
+    let dir = backups_of(path);
+    let is_there = storage
+        .exists(&dir.join("BACKUPS"))
+        .map_err(|error| Finding::new(Fault::Refused, format!("looking for backups: {error}")))?;
+    if !is_there {
+        return Ok(()); // One that was not made yet is made again.
+    }
+    let verified = BackupRepository::open_in(Arc::clone(storage), dir, OpenExisting::Only)
+        .and_then(|backups| backups.verify(None, BackupOptions::new()));
+    match verified.map_err(|error| failed("verify backups", &error))?.problems.first() {
+        None => Ok(()),
+        Some(problem) => {
+            Err(Finding::new(Fault::Lost, format!("a backup is not whole: {problem:?}")))
+        }
+    }
 }
 
 /// Removes a checkpoint, so that the database has its files to itself.

@@ -8,8 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lithedb::base::{Entropy, checksum, checksum_seeded};
-use lithedb::storage::SimStorage;
-use lithedb::{Db, Durability, KeyspaceOptions, Result, WriteBatch};
+use lithedb::storage::{SimStorage, Storage};
+use lithedb::{
+    BackupOptions, BackupRepository, Db, Durability, KeyspaceOptions, OpenExisting, Result,
+    WriteBatch,
+};
 
 use crate::random::Random;
 use crate::sample::{Key, Value};
@@ -43,6 +46,10 @@ pub struct Corpus {
     pub blocks: Vec<Vec<u8>>,
     /// Slots of keyrings: of a key, and of a passphrase.
     pub keyring_slots: Vec<Vec<u8>>,
+    /// Lists of backups.
+    pub backup_lists: Vec<Vec<u8>>,
+    /// Backups as streams.
+    pub backup_streams: Vec<Vec<u8>>,
 }
 
 /// The numbers drawn are all the same one.
@@ -68,6 +75,11 @@ impl Corpus {
         let db = builder.entropy(Arc::new(Constant(DATABASE_ID))).open(DB_PATH)?;
         write_some(&db)?;
         let mut corpus = Corpus::default();
+        let files: Arc<dyn Storage> = Arc::new(storage.clone());
+        BackupRepository::open_in(files, "/backups", OpenExisting::OrCreate)?.create(&db)?;
+        let mut sent = Vec::new();
+        db.backup_to(&mut sent, BackupOptions::new())?;
+        corpus.backup_streams.push(sent);
         for (path, _) in storage.files() {
             let bytes = storage.read_file(&path).unwrap_or_default();
             corpus.take(&path, &bytes);
@@ -78,7 +90,9 @@ impl Corpus {
 
     fn take(&mut self, path: &Path, bytes: &[u8]) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.ends_with(".wal") {
+        if name.starts_with("backup-") {
+            self.backup_lists.push(bytes.to_vec());
+        } else if name.ends_with(".wal") {
             let records = wal_records(bytes);
             self.commits.extend(records.iter().map(|(start, len)| {
                 bytes[start + WAL_RECORD_HEADER_SIZE..start + WAL_RECORD_HEADER_SIZE + len].to_vec()

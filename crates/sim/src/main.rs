@@ -338,7 +338,7 @@ fn space(arguments: &Arguments, ledger: &Arc<Ledger>) {
 /// Samples for the fuzz targets, into `fuzz/corpus` below the working directory.
 fn write_seeds() {
     let corpus = Corpus::collect().expect("nothing fails in the simulation");
-    let targets: [(&str, &[Vec<u8>]); 8] = [
+    let targets: [(&str, &[Vec<u8>]); 10] = [
         ("wal_file", &corpus.wal_files),
         ("commit_record", &corpus.commits),
         ("manifest_file", &corpus.manifests),
@@ -346,6 +346,8 @@ fn write_seeds() {
         ("frame", &corpus.frames),
         ("sealed_frame", &corpus.frames),
         ("keyring_slot", &corpus.keyring_slots),
+        ("backup_list", &corpus.backup_lists),
+        ("backup_stream", &corpus.backup_streams),
         ("block", &corpus.blocks),
     ];
     let storage = OsStorage::new();

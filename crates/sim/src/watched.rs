@@ -79,6 +79,11 @@ impl Storage for WatchedStorage {
         self.inner.rename_new(from, to)
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.announce(Operation::Rename, one);
+        self.inner.exchange(one, other)
+    }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.announce(Operation::Link, from);
         self.inner.link(from, to)
@@ -151,6 +156,10 @@ impl StorageFile for WatchedFile {
 
     fn size(&self) -> io::Result<u64> {
         self.inner.size()
+    }
+
+    fn read_as_is_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.inner.read_as_is_at(buffer, offset)
     }
 
     fn link_count(&self) -> io::Result<u64> {

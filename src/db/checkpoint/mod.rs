@@ -35,6 +35,8 @@ mod cut;
 mod place;
 mod target;
 
+pub(crate) use target::expect_outside_databases;
+
 use std::path::Path;
 
 use crate::base::{Error, Result, SeqNo};

@@ -9,6 +9,7 @@ use crate::base::{Error, Result};
 use crate::db::core::Core;
 use crate::db::open::LOG_DIR;
 use crate::manifest::Manifest;
+use crate::storage::Storage;
 
 /// What the name of an unfinished one says, in front of a number.
 const UNFINISHED: &str = ".unfinished-checkpoint-";
@@ -68,33 +69,46 @@ impl Place {
     /// # Errors
     /// `InvalidArgument` for such a one; `Io`.
     pub(super) fn expect_outside_databases(&self, core: &Core) -> Result<()> {
-        for dir in self.parent.ancestors().map(or_here) {
-            match core.storage.resolve(dir) {
-                Ok(resolved) => return self.expect_none_above(core, &resolved),
-                // What is not there yet is made in what is.
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-                Err(error) => return Err(Error::io("look for", dir, error)),
-            }
-        }
-        Ok(())
+        expect_outside_databases(&*core.storage, &self.parent, &self.target)
     }
+}
 
-    fn expect_none_above(&self, core: &Core, resolved: &Path) -> Result<()> {
-        for dir in resolved.ancestors().map(or_here) {
-            let log = dir.join(LOG_DIR);
-            // That first: who may make something below a directory may not be allowed to list it.
-            let has_log = core.storage.exists(&log);
-            if has_log.map_err(|error| Error::io("look for", &log, error))?
-                && Manifest::exists(&*core.storage, dir)?
-            {
-                let (target, dir) = (self.target.display(), dir.display());
-                let what = format!("{target} is in the directory of a database, {dir}");
-                return Err(Error::invalid(what));
-            }
+/// A directory in which `target` is to be made must not be within that of a database, nor that
+/// itself. It need not be there yet.
+///
+/// # Errors
+/// `InvalidArgument` if it is; `Io`.
+pub(crate) fn expect_outside_databases(
+    storage: &dyn Storage,
+    parent: &Path,
+    target: &Path,
+) -> Result<()> {
+    for dir in parent.ancestors().map(or_here) {
+        match storage.resolve(dir) {
+            Ok(resolved) => return expect_none_above(storage, &resolved, target),
+            // What is not there yet is made in what is.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(Error::io("look for", dir, error)),
         }
-        Ok(())
     }
+    Ok(())
+}
+
+fn expect_none_above(storage: &dyn Storage, resolved: &Path, target: &Path) -> Result<()> {
+    for dir in resolved.ancestors().map(or_here) {
+        let log = dir.join(LOG_DIR);
+        // That first: who may make something below a directory may not be allowed to list it.
+        let has_log = storage.exists(&log);
+        if has_log.map_err(|error| Error::io("look for", &log, error))?
+            && Manifest::exists(storage, dir)?
+        {
+            let (target, dir) = (target.display(), dir.display());
+            let what = format!("{target} is in the directory of a database, {dir}");
+            return Err(Error::invalid(what));
+        }
+    }
+    Ok(())
 }
 
 /// The name, or so much of it that there is room for what comes behind it.

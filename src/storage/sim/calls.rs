@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::SimStorage;
-use super::check::OnViolation;
+use super::check::{Gaps, OnViolation};
 use super::disk::{DataChange, NameChange};
 use super::fault::Operation;
 use super::machine::{Course, Machine};
@@ -83,7 +83,12 @@ impl Storage for SimStorage {
             let mut created = Vec::new();
             let result = machine.live.names.create_dir_all(path, &mut created);
             for (node, place) in created {
-                machine.note_name_change(NameChange { node, from: None, to: Some(place) });
+                machine.note_name_change(NameChange {
+                    node,
+                    from: None,
+                    to: Some(place),
+                    with: None,
+                });
             }
             result.and_then(|()| course.outcome())
         })
@@ -95,7 +100,7 @@ impl Storage for SimStorage {
                 machine.check_room_for_name()?;
             }
             let (node, place) = machine.live.names.create_dir(path)?;
-            machine.note_name_change(NameChange { node, from: None, to: Some(place) });
+            machine.note_name_change(NameChange { node, from: None, to: Some(place), with: None });
             course.outcome()
         })
     }
@@ -116,13 +121,24 @@ impl Storage for SimStorage {
         })
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.call(Operation::Rename, &[one, other], 2, |machine, course| {
+            if let Some(exchanged) = machine.live.names.exchange(one, other)? {
+                let (from, to) = (Some(exchanged.from), Some(exchanged.to));
+                let (node, with) = (exchanged.one, Some(exchanged.other));
+                machine.note_name_change(NameChange { node, from, to, with });
+            }
+            course.outcome()
+        })
+    }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.call(Operation::Link, &[from, to], 0, |machine, course| {
             if !machine.live.names.exists(to)? {
                 machine.check_room_for_name()?;
             }
             let (node, place) = machine.live.names.link(from, to)?;
-            machine.note_name_change(NameChange { node, from: None, to: Some(place) });
+            machine.note_name_change(NameChange { node, from: None, to: Some(place), with: None });
             course.outcome()
         })
     }
@@ -130,7 +146,7 @@ impl Storage for SimStorage {
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.call(Operation::Remove, &[path], 0, |machine, course| {
             let (node, place) = machine.live.names.remove_file(path)?;
-            machine.note_name_change(NameChange { node, from: Some(place), to: None });
+            machine.note_name_change(NameChange { node, from: Some(place), to: None, with: None });
             machine.release_if_unused(node.id);
             course.outcome()
         })
@@ -139,7 +155,7 @@ impl Storage for SimStorage {
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.call(Operation::RemoveDir, &[path], 0, |machine, course| {
             let (node, place) = machine.live.names.remove_dir(path)?;
-            machine.note_name_change(NameChange { node, from: Some(place), to: None });
+            machine.note_name_change(NameChange { node, from: Some(place), to: None, with: None });
             course.outcome()
         })
     }
@@ -195,7 +211,7 @@ impl Machine {
         let (node, place) = self.live.names.create_file(path)?;
         self.live.contents.insert(node.id, Arc::default());
         self.durable.contents.insert(node.id, Arc::default());
-        self.note_name_change(NameChange { node, from: None, to: Some(place) });
+        self.note_name_change(NameChange { node, from: None, to: Some(place), with: None });
         Ok(node.id)
     }
 
@@ -207,7 +223,8 @@ impl Machine {
             self.checks.report(format!("{from} was renamed to {to} with data that is not synced"));
         }
         let (from, to): (Place, Place) = (renamed.from, renamed.to);
-        self.note_name_change(NameChange { node, from: Some(from), to: Some(to) });
+        let (from, to) = (Some(from), Some(to));
+        self.note_name_change(NameChange { node, from, to, with: None });
         if let Some(replaced) = renamed.replaced {
             self.release_if_unused(replaced.id);
         }
@@ -254,14 +271,16 @@ impl Machine {
         file: NodeId,
         buffer: &mut [u8],
         offset: u64,
-        course: Course,
+        (course, gaps): (Course, Gaps),
     ) -> io::Result<usize> {
         let wanted = match course {
             Course::Short if buffer.len() > 1 => self.part_of(buffer.len()),
             _ => buffer.len(),
         };
         let count = self.live_content(file).read_at(&mut buffer[..wanted], offset);
-        if let Some(gap) = self.checks.gap_in(file, &(offset..offset + count as u64)) {
+        if gaps == Gaps::Suspicious
+            && let Some(gap) = self.checks.gap_in(file, &(offset..offset + count as u64))
+        {
             let path = self.live.names.path_of(file);
             self.checks.report(format!("{}: read of {gap:?}, never written", path.display()));
         }
@@ -368,7 +387,15 @@ impl StorageFile for SimFile {
         let size = buffer.len() as u64;
         self.call(Operation::Read, offset.rotate_left(32) ^ size, |machine, course| {
             check_range(offset, size)?;
-            machine.read(self.file, buffer, offset, course)
+            machine.read(self.file, buffer, offset, (course, Gaps::Suspicious))
+        })
+    }
+
+    fn read_as_is_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let size = buffer.len() as u64;
+        self.call(Operation::Read, offset.rotate_left(32) ^ size, |machine, course| {
+            check_range(offset, size)?;
+            machine.read(self.file, buffer, offset, (course, Gaps::Expected))
         })
     }
 

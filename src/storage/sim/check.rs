@@ -18,6 +18,13 @@ pub(super) enum OnViolation {
     Panic,
 }
 
+/// Whether bytes that nobody wrote, and holes, may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gaps {
+    Suspicious,
+    Expected,
+}
+
 /// Suspicious use of one storage.
 #[derive(Clone, Debug)]
 pub(super) struct Checks {

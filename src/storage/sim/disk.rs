@@ -8,7 +8,8 @@
 //!   changes that a failed sync dropped.
 //! - D2  A file's sync carries its data, length and allocation over, never a name; a directory's
 //!   sync carries names over, never contents.
-//! - D3  A rename is one change: it is durable as a whole or not at all.
+//! - D3  A rename is one change, and so is an exchange of two names: it is durable as a whole or
+//!   not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,12 +42,14 @@ pub(super) enum DataChange {
     Reserve { len: u64 },
 }
 
-/// A change to names: created or linked (`from` is `None`), removed (`to` is `None`) or renamed.
+/// A change to names: created or linked (`from` is `None`), removed (`to` is `None`), renamed, or
+/// exchanged (with `with`, which had `to`).
 #[derive(Clone, Debug)]
 pub(super) struct NameChange {
     pub(super) node: Node,
     pub(super) from: Option<Place>,
     pub(super) to: Option<Place>,
+    pub(super) with: Option<Node>,
 }
 
 /// One change, as a crash sees it.
@@ -94,11 +97,14 @@ impl Disk {
     }
 
     pub(super) fn apply_name(&mut self, change: &NameChange) {
-        match (&change.to, &change.from) {
-            (Some(to), Some(from)) => self.names.change(change.node, from, to.clone()),
-            (Some(to), None) => self.names.add(change.node, to.clone()),
-            (None, Some(from)) => self.names.take(change.node.id, from),
-            (None, None) => unreachable!("a change of names has a name"),
+        match (&change.to, &change.from, change.with) {
+            (Some(to), Some(from), Some(other)) => {
+                self.names.change_both((change.node, from), (other, to));
+            }
+            (Some(to), Some(from), None) => self.names.change(change.node, from, to.clone()),
+            (Some(to), None, _) => self.names.add(change.node, to.clone()),
+            (None, Some(from), _) => self.names.take(change.node.id, from),
+            (None, None, _) => unreachable!("a change of names has a name"),
         }
     }
 
@@ -151,8 +157,10 @@ impl Unsynced {
         let mut taken = Vec::new();
         let mut kept = Vec::new();
         for (order, change) in std::mem::take(&mut self.names).into_iter().rev() {
-            if is_here(&change.from) || is_here(&change.to) || moved.contains(&change.node.id) {
-                moved.insert(change.node.id);
+            let nodes = [Some(change.node), change.with];
+            let has_moved = nodes.iter().flatten().any(|node| moved.contains(&node.id));
+            if is_here(&change.from) || is_here(&change.to) || has_moved {
+                moved.extend(nodes.iter().flatten().map(|node| node.id));
                 taken.push(change);
             } else {
                 kept.push((order, change));
@@ -171,7 +179,11 @@ impl Unsynced {
 
     /// Whether a crash could still give the node a name.
     pub(super) fn may_name(&self, node: NodeId) -> bool {
-        self.names.iter().any(|(_, change)| change.node.id == node && change.to.is_some())
+        let gives = |change: &NameChange| {
+            let nodes = [Some(change.node), change.with];
+            change.to.is_some() && nodes.iter().flatten().any(|given| given.id == node)
+        };
+        self.names.iter().any(|(_, change)| gives(change))
     }
 
     /// All changes in the order in which they were made.

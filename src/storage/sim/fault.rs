@@ -24,7 +24,7 @@ pub enum Operation {
     Open,
     /// `open` with [`OpenMode::CreateNew`](crate::storage::OpenMode::CreateNew).
     Create,
-    /// `read_at`.
+    /// `read_at` and `read_as_is_at`.
     Read,
     /// `write_at`.
     Write,
@@ -40,7 +40,7 @@ pub enum Operation {
     SyncDir,
     /// `create_dir_all`.
     CreateDir,
-    /// `rename`; a rule matches either path.
+    /// `rename`, `rename_new` and `exchange`; a rule matches either path.
     Rename,
     /// `remove_file`.
     Remove,

@@ -1,5 +1,6 @@
 //! The commands that are one step each; a file per command, with its options.
 
+pub mod backup;
 pub mod changes;
 pub mod check;
 pub mod checkpoint;

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod backups;
 mod checkpoints;
 mod comparing;
 mod damage;

@@ -24,7 +24,7 @@ pub struct Canary {
 }
 
 /// Every planted mistake.
-pub const CANARIES: [Canary; 18] = [
+pub const CANARIES: [Canary; 21] = [
     Canary {
         name: "sync of the log",
         operation: Operation::Sync,
@@ -140,6 +140,29 @@ pub const CANARIES: [Canary; 18] = [
         name: "sync of the directories of checkpoints",
         operation: Operation::SyncDir,
         path_part: "unfinished-checkpoint",
+        structure: None,
+        diet: Diet::Checkpoints,
+    },
+    // What a restore writes is read back, and not durable all the same.
+    Canary {
+        name: "sync of what is restored",
+        operation: Operation::Sync,
+        path_part: "unfinished-restore",
+        structure: None,
+        diet: Diet::Checkpoints,
+    },
+    // A list that names files whose contents or names are lost.
+    Canary {
+        name: "sync of files of backups",
+        operation: Operation::Sync,
+        path_part: "backups/files",
+        structure: None,
+        diet: Diet::Checkpoints,
+    },
+    Canary {
+        name: "sync of the directory of files of backups",
+        operation: Operation::SyncDir,
+        path_part: "backups/files",
         structure: None,
         diet: Diet::Checkpoints,
     },

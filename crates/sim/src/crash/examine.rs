@@ -9,7 +9,8 @@
 //! - E6  An opening that only reads shows the same moment, and leaves the disk as it is.
 //! - E7  Indexes show what their keyspaces have, and what was being built of them can be built on.
 //! - E8  Checkpoints show what they showed, also one that the crash has interrupted, if it is
-//!   there; and what is done with them is no concern of the database.
+//!   there; and what is done with them is no concern of the database. So do backups that were
+//!   restored; and what a repository lists is whole.
 //! - E9  So it is with one that was open and written to beside the database: it is recovered as the
 //!   database is, whichever comes first, and may go on and crash beside it again.
 //! - E10 An encrypted one is opened by the key that it got last, or by one that it was to get
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lithedb::storage::{CrashMode, SimStorage, Storage};
 use lithedb::{Access, Db, Error, OpenExisting};
 
-use crate::checkpoints::{Beside, Use, write_to};
+use crate::checkpoints::{Beside, Use, expect_backups_whole, write_to};
 use crate::clock::SimClock;
 use crate::crash::states::{self, CrashState};
 use crate::crash::{BESIDE_RECOVERED, BUILT_ON, CHECKPOINTS_NOT_MADE, CHECKPOINTS_OPENED};
@@ -289,6 +290,9 @@ impl Examiner {
         let chosen = [Some(last).filter(|_| is_in_doubt || random.chance(CHECKPOINT_PER_MILLE))];
         let other = [other.filter(|_| random.chance(CHECKPOINT_PER_MILLE))];
         let storage: Arc<dyn Storage> = Arc::new(storage.clone());
+        if is_in_doubt || random.chance(CHECKPOINT_PER_MILLE) {
+            expect_backups_whole(&storage, &self.setup.path)?;
+        }
         for checkpoint in chosen.into_iter().chain(other).flatten() {
             let how = if random.chance(500) { Use::WrittenTo } else { Use::Read };
             let place = (&*self.setup, &storage);

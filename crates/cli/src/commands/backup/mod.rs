@@ -1,0 +1,141 @@
+//! `lithe backup`: backups in a directory, of what is new alone, and as streams.
+
+mod run;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::notation::parse_size;
+
+pub use run::run;
+
+const EXAMPLES: &str = "\
+Examples:
+  lithe --db my.lithe backup create /mnt/backups
+  lithe backup list /mnt/backups
+  lithe backup verify /mnt/backups --limit 50MiB
+  lithe backup restore /mnt/backups 3 my-restored.lithe
+  lithe backup restore /mnt/backups 3 my.lithe --replace
+  lithe backup prune /mnt/backups --keep 14
+  lithe --db my.lithe backup create --to-stream | ssh elsewhere 'cat > my.backup'
+  lithe backup restore-stream my-restored.lithe < my.backup
+
+A directory holds the backups of any number of databases. What one has of a file, the others need
+not have again: each backup is a whole one, and only what is new is written. Nothing but `create`
+and `restore --check` needs the key of an encrypted database; what a backup has is sealed as the
+database is, and opens with the key that this had then.";
+
+/// Options of `lithe backup`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct BackupArgs {
+    /// Bytes that are read a second, at most: 50MiB, ..
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
+    pub limit: Option<u64>,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// How the list is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackupsFormat {
+    /// A table
+    Table,
+    /// One object per line: `number`, `created`, `database`, `stamp`, `files`, `bytes`,
+    /// `written_bytes`
+    Jsonl,
+}
+
+/// What to do with backups.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Make one of the database, and the directory if there is none
+    Create {
+        /// Directory of the backups
+        #[arg(required_unless_present = "to_stream", conflicts_with = "to_stream")]
+        directory: Option<PathBuf>,
+        /// Write it to standard output instead, whole
+        #[arg(long)]
+        to_stream: bool,
+        /// Read and verify also the files that the directory has already, and write damaged ones
+        /// again
+        #[arg(long, conflicts_with = "to_stream")]
+        verify_shared: bool,
+    },
+    /// List them
+    List {
+        /// Directory of the backups
+        directory: PathBuf,
+        /// How the list is written
+        #[arg(long, value_name = "FORMAT", default_value = "table")]
+        format: BackupsFormat,
+    },
+    /// Read and verify all files of one, or of all
+    Verify {
+        /// Directory of the backups
+        directory: PathBuf,
+        /// Number of the backup [default: all]
+        number: Option<u64>,
+    },
+    /// Make a database of one, which is verified before it has its name
+    Restore {
+        /// Directory of the backups
+        directory: PathBuf,
+        /// Number of the backup
+        number: u64,
+        #[command(flatten)]
+        place: RestorePlace,
+    },
+    /// Remove one, with the files that only it has
+    Remove {
+        /// Directory of the backups
+        directory: PathBuf,
+        /// Number of the backup
+        number: u64,
+    },
+    /// Remove all but the newest, with the files that only they have
+    Prune {
+        /// Directory of the backups
+        directory: PathBuf,
+        /// How many stay
+        #[arg(long, value_name = "COUNT")]
+        keep: usize,
+    },
+    /// Write one to standard output, as a stream
+    Export {
+        /// Directory of the backups
+        directory: PathBuf,
+        /// Number of the backup
+        number: u64,
+    },
+    /// Add the one that a stream on standard input has
+    Import {
+        /// Directory of the backups
+        directory: PathBuf,
+    },
+    /// Make a database of a stream on standard input
+    RestoreStream {
+        #[command(flatten)]
+        place: RestorePlace,
+    },
+    /// Read and verify a stream on standard input
+    VerifyStream,
+}
+
+/// Where a database is to be restored to, and how.
+#[derive(Args, Debug)]
+pub struct RestorePlace {
+    /// Where the database is to be
+    pub target: PathBuf,
+
+    /// Put it in the place of the database that is there, which is removed then
+    #[arg(long)]
+    pub replace: bool,
+
+    /// Open and check it before it has its name
+    #[arg(long)]
+    pub check: bool,
+}

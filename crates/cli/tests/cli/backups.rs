@@ -1,0 +1,104 @@
+//! `lithe backup`: what was there comes back, from a directory and from a stream.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use crate::shell::{Run, Shell};
+
+#[test]
+fn backups_are_made_listed_verified_restored_and_removed() {
+    let shell = Shell::new();
+    shell.db(&["put", "otter", "swims"]).ok();
+    let first = shell.db(&["backup", "create", "kept"]);
+    assert!(first.stderr.starts_with("made backup 1: "), "{first:?}");
+    shell.db(&["put", "otter", "sleeps"]).ok();
+    shell.db(&["backup", "create", "kept", "--verify-shared", "--limit", "1GiB"]).ok();
+    let table = shell.run(&["backup", "list", "kept"]).ok_text();
+    assert_eq!(table.lines().count(), 3, "{table}");
+    let lines = shell.run(&["backup", "list", "kept", "--format", "jsonl"]).ok_text();
+    let second = lines.lines().nth(1).unwrap();
+    assert!(second.contains("\"number\":2") && second.contains("\"written_bytes\""), "{second}");
+    let verified = shell.run(&["backup", "verify", "kept"]);
+    assert!(verified.stderr.starts_with("ok: 2 backups"), "{verified:?}");
+    shell.run(&["backup", "verify", "kept", "2"]).ok();
+    shell.run(&["backup", "verify", "kept", "3"]).fails(2);
+    shell.run(&["backup", "restore", "kept", "1", "then", "--check"]).ok();
+    assert_eq!(shell.run(&["--db", "then", "get", "otter"]).ok(), b"swims");
+    let refused = shell.run(&["backup", "restore", "kept", "1", "db"]).fails(2);
+    assert!(refused.contains("already"), "{refused}");
+    assert_eq!(shell.db(&["get", "otter"]).ok(), b"sleeps");
+    shell.run(&["backup", "restore", "kept", "1", "db", "--replace"]).ok();
+    assert_eq!(shell.db(&["get", "otter"]).ok(), b"swims");
+    shell.run(&["backup", "remove", "kept", "1"]).ok();
+    shell.run(&["backup", "restore", "kept", "1", "gone"]).fails(2);
+    shell.run(&["backup", "prune", "kept", "--keep", "0"]).ok();
+    assert_eq!(fs::read_dir(shell.path("kept/files")).unwrap().count(), 0);
+    let left = fs::read_dir(shell.path(".")).unwrap();
+    let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["db", "kept", "then"]);
+}
+
+#[test]
+fn a_stream_is_restored_and_imported_and_one_that_was_cut_is_not() {
+    let shell = Shell::new();
+    shell.db(&["put", "otter", "swims"]).ok();
+    let line = |line: &str| {
+        let program = format!("LITHE='{}'; {line}", env!("CARGO_BIN_EXE_lithe"));
+        Run::of(shell.shell_command(&program).output().unwrap())
+    };
+    line("$LITHE --db db backup create --to-stream > sent").ok();
+    line("$LITHE backup verify-stream < sent").ok();
+    line("$LITHE backup restore-stream again --check < sent").ok();
+    assert_eq!(shell.run(&["--db", "again", "get", "otter"]).ok(), b"swims");
+    line("$LITHE backup import kept < sent").ok();
+    line("$LITHE backup export kept 1 | $LITHE backup restore-stream third").ok();
+    assert_eq!(shell.run(&["--db", "third", "get", "otter"]).ok(), b"swims");
+    let cut = line("head -c 5000 sent | $LITHE backup restore-stream fourth").fails(4);
+    assert!(cut.contains("it was cut"), "{cut}");
+    assert!(!shell.path("fourth").exists());
+    line("head -c 5000 sent | $LITHE backup import kept").fails(4);
+    assert_eq!(shell.run(&["backup", "list", "kept"]).ok_text().lines().count(), 2);
+    shell.db(&["backup", "create"]).fails(2);
+    shell.db(&["backup", "create", "kept", "--to-stream"]).fails(2);
+}
+
+#[test]
+fn damage_in_a_repository_is_named_with_the_backups_that_have_it() {
+    let shell = Shell::new();
+    shell.db(&["put", "otter", "swims"]).ok();
+    shell.db(&["backup", "create", "kept"]).ok();
+    let files = fs::read_dir(shell.path("kept/files")).unwrap();
+    let path = files.map(|entry| entry.unwrap().path()).next().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[0] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let found = shell.run(&["backup", "verify", "kept"]);
+    assert_eq!(found.code, 4, "{found:?}");
+    assert!(found.text().contains("(of backup 1)"), "{found:?}");
+    shell.run(&["backup", "restore", "kept", "1", "then"]).fails(4);
+    assert!(!shell.path("then").exists());
+    // What is written again makes the first one whole.
+    shell.db(&["backup", "create", "kept", "--verify-shared"]).ok();
+    shell.run(&["backup", "verify", "kept"]).ok();
+}
+
+#[test]
+fn an_encrypted_database_is_restored_without_its_key_and_opens_with_it() {
+    let shell = Shell::new();
+    shell.write("key", &[7; 32]);
+    fs::set_permissions(shell.path("key"), Permissions::from_mode(0o600)).unwrap();
+    let with_key = |arguments: &[&str]| shell.db(&[&["--key-file", "key"][..], arguments].concat());
+    with_key(&["create", "--encrypted"]).ok();
+    with_key(&["put", "otter", "swims in the river"]).ok();
+    with_key(&["backup", "create", "kept"]).ok();
+    shell.run(&["backup", "verify", "kept"]).ok();
+    shell.run(&["backup", "restore", "kept", "1", "then"]).ok();
+    shell.run(&["--db", "then", "get", "otter"]).fails(2);
+    let then = shell.run(&["--db", "then", "--key-file", "key", "get", "otter"]);
+    assert_eq!(then.ok(), b"swims in the river");
+    for entry in fs::read_dir(shell.path("kept/files")).unwrap() {
+        let bytes = fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(5).any(|window| window == b"river"));
+    }
+}

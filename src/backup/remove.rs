@@ -1,0 +1,69 @@
+//! Removing backups: the lists first, durably, and then the files that no other list names (Q2).
+
+use std::collections::BTreeSet;
+
+use super::{BackupRepository, LISTS_DIR};
+use crate::base::{Error, Result};
+
+/// What [`BackupRepository::prune`] and [`BackupRepository::remove`] have removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PruneReport {
+    /// Backups.
+    pub backups: u64,
+    /// Files that no other backup has, and that interrupted backups have left.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+impl BackupRepository {
+    /// Removes all backups but the newest `keep`, and the files that no other one has. With
+    /// `usize::MAX` only what interrupted backups and removals have left. In memory are 100 bytes a
+    /// file that stays.
+    ///
+    /// # Errors
+    /// `Corruption` of a list that stays: nothing is removed then. `Io`: some may be gone, and what
+    /// is listed is whole; the next one goes on. (After a sync that failed a power cut may bring
+    /// back the list of a backup that was removed, and whose files go with the next one: verifying
+    /// says so, and it can be removed again.) `Locked`.
+    pub fn prune(&self, keep: usize) -> Result<PruneReport> {
+        let _lock = self.lock()?;
+        let numbers = self.numbers()?;
+        let (gone, kept) = numbers.split_at(numbers.len().saturating_sub(keep));
+        self.remove_all(gone, kept)
+    }
+
+    /// Removes one backup, also a damaged one, and the files that only it has.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such backup; as [`BackupRepository::prune`].
+    pub fn remove(&self, number: u64) -> Result<PruneReport> {
+        let _lock = self.lock()?;
+        let numbers = self.numbers()?;
+        if !numbers.contains(&number) {
+            return Err(self.no_such(number));
+        }
+        let kept: Vec<u64> = numbers.into_iter().filter(|other| *other != number).collect();
+        self.remove_all(&[number], &kept)
+    }
+
+    /// Q2.
+    fn remove_all(&self, gone: &[u64], kept: &[u64]) -> Result<PruneReport> {
+        let mut needed = BTreeSet::new();
+        for number in kept {
+            needed.extend(self.read_list(*number)?.entries().map(|entry| entry.content));
+        }
+        for number in gone {
+            let path = self.list_path(*number);
+            let removed = self.storage.remove_file(&path);
+            removed.map_err(|error| Error::io("remove", &path, error))?;
+        }
+        // Also those that an interrupted removal has taken away, and perhaps not durably.
+        let lists = self.dir.join(LISTS_DIR);
+        self.storage.sync_dir(&lists).map_err(|error| Error::io("sync", &lists, error))?;
+        self.clear_unfinished()?;
+        let (files, bytes) = self.files().remove_all_but(&needed)?;
+        Ok(PruneReport { backups: gone.len() as u64, files, bytes })
+    }
+}

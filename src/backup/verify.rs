@@ -1,0 +1,101 @@
+//! Reading everything back: lists, and files against their hashes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::BackupRepository;
+use super::list::Content;
+use super::work::{BackupOptions, Work};
+use crate::base::{Error, Result};
+
+/// What [`BackupRepository::verify`] has read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupCheck {
+    /// Backups that were looked at.
+    pub backups: u64,
+    /// Files of them, each counted once.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// What is wrong, by file.
+    pub problems: Vec<BackupProblem>,
+}
+
+impl BackupCheck {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// Something that is missing in a repository, or damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupProblem {
+    /// The file.
+    pub file: PathBuf,
+    /// What is wrong with it.
+    pub what: String,
+    /// The backups that cannot be restored on account of it.
+    pub backups: Vec<u64>,
+}
+
+impl BackupRepository {
+    /// Reads the files of a backup, or of all, each once, and verifies them, and their lists. What
+    /// is wrong is in what is returned. That a backup is what the database was shows when it is
+    /// restored and opened. In memory are 150 bytes a file.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such backup; `FormatVersion`, `Io`, `Locked` while
+    /// somebody changes the repository.
+    pub fn verify(&self, number: Option<u64>, options: BackupOptions<'_>) -> Result<BackupCheck> {
+        let _lock = self.share()?;
+        let numbers = match number {
+            Some(number) => vec![number],
+            None => self.numbers()?,
+        };
+        let mut check = BackupCheck { backups: numbers.len() as u64, ..BackupCheck::default() };
+        let mut contents: BTreeMap<Content, Vec<u64>> = BTreeMap::new();
+        for number in numbers {
+            match self.read_list(number) {
+                Ok(list) => {
+                    for entry in list.entries() {
+                        let backups = contents.entry(entry.content).or_default();
+                        if backups.last() != Some(&number) {
+                            backups.push(number);
+                        }
+                    }
+                }
+                Err(error) => check.problems.push(problem(error, vec![number])?),
+            }
+        }
+        let mut work = Work::begin(options);
+        work.expect(contents.len() as u64, contents.keys().map(|content| content.len).sum());
+        let files = self.files();
+        for (content, backups) in contents {
+            let path = files.path_of(&content);
+            let read = files.read(&content, |piece| work.advance(&path, piece.len()));
+            if let Err(error) = read {
+                check.problems.push(problem(error, backups)?);
+            }
+            check.files += 1;
+            check.bytes += content.len;
+            work.end_file(&path)?;
+        }
+        Ok(check)
+    }
+}
+
+/// # Errors
+/// What is no damage.
+fn problem(error: Error, backups: Vec<u64>) -> Result<BackupProblem> {
+    match error {
+        Error::Corruption { file, offset, what } => {
+            let what = format!("at {offset}: {what}");
+            Ok(BackupProblem { file, what, backups })
+        }
+        other => Err(other),
+    }
+}
