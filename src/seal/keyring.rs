@@ -39,6 +39,11 @@ impl KeyringContents {
     pub fn numbers(&self) -> Vec<u16> {
         self.keys.keys().copied().collect()
     }
+
+    /// The key that new files are sealed with.
+    fn current_key(&self) -> (u16, &Secret) {
+        (self.current, self.keys.get(&self.current).expect("the current key is one of them"))
+    }
 }
 
 /// The data keys of an open database.
@@ -109,26 +114,25 @@ impl Keyring {
     #[must_use]
     pub fn key_for_new(&self, file: &FileIdentity) -> Arc<FileKey> {
         let contents = self.contents.read().unwrap_or_else(PoisonError::into_inner);
-        let key = self.derive(&contents, contents.current, file);
-        key.expect("the current key is one of them")
+        self.derive(&contents.uuid, contents.current_key(), file)
     }
 
     /// The key of a file that says that it was made with the data key of this number.
     fn key_of(&self, number: u16, file: &FileIdentity) -> Option<Arc<FileKey>> {
         let contents = self.contents.read().unwrap_or_else(PoisonError::into_inner);
-        self.derive(&contents, number, file)
+        let secret = contents.keys.get(&number)?;
+        Some(self.derive(&contents.uuid, (number, secret), file))
     }
 
     fn derive(
         &self,
-        contents: &KeyringContents,
-        number: u16,
+        uuid: &[u8; 16],
+        (number, secret): (u16, &Secret),
         file: &FileIdentity,
-    ) -> Option<Arc<FileKey>> {
-        let secret = contents.keys.get(&number)?;
-        let derived = derive(secret, &contents.uuid, &file.encode());
+    ) -> Arc<FileKey> {
+        let derived = derive(secret, uuid, &file.encode());
         let (random, watch) = (self.random.clone(), self.watch.clone());
-        Some(Arc::new(FileKey::new(number, &derived, random, watch)))
+        Arc::new(FileKey::new(number, &derived, random, watch))
     }
 
     /// The key of a file that is made now, if files are sealed.

@@ -32,6 +32,8 @@ pub struct Package {
     pub dir: PathBuf,
     /// What it wants of others: name and versions.
     pub requirements: Vec<(String, String)>,
+    /// Names of those that it wants with some feature only.
+    pub optional: BTreeSet<String>,
     /// Ids of the packages that it is built with.
     pub uses: Vec<String>,
     /// Whether it is in what is passed on, or builds it; others are for tests and measurements.
@@ -79,20 +81,20 @@ impl Supply {
     }
 
     fn note_shipped(&mut self) {
-        let of_root = |package: &&Package| {
-            package.source.is_none() && SHIPPED.contains(&package.name.as_str())
-        };
-        let mut to_visit: Vec<String> =
-            self.packages.iter().filter(of_root).map(|package| package.id.clone()).collect();
-        let mut seen = BTreeSet::new();
-        while let Some(id) = to_visit.pop() {
-            let Some(package) = self.packages.iter_mut().find(|package| package.id == id) else {
+        let packages = &mut self.packages;
+        let numbered = packages.iter().enumerate();
+        let by_id: BTreeMap<String, usize> =
+            numbered.map(|(index, package)| (package.id.clone(), index)).collect();
+        let mut to_visit: Vec<usize> =
+            (0..packages.len()).filter(|index| packages[*index].is_root()).collect();
+        while let Some(index) = to_visit.pop() {
+            if packages[index].is_shipped {
                 continue;
-            };
-            if seen.insert(id) {
-                package.is_shipped = true;
-                to_visit.extend(package.uses.iter().cloned());
             }
+            packages[index].is_shipped = true;
+            let package = &packages[index];
+            let used = package.uses.iter().filter_map(|id| by_id.get(id).copied());
+            to_visit.extend(used.filter(|other| package.passes_on(&packages[*other])));
         }
     }
 
@@ -113,6 +115,18 @@ impl Package {
         self.source.as_deref() == Some(CRATES_IO)
     }
 
+    /// Whether it is passed on by itself.
+    fn is_root(&self) -> bool {
+        self.source.is_none() && SHIPPED.contains(&self.name.as_str())
+    }
+
+    /// Whether one that it is built with is passed on with it. Of the workspace's other packages
+    /// the program takes no features.
+    fn passes_on(&self, other: &Package) -> bool {
+        let is_taken_whole = self.source.is_some() || self.is_root();
+        is_taken_whole || !self.optional.contains(&other.name)
+    }
+
     /// Its package URL.
     pub fn url(&self) -> String {
         format!("pkg:cargo/{}@{}", self.name, self.version)
@@ -126,8 +140,10 @@ fn text(value: &Value) -> &str {
 fn package(of: &Value, checksums: &BTreeMap<(String, String), String>) -> Package {
     let owned = |field: &str| text(&of[field]).to_owned();
     let (name, version) = (owned("name"), owned("version"));
-    let requirements = of["dependencies"].as_array().into_iter().flatten();
-    let requirements = requirements
+    let requirements = || of["dependencies"].as_array().into_iter().flatten();
+    let optional = requirements().filter(|other| other["optional"] == true);
+    let optional = optional.map(|other| text(&other["name"]).to_owned()).collect();
+    let requirements = requirements()
         .filter(|other| other["path"].is_null())
         .map(|other| (text(&other["name"]).to_owned(), text(&other["req"]).to_owned()));
     Package {
@@ -138,6 +154,7 @@ fn package(of: &Value, checksums: &BTreeMap<(String, String), String>) -> Packag
         checksum: checksums.get(&(name.clone(), version.clone())).cloned(),
         dir: Path::new(text(&of["manifest_path"])).parent().unwrap_or(Path::new("")).to_owned(),
         requirements: requirements.collect(),
+        optional,
         uses: Vec::new(),
         is_shipped: false,
         name,
@@ -215,5 +232,42 @@ mod tests {
             .collect();
         assert_eq!(shipped, ["a", "c"]);
         assert_eq!(supply.own().count(), 1);
+    }
+
+    /// As of the simulation, which the program has without its campaigns.
+    #[test]
+    fn what_the_program_takes_no_feature_for_is_not_shipped() {
+        let package = |name: &str, source: Value, wants: Value| {
+            serde_json::json!({ "id": name, "name": name, "version": "1.0.0", "license": "MIT",
+                "source": source, "manifest_path": "/x/Cargo.toml", "dependencies": wants })
+        };
+        let wants = |name: &str, optional: bool| {
+            serde_json::json!({ "name": name, "req": "^1", "optional": optional, "path": null })
+        };
+        let uses =
+            |name: &str| serde_json::json!({ "pkg": name, "dep_kinds": [{ "kind": null }] });
+        let metadata = serde_json::json!({
+            "packages": [
+                package("lithe-cli", Value::Null, serde_json::json!([wants("asked", true)])),
+                package("lithe-sim", Value::Null,
+                    serde_json::json!([wants("always", false), wants("campaigns", true)])),
+                package("always", "r".into(), serde_json::json!([wants("inner", true)])),
+                package("asked", "r".into(), serde_json::json!([])),
+                package("campaigns", "r".into(), serde_json::json!([])),
+                package("inner", "r".into(), serde_json::json!([])),
+            ],
+            "resolve": { "nodes": [
+                { "id": "lithe-cli", "deps": [uses("lithe-sim"), uses("asked")] },
+                { "id": "lithe-sim", "deps": [uses("always"), uses("campaigns")] },
+                { "id": "always", "deps": [uses("inner")] },
+            ] },
+        });
+        let supply = Supply::of(&metadata, &BTreeMap::new()).unwrap();
+        let shipped: Vec<&str> = supply
+            .of_others()
+            .filter(|package| package.is_shipped)
+            .map(|package| package.name.as_str())
+            .collect();
+        assert_eq!(shipped, ["always", "asked", "inner"]);
     }
 }

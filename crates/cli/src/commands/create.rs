@@ -43,6 +43,6 @@ pub fn run(globals: &Globals, notices: Notices, args: &CreateArgs) -> Outcome {
     }
     close(&open(globals, path, OpenExisting::OrCreate)?)?;
     let kind = if args.encrypted { "encrypted database" } else { "database" };
-    notices.say(&format!("created the {kind} {}", path.display()));
+    notices.say(format!("created the {kind} {}", path.display()));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Encrypted databases: where keys come from, what is refused, another key.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::shell::{Run, Shell};
@@ -179,7 +180,9 @@ fn a_table_for_an_encrypted_database_is_sealed() {
     with_key(&shell, "key", &["create", "--encrypted"]).ok();
     shell.write("words", b"marten\notter\n");
     with_key(&shell, "key", &["load", "--table", "words.tbl", "words"]).ok();
-    let bytes = std::fs::read(shell.path("words.tbl")).unwrap();
+    let mut bytes = Vec::new();
+    let mut table = File::options().read(true).open(shell.path("words.tbl")).unwrap();
+    table.read_to_end(&mut bytes).unwrap();
     assert!(!bytes.windows(5).any(|window| window == b"otter"));
     with_key(&shell, "key", &["ingest", "words.tbl"]).ok();
     assert_eq!(with_key(&shell, "key", &["count"]).ok_text().trim(), "2");
