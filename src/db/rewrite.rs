@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
 use crate::db::cleaning::Cleaned;
-use crate::db::core::{Core, keyspaces_dir, lock};
+use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
 use crate::db::open::{LOG_DIR, VALUES_DIR};
 use crate::jobs::Aim;
-use crate::storage::{DirEntry, EntryType, OpenMode};
+use crate::storage::{DirEntry, EntryType, OpenMode, clear_directory};
 use crate::structure::Stale;
 
 /// Bytes of a file that are looked at.
@@ -95,11 +95,25 @@ impl Core {
 
     fn begin_new_manifest_file(&self) -> Result<()> {
         let mut manifest = self.lock_manifest_for_edit()?;
+        self.remove_unmade_stores(manifest.state().next_keyspace_id())?;
         let begun = manifest.begin_new_file();
         if let Some(why) = manifest.failure() {
             self.set_poison(&format!("the manifest: {why}"));
         }
         begun
+    }
+
+    /// Removes what is left of stores whose creation came to nothing, which is stale for ever: the
+    /// folders of numbers that none was given yet. None is given while the manifest is locked.
+    fn remove_unmade_stores(&self, next: u32) -> Result<()> {
+        for entry in self.names_in(&keyspaces_dir(&self.dir))?.unwrap_or_default() {
+            let number = entry.name.parse::<u32>().ok().filter(|number| *number >= next);
+            let Some(dir) = number.map(|number| keyspace_dir(&self.dir, number)) else { continue };
+            if dir.ends_with(&entry.name) {
+                clear_directory(&*self.storage, &dir)?;
+            }
+        }
+        Ok(())
     }
 
     /// Moves the values out of the files that are stale.

@@ -10,6 +10,7 @@ use sha2::Sha256;
 use zeroize::Zeroize;
 
 use super::file_key::{FileIdentity, FileKey, NonceWatch};
+use super::key_in_version;
 use super::random::Randomness;
 use super::secret::Secret;
 use crate::base::{Error, Result};
@@ -139,6 +140,21 @@ impl Keyring {
     #[must_use]
     pub fn for_new(keyring: Option<&Arc<Keyring>>, file: &FileIdentity) -> Option<Arc<FileKey>> {
         keyring.map(|keyring| keyring.key_for_new(file))
+    }
+
+    /// The key of a file whose header is damaged, if files are sealed: by the first of the version
+    /// fields that are left of it which names a key that there is; else that of a file that is
+    /// made now.
+    #[must_use]
+    pub fn of_damaged(
+        keyring: Option<&Arc<Keyring>>,
+        left: impl IntoIterator<Item = u32>,
+        file: &FileIdentity,
+    ) -> Option<Arc<FileKey>> {
+        let keyring = keyring?;
+        let mut numbers = left.into_iter().filter_map(key_in_version);
+        let found = numbers.find_map(|number| keyring.key_of(number, file));
+        Some(found.unwrap_or_else(|| keyring.key_for_new(file)))
     }
 
     /// The key of a file whose header has this number of a data key: 0 if it was not sealed.

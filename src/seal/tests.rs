@@ -222,6 +222,24 @@ fn files_keep_their_key_when_there_is_a_new_one() {
 }
 
 #[test]
+fn what_is_left_of_a_header_says_which_key_its_file_has() {
+    let encryption = seeded(Encryption::key([1; 32]));
+    let keyring = Arc::new(encryption.keyring(encryption.new_contents()));
+    keyring.replace(keyring.with_new_key().unwrap());
+    let of = |left: &[u32]| {
+        let left = left.iter().copied();
+        Keyring::of_damaged(Some(&keyring), left, &FILE).map(|key| key.id())
+    };
+    assert_eq!(of(&[version_field(1)]), Some(1));
+    assert_eq!(of(&[u32::MAX, version_field(1)]), Some(1));
+    // No field, none that is one, a file that is not sealed, a key that is not there.
+    for nothing in [&[][..], &[0xFF_FFFF], &[version_field(0)], &[version_field(9)]] {
+        assert_eq!(of(nothing), Some(2), "{nothing:?}");
+    }
+    assert!(Keyring::of_damaged(None, [version_field(1)], &FILE).is_none());
+}
+
+#[test]
 #[should_panic(expected = "B1")]
 fn a_nonce_that_comes_twice_is_noticed() {
     let encryption = seeded(Encryption::key([1; 32]));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::format::{FILE_HEADER_LEN, Form, RecordPlace};
-use super::format::{check_file_header, file_tag, identity};
+use super::format::{check_file_header, file_tag, identity, version_in};
 use super::lock;
 use super::staged::NO_FILE;
 use crate::base::{Error, Result, ValuePointer};
@@ -60,6 +60,16 @@ impl ValuePlace {
     /// What a file that is made now is sealed with.
     pub(super) fn key_for_new(&self, number: u64) -> Option<Arc<FileKey>> {
         Keyring::for_new(self.storage.keyring(), &identity(self.database, number))
+    }
+
+    /// What a file is sealed with whose header is damaged, as far as that can be told.
+    pub(super) fn key_of_damaged(
+        &self,
+        number: u64,
+        header: &[u8; FILE_HEADER_LEN as usize],
+    ) -> Option<Arc<FileKey>> {
+        let keyring = self.storage.keyring();
+        Keyring::of_damaged(keyring, [version_in(header)], &identity(self.database, number))
     }
 
     /// The database's directory.

@@ -86,7 +86,7 @@ pub(super) fn check_file_header(
     number: u64,
     path: &Path,
 ) -> Result<u16> {
-    let version = u32::from_le_bytes(found[8..12].try_into().expect("four bytes"));
+    let version = version_in(found);
     let key = key_in_version(version);
     if let Some(key) = key
         && *found == encode_file_header(database, number, key)
@@ -104,6 +104,11 @@ pub(super) fn check_file_header(
         false => "the header does not verify",
     };
     Err(Error::corruption(path, 0, what))
+}
+
+/// The version field of what was found at the start of a file.
+pub(super) fn version_in(found: &[u8; FILE_HEADER_LEN as usize]) -> u32 {
+    u32::from_le_bytes(found[8..12].try_into().expect("four bytes"))
 }
 
 /// Database, number and data key that a header names, if it verifies.

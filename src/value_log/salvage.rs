@@ -100,8 +100,8 @@ fn copy_file(
         Err(error @ Error::FormatVersion { .. }) => return Err(error),
         Err(error) => {
             damage.push(told(&source_path, 0, error.to_string()));
-            let key = id_of(to.key_for_new(number).as_deref());
-            let header = encode_file_header(to.database, number, key);
+            let key = to.key_of_damaged(number, &header);
+            let header = encode_file_header(to.database, number, id_of(key.as_deref()));
             target.write_all_at(&header, 0).map_err(io("write"))?;
         }
     }

@@ -91,6 +91,12 @@ impl WalPlace {
         Keyring::of_found(keyring, header.key, &identity, &self.path_of(header.number))
     }
 
+    /// What file `number` is sealed with, of whose header no more than these version fields is
+    /// left.
+    pub fn key_of_damaged(&self, number: u64, left: Vec<u32>) -> Option<Arc<FileKey>> {
+        Keyring::of_damaged(self.storage.keyring(), left, &self.identity(number))
+    }
+
     fn identity(&self, number: u64) -> FileIdentity {
         identity(self.database_id, number)
     }

@@ -103,6 +103,12 @@ impl FileHeader {
         copies.collect()
     }
 
+    /// The version fields in a block, whether the copies verify or not.
+    pub fn version_fields(block: &[u8]) -> Vec<u32> {
+        let copies = COPY_OFFSETS.iter().filter_map(|offset| block.get(*offset..));
+        copies.filter(|copy| copy.len() >= COPY_SIZE).map(|copy| word(copy, 16) as u32).collect()
+    }
+
     /// The Lsn behind the last byte of the file.
     pub fn limit(&self) -> Lsn {
         self.start.plus(self.capacity - HEADER_BLOCK_SIZE)

@@ -189,7 +189,7 @@ impl Walk<'_> {
                     Some(header.start)
                 }
                 None => {
-                    let by_records = file.start_without_header(place.key_for_new(number));
+                    let by_records = file.start_without_header(place);
                     let by_records = by_records.ok().flatten();
                     let start = previous.get(&number).copied().or(by_records);
                     if start.is_some() {

@@ -112,13 +112,16 @@ impl FoundFile {
     }
 
     /// Where a file whose header is lost starts, by its first valid record; `None` if it has none.
-    /// What it is sealed with is then taken to be `key`.
+    /// What it is sealed with is told by what is left of the header, as far as that can be told.
     ///
     /// # Errors
     /// [`crate::base::Error::Io`].
-    pub fn start_without_header(&mut self, key: Option<Arc<FileKey>>) -> Result<Option<Lsn>> {
+    pub fn start_without_header(&mut self, place: &WalPlace) -> Result<Option<Lsn>> {
+        let block_size = self.window.size().min(HEADER_BLOCK_SIZE);
+        let block = self.window.bytes(0, block_size);
+        let left = block.map(FileHeader::version_fields).unwrap_or_default();
+        self.key = place.key_of_damaged(self.number, left);
         let found = self.next_verified(Expected::NotBefore(Lsn::ZERO), HEADER_BLOCK_SIZE)?;
-        self.key = key;
         Ok(found.map(|(offset, record)| {
             Lsn::from_u64(record.lsn.as_u64() - (offset - HEADER_BLOCK_SIZE))
         }))

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use lithedb::base::SeededEntropy;
 use lithedb::storage::{CrashMode, SimStorage};
-use lithedb::{Background, Codec, Db, Encryption, Error, KeyspaceOptions};
+use lithedb::{
+    Background, Builder, Codec, Db, Encryption, Error, KeyspaceOptions, LossKind, RepairOptions,
+};
 
 const KINDS: [&str; 4] = ["flex", "packed", "lsm", "history"];
 
-fn open(storage: &SimStorage, seed: u64) -> Db {
+fn builder(storage: &SimStorage, seed: u64) -> Builder {
     let entropy = Arc::new(SeededEntropy::new(seed << 32));
     Db::builder()
         .storage(Arc::new(storage.clone()))
@@ -21,8 +23,10 @@ fn open(storage: &SimStorage, seed: u64) -> Db {
         .wal_file_size(16 << 10)
         .value_file_size(16 << 10)
         .encryption(Encryption::key([7; 32]).simulated(entropy))
-        .open("/db")
-        .unwrap()
+}
+
+fn open(storage: &SimStorage, seed: u64) -> Db {
+    builder(storage, seed).open("/db").unwrap()
 }
 
 fn options_of(kind: &str) -> KeyspaceOptions {
@@ -152,6 +156,66 @@ fn what_is_not_encrypted_has_no_key_to_rotate() {
     let db = Db::builder().storage(Arc::new(storage)).background(Background::Stepped);
     let error = db.open("/db").unwrap().rotate_data_key().unwrap_err();
     assert!(matches!(error, Error::NotEncrypted { .. }), "{error}");
+}
+
+/// A store that a crash has left half made, of a keyspace that there is not, had the older key for
+/// good, and no rotation came to its end.
+#[test]
+fn a_creation_that_came_to_nothing_is_not_in_the_way_of_a_rotation() {
+    let made = SimStorage::new(1);
+    let db = open(&made, 1);
+    fill(&db, 20);
+    db.close().unwrap();
+    drop(db);
+    for at in 0.. {
+        let storage = made.duplicate();
+        let db = open(&storage, 2);
+        storage.crash_at(storage.mutation_count() + at);
+        let created = db.create_keyspace("more", KeyspaceOptions::history()).map(drop);
+        drop(db);
+        let db = open(&storage.crash(CrashMode::KeepAll, 0), 3);
+        let report = db.rotate_data_key().unwrap();
+        assert!(report.is_complete, "call {at}: {report:?}");
+        expect_all(&db, 20);
+        if created.is_ok() {
+            assert!(at > 3, "it was interrupted");
+            break;
+        }
+    }
+}
+
+/// Between a rotation's beginning and its end, files have two keys, and a header that is damaged
+/// elsewhere says which.
+#[test]
+fn a_repair_goes_by_what_is_left_of_headers() {
+    let storage = SimStorage::new(1);
+    let db = open(&storage, 1);
+    fill(&db, 200);
+    db.flush().unwrap();
+    let mut slices = 0;
+    let cancelled = db.rotate_data_key_while(|_| {
+        slices += 1;
+        if slices < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    assert!(cancelled.unwrap().is_cancelled);
+    db.close().unwrap();
+    drop(db);
+    let keys = keys_of_files(&storage);
+    let has_values = |key: u16| keys[&key].iter().any(|name| name.starts_with("val-"));
+    assert!(keys.len() == 2 && has_values(1), "{keys:?}");
+    for (path, size) in storage.files() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if size > 40 && ["seg-", "tbl-", "val-"].iter().any(|kind| name.starts_with(kind)) {
+            let number = storage.read_file(&path).unwrap()[24];
+            storage.overwrite(&path, 24, &[!number]).unwrap();
+        }
+    }
+    let options = RepairOptions::new(builder(&storage, 2));
+    let report = lithedb::repair("/db", "/again", options).unwrap();
+    let told = |kind: LossKind| report.losses.iter().filter(|loss| loss.kind == kind).count();
+    assert_eq!(told(LossKind::Nothing), report.losses.len(), "{report:?}");
+    assert!(told(LossKind::Nothing) > 3, "{report:?}");
+    expect_all(&builder(&storage, 3).open("/again").unwrap(), 200);
 }
 
 /// Crashes at calls all along a rotation, in ways that lose or tear what was not synced. Everything

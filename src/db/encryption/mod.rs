@@ -44,9 +44,22 @@ pub(super) fn keyring_path(dir: &Path) -> PathBuf {
     dir.join(FILE_NAME)
 }
 
-/// Bytes of the file.
-pub(super) const fn keyring_size() -> u64 {
-    KEYRING_FILE_SIZE
+/// Makes the keyring of the database in `from` that of `to` as well, durably. What cannot be read
+/// of it is zero there: one slot will do, and the other one is mended when the copy is opened.
+///
+/// # Errors
+/// `DiskFull`, `Io`.
+pub(super) fn copy_keyring(storage: &dyn Storage, from: &Path, to: &Path) -> Result<()> {
+    let path = keyring_path(from);
+    let file = storage.open(&path, OpenMode::ReadOnly);
+    let file = file.map_err(|error| Error::io("open", &path, error))?;
+    let mut bytes = vec![0; KEYRING_FILE_SIZE as usize];
+    for (index, slot) in bytes.chunks_exact_mut(SLOT_SIZE).enumerate() {
+        if file.read_exact_at(slot, offset_of(index)).is_err() {
+            slot.fill(0);
+        }
+    }
+    put_in_place(storage, to, &bytes).map(drop)
 }
 
 /// The file, and what its slots are sealed with.
@@ -153,7 +166,7 @@ impl KeyringFile {
             Access::ReadOnly => OpenMode::ReadOnly,
         };
         let file = storage.open(&path, mode).map_err(|error| Error::io("open", &path, error))?;
-        let slots = read_slots(&*file, &path)?;
+        let slots = read_slots(&*file, &path, access)?;
         let generations = slots.each_ref().map(|slot| match slot {
             SlotState::Whole(slot) => Some(slot.generation),
             SlotState::Unknown(_) | SlotState::Damaged(_) => None,
@@ -174,6 +187,7 @@ impl KeyringFile {
         }
         if generations[0] != generations[1] && access == Access::ReadWrite {
             opened.unshare()?;
+            opened.write_again(counts)?;
             opened.write_slot(first, generation, &contents)?;
         }
         Ok((opened, contents))
@@ -228,11 +242,25 @@ impl KeyringFile {
     /// Writes a slot, durably.
     fn write_slot(&self, index: usize, generation: u64, contents: &KeyringContents) -> Result<()> {
         let slot = Slot::encode(index, generation, &self.master, contents, &self.random)?;
+        self.write_bytes(index, &slot)
+    }
+
+    /// Writes the slot that counts once more as it is, durably, before the other one is touched
+    /// (R1): what a sync has failed for may be in the system's memory alone, from where no later
+    /// sync brings it to the disk.
+    fn write_again(&self, index: usize) -> Result<()> {
+        let mut slot = vec![0; SLOT_SIZE];
+        let read = self.file.read_exact_at(&mut slot, offset_of(index));
+        read.map_err(|error| Error::io("read", &self.path, error))?;
+        self.write_bytes(index, &slot)
+    }
+
+    fn write_bytes(&self, index: usize, slot: &[u8]) -> Result<()> {
         let io = |action| {
             let path = &self.path;
             move |source| Error::Io { action, path: path.clone(), source }
         };
-        self.file.write_all_at(&slot, offset_of(index)).map_err(io("write"))?;
+        self.file.write_all_at(slot, offset_of(index)).map_err(io("write"))?;
         self.file.sync().map_err(io("sync"))
     }
 }
@@ -277,16 +305,21 @@ fn offset_of(slot: usize) -> u64 {
     (slot * SLOT_SIZE) as u64
 }
 
-/// What is in the slots. A file that ends early has damaged ones.
-fn read_slots(file: &dyn StorageFile, path: &Path) -> Result<[SlotState; 2]> {
+/// What is in the slots. A file that ends early has damaged ones. To read by, one that the disk
+/// does not give is as good as damaged; not to write by, as it may be the newer one, which would be
+/// written over with the other.
+fn read_slots(file: &dyn StorageFile, path: &Path, access: Access) -> Result<[SlotState; 2]> {
     let io = |error| Error::io("read", path, error);
     let size = file.size().map_err(io)?;
     let mut slots = [SlotState::Damaged("the file ends"), SlotState::Damaged("the file ends")];
     for (index, slot) in slots.iter_mut().enumerate() {
         if offset_of(index + 1) <= size {
             let mut bytes = vec![0; SLOT_SIZE];
-            file.read_exact_at(&mut bytes, offset_of(index)).map_err(io)?;
-            *slot = Slot::decode(index, &bytes);
+            *slot = match file.read_exact_at(&mut bytes, offset_of(index)) {
+                Ok(()) => Slot::decode(index, &bytes),
+                Err(_) if access == Access::ReadOnly => SlotState::Damaged("it cannot be read"),
+                Err(error) => return Err(io(error)),
+            };
         }
     }
     Ok(slots)

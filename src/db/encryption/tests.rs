@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::base::SeededEntropy;
-use crate::db::Background;
+use crate::db::{Background, RepairOptions, repair};
 use crate::manifest::KeyspaceOptions;
-use crate::storage::{CrashMode, MemoryStorage, SimStorage};
+use crate::storage::{
+    CrashMode, FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation, SimStorage,
+};
 use crate::structure::TableIngestOptions;
 use crate::structure::lsm::OutsideReader;
 
@@ -20,13 +22,17 @@ fn key(byte: u8) -> Encryption {
     Encryption::key([byte; 32]).simulated(Arc::new(SeededEntropy::new(seed << 40)))
 }
 
-fn open(storage: &Arc<dyn Storage>, encryption: Option<Encryption>) -> Result<Db> {
+fn builder(storage: &Arc<dyn Storage>, encryption: Option<Encryption>) -> Builder {
     let builder = Db::builder().storage(Arc::clone(storage)).background(Background::Stepped);
     let builder = builder.memory_budget(1 << 20).wal_file_size(64 << 10);
     match encryption {
-        Some(encryption) => builder.encryption(encryption).open(DIR),
-        None => builder.open(DIR),
+        Some(encryption) => builder.encryption(encryption),
+        None => builder,
     }
+}
+
+fn open(storage: &Arc<dyn Storage>, encryption: Option<Encryption>) -> Result<Db> {
+    builder(storage, encryption).open(DIR)
 }
 
 fn make(storage: &Arc<dyn Storage>, byte: u8) {
@@ -116,6 +122,39 @@ fn one_damaged_slot_costs_nothing_and_is_written_anew_and_two_are_damage() {
     expect_value(&open(&storage, Some(key(1))).unwrap());
 }
 
+/// A file that ends behind its first slot, or of which the disk does not give a part.
+#[test]
+fn a_keyring_of_which_one_slot_is_left_opens_a_repair_and_is_whole_in_what_comes_of_it() {
+    let disk = SimStorage::new(7);
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    make(&storage, 1);
+    let whole = keyring_bytes(&*storage);
+    for (number, len) in [SLOT_SIZE, SLOT_SIZE + 100, 2 * SLOT_SIZE].into_iter().enumerate() {
+        write_keyring(&*storage, &whole[..len]);
+        if len == whole.len() {
+            let rule = FaultRule::new(FaultEffect::OsError(5)).on(&[Operation::Read]);
+            disk.arm(FaultPlan::new().rule(rule.path("/db/KEYRING").lasting()));
+            assert!(matches!(open(&storage, Some(key(1))), Err(Error::Io { .. })));
+            let refused = repair(DIR, "/none", RepairOptions::new(builder(&storage, Some(key(1)))));
+            assert!(refused.unwrap_err().is_corruption());
+            disk.disarm();
+        }
+        let target = format!("/again-{number}");
+        let options = RepairOptions::new(builder(&storage, Some(key(1))));
+        let report = repair(DIR, &target, options).unwrap();
+        assert!(report.is_whole(), "{report:?}");
+        let db = builder(&storage, Some(key(1))).open(&target).unwrap();
+        expect_value(&db);
+        db.close().unwrap();
+        let file = storage.open(&keyring_path(Path::new(&target)), OpenMode::ReadOnly).unwrap();
+        for index in SLOTS {
+            let mut slot = vec![0; SLOT_SIZE];
+            file.read_exact_at(&mut slot, offset_of(index)).unwrap();
+            assert!(matches!(Slot::decode(index, &slot), SlotState::Whole(_)), "slot {index}");
+        }
+    }
+}
+
 #[test]
 fn after_rekeying_only_the_new_key_opens_also_what_is_in_either_slot() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
@@ -188,6 +227,51 @@ fn a_failed_write_of_the_keyring_leaves_the_database_as_it_is() {
     assert!(matches!(error, Error::VaultFailed { .. }), "{error}");
     db.close().unwrap();
     expect_value(&open(&storage, Some(key(1))).unwrap());
+}
+
+/// What a sync has failed for shows when the database is opened again, and may be in memory alone:
+/// as on Linux, where a later sync says that all is well.
+#[test]
+fn a_slot_whose_sync_failed_is_written_again_before_the_other_one_is_touched() {
+    let disk = SimStorage::new(7);
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    make(&storage, 1);
+    let db = open(&storage, Some(key(1))).unwrap();
+    let rule = FaultRule::new(FaultEffect::Error(std::io::ErrorKind::Other));
+    disk.arm(FaultPlan::new().rule(rule.on(&[Operation::Sync]).path("KEYRING")));
+    let failed = db.rekey(&key(2)).unwrap_err();
+    assert!(matches!(failed, Error::Io { .. }) && disk.fault_count() == 1, "{failed}");
+    disk.disarm();
+    drop(db);
+    // A power cut at each call of the opening: one of the two keys opens what there is.
+    for at in 0.. {
+        let other = disk.duplicate();
+        other.crash_at(at);
+        let interrupted: Arc<dyn Storage> = Arc::new(other.clone());
+        let is_over = open(&interrupted, Some(key(2))).is_ok();
+        for mode in [CrashMode::DropAll, CrashMode::RandomSectors, CrashMode::TornLast] {
+            let crashed: Arc<dyn Storage> = Arc::new(other.crash(mode, at));
+            let opened = [1, 2].map(|byte| open(&crashed, Some(key(byte))).map(drop));
+            assert!(opened[0].is_ok() != opened[1].is_ok(), "call {at}, {mode:?}: {opened:?}");
+        }
+        if is_over {
+            break;
+        }
+    }
+    expect_value(&open(&storage, Some(key(2))).unwrap());
+    let crashed = disk.crash(CrashMode::DropAll, 0);
+    let bytes = keyring_bytes(&crashed);
+    let generations = SLOTS.map(|index| {
+        let slot = &bytes[index * SLOT_SIZE..][..SLOT_SIZE];
+        match Slot::decode(index, slot) {
+            SlotState::Whole(slot) => slot.generation,
+            other => panic!("slot {index}: {other:?}"),
+        }
+    });
+    assert_eq!(generations[0], generations[1]);
+    let crashed: Arc<dyn Storage> = Arc::new(crashed);
+    assert!(matches!(open(&crashed, Some(key(1))), Err(Error::WrongKey { .. })));
+    expect_value(&open(&crashed, Some(key(2))).unwrap());
 }
 
 /// A vault that nobody can reach.

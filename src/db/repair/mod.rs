@@ -37,11 +37,11 @@ use self::stores::{CopiedStore, CopyPlace, StoreCopy, keeps_versions};
 use crate::base::{Error, RangeTombstones, Result, SeqNo};
 use crate::cache::{Cache, MemoryBudget};
 use crate::db::core::{keyspace_dir, keyspaces_dir, merging_of};
-use crate::db::encryption::{keyring_path, take_keys};
+use crate::db::encryption::{copy_keyring, keyring_path, take_keys};
 use crate::db::open::{LOG_DIR, VALUES_DIR};
 use crate::db::options::{Access, Builder, Sizes};
 use crate::manifest::{KeyspaceRecord, Manifest};
-use crate::storage::{SealedStorage, Storage, copy_file, make_directory, share_directory};
+use crate::storage::{SealedStorage, Storage, make_directory, share_directory};
 use crate::structure::salvage::{StoreState, salvage_store};
 use crate::structure::{SharedStores, StorePlace, create_store, open_store};
 use crate::value_log::{ValueLog, copy_value_files};
@@ -191,9 +191,7 @@ fn make_target(
         below.create_dir_all(&dir).map_err(|error| Error::io("create", &dir, error))?;
     }
     let Some(keyring) = reading.keyring() else { return Ok(Arc::clone(below)) };
-    let (from, to) = (keyring_path(source), keyring_path(target));
-    let size = crate::db::encryption::keyring_size();
-    copy_file(&**below, &from, &to, size)?;
+    copy_keyring(&**below, source, target)?;
     Ok(Arc::new(SealedStorage::new(Arc::clone(below), Arc::clone(keyring))))
 }
 

@@ -17,6 +17,8 @@ const FRAME_HEADER_LEN: u64 = frame::HEADER_LEN as u64;
 const WINDOW_LEN: u64 = 256 << 10;
 /// What is passed over where the disk gives nothing.
 const UNREADABLE_LEN: u64 = 4096;
+/// Where the version is in the header of a file, of either kind.
+const VERSION_AT: usize = 8;
 /// Bytes of a frame's header that are its checksum.
 const SUM_LEN: u64 = 8;
 
@@ -85,12 +87,14 @@ impl SalvageFile {
         };
         let header = opened.bytes_at(0, owner.header_len).ok().flatten();
         let number = header.and_then(|header| (owner.key_in)(header, owner));
+        let left = header.and_then(|header| header.get(VERSION_AT..)?.first_chunk());
+        let left = left.map(|field| u32::from_le_bytes(*field));
         opened.key = match number {
             Some(number) => Keyring::of_found(storage.keyring(), number, &owner.identity, path)?,
             None => {
                 let what = "expected the header of this very file, found other bytes";
                 opened.header_damage = Some(Damage::new(path, 0, what));
-                Keyring::for_new(storage.keyring(), &owner.identity)
+                Keyring::of_damaged(storage.keyring(), left, &owner.identity)
             }
         };
         Ok(opened)
