@@ -2,6 +2,7 @@
 //! changed in these is taken for what was written, and they do what others do.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,8 +15,9 @@ use lithedb::base::SeededEntropy;
 use lithedb::inspect::{Detail, inspect, unlock};
 use lithedb::storage::{SimStorage, Storage};
 use lithedb::{
-    Background, Codec, Db, Durability, Encryption, Error, IndexOptions, KeyspaceOptions,
-    NonceWatch, TableIngestOptions, WriteBatch,
+    Background, BackupOptions, BackupRepository, Builder, Codec, Db, Durability, Encryption, Error,
+    IndexOptions, KeyspaceOptions, NonceWatch, OpenExisting, RepairOptions, RestoreOptions,
+    TableIngestOptions, WriteBatch,
 };
 
 use crate::THREADS;
@@ -29,28 +31,33 @@ fn key(seed: u64) -> Encryption {
     Encryption::key([7; 32]).simulated(Arc::new(SeededEntropy::new(seed << 32)))
 }
 
-fn open(storage: &SimStorage, encryption: Option<Encryption>, path: &str) -> Db {
+fn builder(storage: &SimStorage, encryption: Option<Encryption>) -> Builder {
     let builder = Db::builder().storage(Arc::new(storage.clone())).background(Background::Stepped);
     let builder = builder.memory_budget(1 << 20).memtable_size(8 << 10).wal_file_size(64 << 10);
-    let builder = builder.kept_log_size(128 << 10);
+    let builder = builder.kept_log_size(128 << 10).disk_reserve(64 << 10);
     match encryption {
-        Some(encryption) => builder.encryption(encryption).open(path).unwrap(),
-        None => builder.open(path).unwrap(),
+        Some(encryption) => builder.encryption(encryption),
+        None => builder,
     }
+}
+
+fn open(storage: &SimStorage, encryption: Option<Encryption>, path: &str) -> Db {
+    builder(storage, encryption).open(path).unwrap()
 }
 
 fn canary_with(number: u32) -> Vec<u8> {
     [CANARY, format!("/{number:05}").as_bytes()].concat()
 }
 
-/// Files that have the canary, or what is left of it where keys share what they begin with.
+/// Whether there is the canary, or what is left of it where keys share what they begin with.
+fn has_canary(bytes: &[u8]) -> bool {
+    let (start, end) = (&CANARY[..12], &CANARY[CANARY.len() - 12..]);
+    bytes.windows(12).any(|window| window == start || window == end)
+}
+
 fn files_with_canary(storage: &SimStorage) -> Vec<PathBuf> {
-    let has_it = |path: &PathBuf| {
-        let bytes = storage.read_file(path).unwrap();
-        bytes.windows(12).any(|window| *window == CANARY[..12])
-            || bytes.windows(12).any(|window| *window == CANARY[CANARY.len() - 12..])
-    };
-    storage.files().into_iter().map(|(path, _)| path).filter(has_it).collect()
+    let paths = storage.files().into_iter().map(|(path, _)| path);
+    paths.filter(|path| has_canary(&storage.read_file(path).unwrap())).collect()
 }
 
 /// Brings the canary everywhere: as names, keys, values short and long, index keys, payloads of
@@ -113,17 +120,55 @@ fn write_canaries(db: &Db, look: &mut dyn FnMut(&str)) {
     flex.put_with(CANARY, CANARY, Durability::Buffered).unwrap();
 }
 
+/// Brings it into the name of a consumer, a store that a keyspace is converted to, files that get
+/// another key, a repository of backups, what is restored of it, and a stream, which is given back.
+fn bring_elsewhere(storage: &SimStorage, db: &Db, look: &mut dyn FnMut(&str)) -> Vec<u8> {
+    let text = String::from_utf8(CANARY.to_vec()).unwrap();
+    db.create_consumer(&text, 1 << 20).unwrap();
+    let packed = db.keyspace(&format!("{text} flex packed")).unwrap();
+    let options = KeyspaceOptions::lsm().value_separation(Some(1000));
+    let converted = packed.convert_while(options, |_| {
+        look("while it is converted");
+        ControlFlow::Continue(())
+    });
+    converted.unwrap();
+    if db.is_encrypted() {
+        let rotated = db.rotate_data_key_while(|_| {
+            look("while it gets another key");
+            ControlFlow::Continue(())
+        });
+        rotated.unwrap();
+    }
+    let of_backups = Arc::new(storage.clone());
+    let backups = BackupRepository::open_in(of_backups, "/backups", OpenExisting::OrCreate);
+    let backups = backups.unwrap();
+    backups.create(db).unwrap();
+    look("with a backup");
+    backups.restore(1, "/restored", RestoreOptions::new()).unwrap();
+    look("with what was restored");
+    let mut sent = Vec::new();
+    db.backup_to(&mut sent, BackupOptions::new()).unwrap();
+    sent
+}
+
 #[test]
 fn nothing_that_is_in_a_database_can_be_read_from_its_files() {
     let storage = SimStorage::new(1);
     let db = open(&storage, Some(key(1)), "/db");
-    write_canaries(&db, &mut |when| {
+    let mut look = |when: &str| {
         let found = files_with_canary(&storage);
         assert!(found.is_empty(), "{when}: {found:?}");
-    });
+    };
+    write_canaries(&db, &mut look);
+    assert!(!has_canary(&bring_elsewhere(&storage, &db, &mut look)));
     db.close().unwrap();
     drop(db);
-    assert_eq!(files_with_canary(&storage), Vec::<PathBuf>::new());
+    look("when it is closed");
+    let options = RepairOptions::new(builder(&storage, Some(key(4))));
+    let report = lithedb::repair("/db", "/again", options).unwrap();
+    assert!(report.is_whole(), "{report:?}");
+    look("with what a repair has made");
+    expect_canaries(&open(&storage, Some(key(5)), "/again"));
     let db = open(&storage, Some(key(2)), "/db");
     assert!(db.check().unwrap().is_ok());
     expect_canaries(&db);
@@ -156,8 +201,11 @@ fn the_canary_is_seen_in_each_kind_of_file_that_is_not_encrypted() {
     let storage = SimStorage::new(1);
     let db = open(&storage, None, "/db");
     let mut found = Vec::new();
-    write_canaries(&db, &mut |_| found.extend(files_with_canary(&storage)));
-    for part in ["/wal/", "MANIFEST-", "index-", "seg-", "tables-", "tbl-", "val-", "/outside"] {
+    let mut look = |_: &str| found.extend(files_with_canary(&storage));
+    write_canaries(&db, &mut look);
+    assert!(has_canary(&bring_elsewhere(&storage, &db, &mut look)));
+    let files = ["/wal/", "MANIFEST-", "index-", "seg-", "tables-", "tbl-", "val-", "/outside"];
+    for part in files.into_iter().chain(["/checkpoint/", "/backups/files/", "/restored/"]) {
         let has_part = |path: &PathBuf| path.to_string_lossy().contains(part);
         assert!(found.iter().any(has_part), "{part}: {found:?}");
     }
@@ -251,7 +299,7 @@ fn kinds_of_pieces(storage: &SimStorage) -> BTreeSet<&'static str> {
         }
         let take = |piece: lithedb::inspect::Piece| {
             kinds.insert(piece.kind);
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         };
         let report = inspect(storage, &path, Detail::Fields, take).unwrap();
         assert_eq!(report.damaged, 0, "{}", path.display());
@@ -278,7 +326,7 @@ fn pieces_are_shown_with_the_key_and_verified_without() {
         let mut text = String::new();
         inspect(storage, path, Detail::Entries, |piece| {
             text += &format!("{piece:?}");
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         })
         .map(|report| assert_eq!((report.damaged, report.unknown), (0, 0), "{path:?}"))
         .unwrap();
