@@ -18,7 +18,8 @@ use crate::block::{Block, BlockCursor, FrameKind};
 use crate::manifest::LogPosition;
 use crate::structure::StorePlace;
 use crate::structure::salvage::{
-    Damage, LayerPlan, OnePiece, Order, Owner, SalvageFile, SalvagedStore, StoreState, is_damage,
+    Damage, LayerPlan, OnePiece, Order, Owner, Passed, SalvageFile, SalvagedStore, StoreState,
+    is_damage,
 };
 
 /// Segments that are kept open.
@@ -93,7 +94,7 @@ fn with_index(segments: &Arc<SegmentPlace>, index: &Index) -> SalvagedStore {
             let open = move || {
                 let block = read(&segments, &files, number, &|file| file.block_at(at, sum));
                 let block = block.map(|block| stamped(block, stamp));
-                OnePiece::of(block, span, &segments.path_of(number))
+                OnePiece::of(block, span, (segments.path_of(number), at.0))
             };
             layers.push(LayerPlan { first, end, rank: rank as u64, open: Box::new(open) });
         }
@@ -138,7 +139,7 @@ fn without_index(segments: &Arc<SegmentPlace>, why: &Error) -> Result<SalvagedSt
             Err(error) => return Err(error),
         };
         damage.extend(file.header_damage.clone());
-        find_frames(segments, &files, (number, &mut file), (&mut layers, &mut damage));
+        find_frames(segments, &files, (number, &mut file), (&mut layers, &mut damage))?;
     }
     Ok(SalvagedStore { state: None, order: Order::Stamps, layers, damage })
 }
@@ -149,14 +150,15 @@ fn find_frames(
     files: &Files,
     (number, file): (u64, &mut SalvageFile),
     (layers, damage): (&mut Vec<LayerPlan>, &mut Vec<Damage>),
-) {
+) -> Result<()> {
     let path = segments.path_of(number);
     let (mut offset, mut unread) = (HEADER_LEN, (0, None));
     loop {
         let (found, passed) = file.next_frame(offset);
-        if let Some(passed) = passed {
-            unread.0 += passed.end - passed.start;
-            unread.1 = unread.1.or(Some(passed.start));
+        // Zeros are holes.
+        if let Some(Passed { range, is_blank: false }) = passed {
+            unread.0 += range.end - range.start;
+            unread.1 = unread.1.or(Some(range.start));
         }
         let Some(found) = found else { break };
         offset = found.offset + found.len;
@@ -165,15 +167,17 @@ fn find_frames(
         }
         let first = match file.block(&found, None).and_then(first_key) {
             Ok(first) => first,
-            Err(error) => {
+            Err(error) if is_damage(&error) => {
                 damage.push(Damage::of(&error, &path));
                 continue;
             }
+            Err(error) => return Err(error),
         };
         let (segments, files) = (Arc::clone(segments), Rc::clone(files));
         let open = move || {
             let block = read(&segments, &files, number, &|file| file.block(&found, None));
-            OnePiece::of(block, (Slice::default(), None), &segments.path_of(number))
+            let span = (Slice::default(), None);
+            OnePiece::of(block, span, (segments.path_of(number), found.offset))
         };
         layers.push(LayerPlan { first, end: None, rank: 0, open: Box::new(open) });
     }
@@ -184,6 +188,7 @@ fn find_frames(
         );
         damage.push(Damage::new(&path, offset, what));
     }
+    Ok(())
 }
 
 fn first_key(block: Block) -> Result<Slice> {

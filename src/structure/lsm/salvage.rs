@@ -8,13 +8,13 @@
 //! out, and may be there again.
 
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::index::Index;
 use super::store::table_place;
 use super::table::{
-    EXTENSION_LEN, FOOTER_LEN, HEADER_LEN, TableIdentity, TablePlace, TableRecord,
+    EXTENSION_LEN, FOOTER_LEN, FooterView, HEADER_LEN, TableIdentity, TablePlace, TableRecord,
     decode_properties, decode_ranges,
 };
 use crate::base::{Cursor, Error, RangeTombstones, Result, SeqNo, Slice, successor};
@@ -23,8 +23,8 @@ use crate::manifest::LogPosition;
 use crate::structure::StorePlace;
 use crate::structure::flex::key_in_header;
 use crate::structure::salvage::{
-    Damage, FoundFrame, Gap, Layer, LayerPlan, Order, Owner, Piece, SalvageFile, SalvagedStore,
-    StoreState, is_damage,
+    Damage, FoundFrame, Gap, Layer, LayerPlan, Order, Owner, Passed, Piece, SalvageFile,
+    SalvagedStore, StoreState, is_damage,
 };
 
 /// See `structure::salvage`.
@@ -128,33 +128,48 @@ struct TableLayer {
     stamp: Option<SeqNo>,
     /// What lies in gaps is lost: there are fewer entries than were written.
     is_short: bool,
+    /// Where the block lies that was given last.
+    given: u64,
     /// Gaps start here at the earliest, and end here at the latest.
     reached: Slice,
     end: Option<Slice>,
     ready: VecDeque<Piece>,
 }
 
-/// A table that cannot be opened.
+/// A table that cannot be opened, or is another one.
 #[derive(Debug)]
-struct LostTable(Option<Gap>);
+struct LostTable {
+    gap: Option<Gap>,
+    path: PathBuf,
+}
 
 impl Layer for LostTable {
     fn next_piece(&mut self) -> Option<Piece> {
-        self.0.take().map(Piece::Gap)
+        self.gap.take().map(Piece::Gap)
+    }
+
+    fn place(&self) -> (&Path, u64) {
+        (&self.path, 0)
     }
 }
 
 impl TableLayer {
     /// The layer, a gap where there is nothing to be read.
-    fn open(tables: &TablePlace, number: u64, record: Option<&TableRecord>) -> Box<dyn Layer> {
+    fn open(
+        tables: &TablePlace,
+        number: u64,
+        record: Option<&TableRecord>,
+    ) -> Result<Box<dyn Layer>> {
         match TableLayer::of(tables, number, record) {
-            Ok(layer) => Box::new(layer),
-            Err(error) => {
-                let damage = Damage::of(&error, &tables.path_of(number));
+            Ok(layer) => Ok(Box::new(layer)),
+            Err(error) if is_damage(&error) => {
+                let path = tables.path_of(number);
+                let damage = Damage::of(&error, &path);
                 let start = record.map(|record| record.first.clone()).unwrap_or_default();
                 let end = record.and_then(|record| record.end.clone());
-                Box::new(LostTable(Some(Gap { start, end, damage })))
+                Ok(Box::new(LostTable { gap: Some(Gap { start, end, damage }), path }))
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -170,21 +185,47 @@ impl TableLayer {
             deleted: None,
             stamp: record.and_then(|record| record.stamp),
             is_short: false,
+            given: 0,
             reached: record.map(|record| record.first.clone()).unwrap_or_default(),
             end: record.and_then(|record| record.end.clone()),
             ready: VecDeque::new(),
         };
-        layer.survey(record);
+        record.map_or(Ok(()), |record| layer.expect_same(record))?;
+        layer.survey(record)?;
         Ok(layer)
     }
 
-    fn survey(&mut self, record: Option<&TableRecord>) {
+    /// A table of this number whose footer is whole, and not the one that the index points to, is
+    /// of another life of the database: all of its blocks verify, and none of them belongs here.
+    fn expect_same(&mut self, record: &TableRecord) -> Result<()> {
+        let (size, tag) = (self.file.size, self.file.tag());
+        let len = size.min(FOOTER_LEN + EXTENSION_LEN);
+        let end = self.file.bytes_at(size - len, len).ok().flatten();
+        let Some(footer) = end.and_then(|end| FooterView::of(end, tag, size)) else {
+            let what = "expected the footer of the table, found other bytes";
+            let damage = Damage::new(&self.file.path, size.saturating_sub(FOOTER_LEN), what);
+            self.ready.push_back(Piece::Harmless(damage));
+            return Ok(());
+        };
+        if footer.checksum == record.checksum {
+            return Ok(());
+        }
+        let (expected, found) = (record.checksum, footer.checksum);
+        let what = format!(
+            "expected the table that the index points to, {expected:08x}, found another one of its \
+             number, {found:08x}"
+        );
+        Err(Error::corruption(&self.file.path, size - FOOTER_LEN, what))
+    }
+
+    fn survey(&mut self, record: Option<&TableRecord>) -> Result<()> {
         let mut expected = record.map(|record| (record.entry_count, record.deleted_ranges));
         let (mut offset, mut counted, mut damaged_at) = (HEADER_LEN, 0, None);
         loop {
             let (found, passed) = self.file.next_frame(offset);
+            // U4: there is nothing between frames, so that zeros are damage as well.
             let passed = passed.filter(|passed| !self.is_footer(passed));
-            damaged_at = damaged_at.or(passed.map(|passed| passed.start));
+            damaged_at = damaged_at.or(passed.map(|passed| passed.range.start));
             let Some(found) = found else { break };
             let at = found.offset;
             offset = at + found.len;
@@ -205,17 +246,32 @@ impl TableLayer {
                 }
                 _ => Ok(()),
             };
-            if taken.is_err() {
-                damaged_at = damaged_at.or(Some(at));
+            match taken {
+                Err(error) if !is_damage(&error) => return Err(error),
+                Err(_) => damaged_at = damaged_at.or(Some(at)),
+                Ok(()) => {}
             }
         }
         self.tail = damaged_at;
         self.is_short = expected.is_none_or(|(entries, _)| counted < entries);
-        if self.is_short && self.tail.is_none() && self.blocks.iter().all(|(_, at)| at.is_none()) {
-            self.tail = Some(self.file.size);
+        let damaged_at = self.blocks.iter().find_map(|(_, at)| *at).or(self.tail);
+        match damaged_at {
+            None if self.is_short => self.tail = Some(self.file.size),
+            Some(offset) if !self.is_short => {
+                let what = "expected a frame of the table, found bytes whose checksum does not \
+                            hold; all of its entries are there";
+                let damage = Damage::new(&self.file.path, offset, what);
+                self.ready.push_back(Piece::Harmless(damage));
+            }
+            _ => {}
         }
+        self.note_lost_ranges(expected.map_or(0, |(_, ranges)| ranges as usize));
+        Ok(())
+    }
+
+    /// Notes that the table deletes in older ones what nobody knows, if it does.
+    fn note_lost_ranges(&mut self, expected_ranges: usize) {
         let range_count = self.deleted.as_ref().map_or(0, RangeTombstones::fragment_count);
-        let expected_ranges = expected.map_or(0, |(_, ranges)| ranges as usize);
         if range_count < expected_ranges {
             let what = format!(
                 "expected {expected_ranges} ranges that the table deletes in older ones, found \
@@ -228,8 +284,8 @@ impl TableLayer {
     }
 
     /// Whether these bytes are what stands behind the last frame.
-    fn is_footer(&self, passed: &Range<u64>) -> bool {
-        passed.end == self.file.size && passed.end - passed.start <= FOOTER_LEN + EXTENSION_LEN
+    fn is_footer(&self, Passed { range, .. }: &Passed) -> bool {
+        range.end == self.file.size && range.end - range.start <= FOOTER_LEN + EXTENSION_LEN
     }
 
     fn take_dictionary(&mut self, found: &FoundFrame) -> Result<()> {
@@ -290,6 +346,7 @@ impl Layer for TableLayer {
             if let Some(offset) = damage {
                 self.note_gap(offset, Some(first));
             }
+            self.given = found.offset;
             self.reached = Slice::from(successor(&last));
             self.ready.push_back(Piece::Block(match self.stamp {
                 Some(stamp) => Arc::new(restamped(block, stamp)),
@@ -297,6 +354,10 @@ impl Layer for TableLayer {
             }));
         }
         self.ready.pop_front()
+    }
+
+    fn place(&self) -> (&Path, u64) {
+        (&self.file.path, self.given)
     }
 
     fn deleted(&self) -> Option<&RangeTombstones> {

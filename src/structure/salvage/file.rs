@@ -1,7 +1,7 @@
 //! A file of frames that may be damaged: single frames where they must be, or whatever verifies.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +21,11 @@ const UNREADABLE_LEN: u64 = 4096;
 const VERSION_AT: usize = 8;
 /// Bytes of a frame's header that are its checksum.
 const SUM_LEN: u64 = 8;
+/// Kinds of frames: `FrameKind`.
+const KINDS: RangeInclusive<u8> = FrameKind::Entries as u8..=FrameKind::Dictionary as u8;
+/// Bytes summed up in vain at most, for each byte of the file, while frames are searched (Z4):
+/// bytes that look like the header of a long frame, again and again, are no accident.
+const VAIN_SUMS_PER_BYTE: u64 = 1024;
 
 /// Which file it must be.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +50,15 @@ pub(in crate::structure) struct FoundFrame {
     sum: u32,
 }
 
+/// What lies in front of a frame, or of the end, and is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::structure) struct Passed {
+    /// Where.
+    pub range: Range<u64>,
+    /// Whether all of it is zero, as where a hole was made.
+    pub is_blank: bool,
+}
+
 /// A file, opened for its frames whatever its header says.
 #[derive(Debug)]
 pub(in crate::structure) struct SalvageFile {
@@ -55,6 +69,8 @@ pub(in crate::structure) struct SalvageFile {
     key: Option<Arc<FileKey>>,
     /// What is wrong with its header, which nothing but its key depends on.
     pub header_damage: Option<Damage>,
+    /// Bytes that were summed up and were no frame.
+    summed_in_vain: u64,
     // A window of the file.
     start: u64,
     bytes: Vec<u8>,
@@ -75,29 +91,41 @@ impl SalvageFile {
             _ => Error::io("open", path, error),
         })?;
         let size = file.size().map_err(|error| Error::io("stat", path, error))?;
-        let mut opened = SalvageFile {
+        // Alone: of most files nothing else is wanted at first.
+        let mut header = vec![0; owner.header_len.min(size) as usize];
+        if file.read_exact_at(&mut header, 0).is_err() {
+            header.clear();
+        }
+        let is_whole = header.len() as u64 == owner.header_len;
+        let number = is_whole.then(|| (owner.key_in)(&header, owner)).flatten();
+        let left = header.get(VERSION_AT..).and_then(|left| left.first_chunk());
+        let left = left.map(|field| u32::from_le_bytes(*field));
+        let (key, header_damage) = match number {
+            Some(number) => {
+                (Keyring::of_found(storage.keyring(), number, &owner.identity, path)?, None)
+            }
+            None => {
+                let what = "expected the header of this very file, found other bytes";
+                let key = Keyring::of_damaged(storage.keyring(), left, &owner.identity);
+                (key, Some(Damage::new(path, 0, what)))
+            }
+        };
+        Ok(SalvageFile {
             file,
             path: path.to_owned(),
             size,
             tag: owner.tag,
-            key: None,
-            header_damage: None,
+            key,
+            header_damage,
+            summed_in_vain: 0,
             start: 0,
             bytes: Vec::new(),
-        };
-        let header = opened.bytes_at(0, owner.header_len).ok().flatten();
-        let number = header.and_then(|header| (owner.key_in)(header, owner));
-        let left = header.and_then(|header| header.get(VERSION_AT..)?.first_chunk());
-        let left = left.map(|field| u32::from_le_bytes(*field));
-        opened.key = match number {
-            Some(number) => Keyring::of_found(storage.keyring(), number, &owner.identity, path)?,
-            None => {
-                let what = "expected the header of this very file, found other bytes";
-                opened.header_damage = Some(Damage::new(path, 0, what));
-                Keyring::of_damaged(storage.keyring(), left, &owner.identity)
-            }
-        };
-        Ok(opened)
+        })
+    }
+
+    /// What seeds the checksums of its frames.
+    pub(in crate::structure) fn tag(&self) -> u64 {
+        self.tag
     }
 
     /// Bytes at `offset`; `None` if the file ends before.
@@ -131,44 +159,56 @@ impl SalvageFile {
 
     /// The frame at `offset`, if one verifies there (Z1).
     pub(in crate::structure) fn frame_at(&mut self, offset: u64) -> io::Result<Option<FoundFrame>> {
+        let sealed = if self.key.is_some() { FRAME_SEALED } else { 0 };
         let Some(header) = self.bytes_at(offset, FRAME_HEADER_LEN)? else { return Ok(None) };
         let stored_len = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
-        let (codec, kind, number) =
-            (header[12], header[13] & !FRAME_SEALED, [header[14], header[15]]);
-        if !matches!(number, [0 | 1, 0]) || Codec::from_u8(codec).is_none() || kind == 0 {
+        let (codec, kind, number) = (header[12], header[13] ^ sealed, [header[14], header[15]]);
+        let is_plausible = matches!(number, [0 | 1, 0])
+            && Codec::from_u8(codec).is_some()
+            && KINDS.contains(&kind);
+        if !is_plausible {
             return Ok(None);
         }
         let sum = u64::from_le_bytes(header[..8].try_into().expect("eight bytes"));
         let (tag, len) = (self.tag, FRAME_HEADER_LEN + u64::from(stored_len));
         let Some(bytes) = self.bytes_at(offset, len)? else { return Ok(None) };
-        let verifies = checksum(&bytes[SUM_LEN as usize..], tag, offset) == sum;
-        Ok(verifies.then_some(FoundFrame { offset, len, kind, sum: sum as u32 }))
+        if checksum(&bytes[SUM_LEN as usize..], tag, offset) != sum {
+            self.summed_in_vain = self.summed_in_vain.saturating_add(len);
+            return Ok(None);
+        }
+        Ok(Some(FoundFrame { offset, len, kind, sum: sum as u32 }))
     }
 
-    /// The first frame that verifies from `from` on, and what in front of it does not: bytes that
-    /// are not all zero, or cannot be read.
+    /// The first frame that verifies from `from` on, and what in front of it, or of the end, does
+    /// not.
     pub(in crate::structure) fn next_frame(
         &mut self,
         from: u64,
-    ) -> (Option<FoundFrame>, Option<Range<u64>>) {
-        let (mut offset, mut is_damaged) = (from, false);
+    ) -> (Option<FoundFrame>, Option<Passed>) {
+        let (mut offset, mut is_blank) = (from, true);
+        let vain_max = self.size.saturating_mul(VAIN_SUMS_PER_BYTE);
         while offset < self.size {
             match self.frame_at(offset) {
                 Ok(Some(frame)) => {
-                    let passed = (is_damaged && offset > from).then_some(from..offset);
-                    return (Some(frame), passed);
+                    let passed = Passed { range: from..offset, is_blank };
+                    return (Some(frame), (offset > from).then_some(passed));
                 }
                 Ok(None) => {
-                    is_damaged |= self.byte_at(offset) != Some(0);
+                    is_blank &= self.byte_at(offset) == Some(0);
                     offset = self.next_candidate(offset + 1);
                 }
                 Err(_) => {
-                    is_damaged = true;
+                    is_blank = false;
                     offset = (offset / UNREADABLE_LEN + 1) * UNREADABLE_LEN;
                 }
             }
+            if self.summed_in_vain > vain_max {
+                is_blank = false;
+                break;
+            }
         }
-        (None, is_damaged.then_some(from..self.size.max(from)))
+        let passed = Passed { range: from..self.size, is_blank };
+        (None, (self.size > from).then_some(passed))
     }
 
     fn byte_at(&mut self, offset: u64) -> Option<u8> {
@@ -180,7 +220,12 @@ impl SalvageFile {
     fn next_candidate(&mut self, from: u64) -> u64 {
         let mut offset = from;
         while offset < self.size {
-            let len = (self.size - offset).min(WINDOW_LEN);
+            // What is in memory, or the next window: one from each place on would be read for each.
+            let held = (self.start..self.start + self.bytes.len() as u64).contains(&offset);
+            let len = match held {
+                true => self.start + self.bytes.len() as u64 - offset,
+                false => (self.size - offset).min(WINDOW_LEN),
+            };
             let Ok(Some(bytes)) = self.bytes_at(offset, len) else { return offset };
             if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
                 return (offset + at as u64).saturating_sub(SUM_LEN - 1).max(from);

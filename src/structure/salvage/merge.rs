@@ -2,15 +2,18 @@
 //!
 //! A layer is opened when the walk comes to its first key, and forgotten behind its last. Of the
 //! entries of a key the newest counts; operands are put on older ones down to one that is closed.
+//! What cannot be read, and what is not as a layer can have it, is told as a gap.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Damage, Gap, Layer, LayerPlan, Order, Piece, SalvagedStore};
+use super::{Damage, Gap, Layer, LayerPlan, Order, Piece, SalvagedStore, is_damage};
 use crate::base::{
-    Cursor, EntryKind, EntryRef, Operands, RangeTombstones, Result, SeqNo, Slice, is_operands,
+    Composite, Cursor, EntryKind, EntryRef, Operands, RangeTombstones, Result, SeqNo, Slice,
+    ValuePointer, is_operands, successor,
 };
-use crate::block::BlockCursor;
+use crate::block::{Block, BlockCursor};
 
 /// What the walk has come to.
 #[derive(Debug)]
@@ -28,9 +31,13 @@ pub enum Merged<'a> {
     Unknown {
         /// The key.
         key: &'a [u8],
-        /// What is missing, if that is one thing.
+        /// What is missing or wrong, if that is one thing.
         damage: Option<&'a Damage>,
     },
+    /// A gap that the walk has passed.
+    Gap(MetGap),
+    /// Something that cannot be read, and that costs nothing.
+    Harmless(Damage),
 }
 
 /// A gap that was met.
@@ -49,12 +56,11 @@ pub struct SalvageMerge {
     order: Order,
     plans: VecDeque<LayerPlan>,
     active: Vec<Active>,
-    /// In the order in which they were met.
-    gaps: Vec<MetGap>,
-    /// Places in `gaps` of those that may cover keys to come.
-    open_gaps: Vec<usize>,
-    /// Whether one lies between the key before and the one at hand.
-    is_behind_gap: bool,
+    /// Gaps that may cover keys to come, in the order in which they were met.
+    open_gaps: Vec<MetGap>,
+    /// Told with the next key.
+    harmless: Vec<Damage>,
+    has_gaps: bool,
 }
 
 #[derive(Debug)]
@@ -69,6 +75,13 @@ struct Active {
     last: Option<Vec<u8>>,
 }
 
+/// What was met on the way to an entry of a layer.
+#[derive(Debug, Default)]
+struct Met {
+    gaps: Vec<Gap>,
+    harmless: Vec<Damage>,
+}
+
 /// An entry of the key at hand.
 #[derive(Clone, Debug)]
 struct Candidate {
@@ -76,6 +89,8 @@ struct Candidate {
     seqno: SeqNo,
     kind: EntryKind,
     value: Vec<u8>,
+    /// What is wrong with it, if it is of no form that there is.
+    fault: Option<Damage>,
 }
 
 impl Active {
@@ -83,38 +98,71 @@ impl Active {
         self.block.as_ref().and_then(Cursor::key)
     }
 
-    /// Goes to the next entry; gaps on the way are handed over.
-    fn advance(&mut self, gaps: &mut Vec<Gap>) {
+    /// Goes to the next entry; what is met on the way is handed over.
+    fn advance(&mut self, met: &mut Met) {
         if let Some(block) = &mut self.block {
             self.last = block.key().map(<[u8]>::to_vec);
             if block.next().is_err() || block.key().is_none() {
                 self.block = None;
             }
         }
-        self.settle(gaps);
+        self.settle(met);
     }
 
     /// Goes to the next block if it stands in none.
-    fn settle(&mut self, gaps: &mut Vec<Gap>) {
-        loop {
-            while self.block.is_none() {
-                match self.layer.next_piece() {
-                    None => return,
-                    Some(Piece::Gap(gap)) => gaps.push(gap),
-                    Some(Piece::Block(block)) => {
-                        let mut cursor = BlockCursor::new(block);
-                        let stands = cursor.seek(&self.first).is_ok() && cursor.key().is_some();
-                        self.block = stands.then_some(cursor);
-                    }
-                }
+    fn settle(&mut self, met: &mut Met) {
+        while self.block.is_none() {
+            match self.layer.next_piece() {
+                None => return,
+                Some(Piece::Gap(gap)) => met.gaps.push(gap),
+                Some(Piece::Harmless(damage)) => met.harmless.push(damage),
+                Some(Piece::Block(block)) => self.enter(block, met),
             }
-            let Some(key) = self.key() else { return };
-            let rises = self.last.as_ref().is_none_or(|last| last.as_slice() < key);
-            if rises && self.end.as_ref().is_none_or(|end| key < &**end) {
-                return;
-            }
-            self.block = None; // A block that was made on purpose: it is as if it were not there.
         }
+        let is_over = self.key().zip(self.end.as_ref()).is_some_and(|(key, end)| *key >= **end);
+        if is_over {
+            self.block = None; // What is behind belongs to another interval.
+        }
+    }
+
+    /// Goes into a block. One whose keys do not rise was made on purpose, or by a mistake: it is a
+    /// gap.
+    fn enter(&mut self, block: Arc<Block>, met: &mut Met) {
+        let order = block.check_order();
+        let mut cursor = BlockCursor::new(block);
+        let stands = cursor.seek(&self.first).is_ok() && cursor.key().is_some();
+        let falls = || match (&self.last, cursor.key()) {
+            (Some(last), Some(key)) if last.as_slice() >= key => {
+                Some("its first key is not above those in front of it".to_owned())
+            }
+            _ => None,
+        };
+        let Some(what) = order.or_else(falls) else {
+            self.block = stands.then_some(cursor);
+            return;
+        };
+        let (file, offset) = self.layer.place();
+        let damage = Damage::new(file, offset, format!("expected rising keys, found that {what}"));
+        let start = self.last.as_ref().map(|last| Slice::from(successor(last)));
+        let start = start.unwrap_or_else(|| self.first.clone());
+        met.gaps.push(Gap { start, end: self.end.clone(), damage });
+    }
+
+    /// The entry at hand, if it is one of this key.
+    fn candidate(&self, key: &[u8]) -> Option<Candidate> {
+        let entry = self.block.as_ref().and_then(Cursor::entry).filter(|entry| entry.key == key)?;
+        let fault = (!is_sound(entry.kind, entry.value)).then(|| {
+            let (file, offset) = self.layer.place();
+            let what = "expected an entry of a known form, found one of none";
+            Damage::new(file, offset, what)
+        });
+        Some(Candidate {
+            rank: self.rank,
+            seqno: entry.seqno,
+            kind: entry.kind,
+            value: entry.value.to_vec(),
+            fault,
+        })
     }
 }
 
@@ -128,49 +176,59 @@ impl SalvageMerge {
             order: store.order,
             plans: plans.into(),
             active: Vec::new(),
-            gaps: Vec::new(),
             open_gaps: Vec::new(),
-            is_behind_gap: false,
+            harmless: Vec::new(),
+            has_gaps: false,
         }
-    }
-
-    /// The gaps that were met, when all has been walked.
-    #[must_use]
-    pub fn into_gaps(self) -> Vec<MetGap> {
-        self.gaps
     }
 
     /// Whether anything was met that cannot be read, up to where the walk is.
     #[must_use]
     pub fn has_gaps(&self) -> bool {
-        !self.gaps.is_empty() || self.order == Order::Stamps
+        self.has_gaps || self.order == Order::Stamps
     }
 
-    /// Walks on, up to in front of `end` if there is one.
+    /// Whether something may be lost behind the last key that was walked, in front of this one, to
+    /// which the walk has come.
+    #[must_use]
+    pub fn may_lack_up_to(&self, key: &[u8]) -> bool {
+        let begins = |met: &MetGap| *met.gap.start < *key;
+        self.order == Order::Stamps || self.open_gaps.iter().any(begins)
+    }
+
+    /// Walks on, up to in front of `end` if there is one; at the end, all gaps that were met have
+    /// been handed out.
     ///
     /// # Errors
-    /// What `take` says.
+    /// What `take` says; `InvalidArgument` when this program was built without a codec.
     pub fn run_to(
         &mut self,
         end: Option<&[u8]>,
         take: &mut dyn FnMut(Merged<'_>) -> Result<()>,
     ) -> Result<()> {
-        while let Some(key) = self.next_key() {
+        while let Some(key) = self.next_key()? {
             if end.is_some_and(|end| *key >= *end) {
-                break;
+                return Ok(());
             }
+            self.harmless.drain(..).try_for_each(|damage| take(Merged::Harmless(damage)))?;
             // Of those that end in front of the key: they do not, of the one before it.
-            let gaps = &self.gaps;
-            self.is_behind_gap = self.open_gaps.iter().any(|index| *gaps[*index].gap.start <= *key);
+            let is_behind_gap = self.order == Order::Stamps
+                || self.open_gaps.iter().any(|met| *met.gap.start <= *key);
             let candidates = self.candidates_of(&key);
-            self.forget_behind(&key);
-            self.resolve(&key, &candidates, take)?;
+            for met in self.forget_behind(&key) {
+                take(Merged::Gap(met))?;
+            }
+            self.resolve(&key, &candidates, is_behind_gap, take)?;
+        }
+        self.harmless.drain(..).try_for_each(|damage| take(Merged::Harmless(damage)))?;
+        if end.is_none() {
+            self.open_gaps.drain(..).try_for_each(|met| take(Merged::Gap(met)))?;
         }
         Ok(())
     }
 
     /// The smallest key that any layer stands on, with all layers opened that may have it.
-    fn next_key(&mut self) -> Option<Vec<u8>> {
+    fn next_key(&mut self) -> Result<Option<Vec<u8>>> {
         loop {
             let smallest = self.active.iter().filter_map(Active::key).min();
             let opens = self
@@ -178,48 +236,41 @@ impl SalvageMerge {
                 .front()
                 .is_some_and(|plan| smallest.is_none_or(|smallest| *plan.first <= *smallest));
             if !opens {
-                return smallest.map(<[u8]>::to_vec);
+                return Ok(smallest.map(<[u8]>::to_vec));
             }
-            self.open_next();
+            self.open_next()?;
         }
     }
 
-    fn open_next(&mut self) {
-        let Some(plan) = self.plans.pop_front() else { return };
+    fn open_next(&mut self) -> Result<()> {
+        let Some(plan) = self.plans.pop_front() else { return Ok(()) };
         let LayerPlan { first, end, rank, open } = plan;
-        let mut active = Active { rank, layer: open(), block: None, first, end, last: None };
-        let mut gaps = Vec::new();
-        active.settle(&mut gaps);
-        self.note_gaps(rank, gaps);
+        let mut active = Active { rank, layer: open()?, block: None, first, end, last: None };
+        let mut met = Met::default();
+        active.settle(&mut met);
+        self.note(rank, met);
         self.active.push(active);
+        Ok(())
     }
 
-    fn note_gaps(&mut self, rank: u64, gaps: Vec<Gap>) {
-        for gap in gaps {
-            self.open_gaps.push(self.gaps.len());
-            self.gaps.push(MetGap { gap, shows_older: false, rank });
-        }
+    fn note(&mut self, rank: u64, met: Met) {
+        self.has_gaps |= !met.gaps.is_empty();
+        let gaps = met.gaps.into_iter();
+        self.open_gaps.extend(gaps.map(|gap| MetGap { gap, shows_older: false, rank }));
+        self.harmless.extend(met.harmless);
     }
 
     /// Takes the entries of a key, the newest first.
     fn candidates_of(&mut self, key: &[u8]) -> Vec<Candidate> {
-        let (mut found, mut met) = (Vec::new(), Vec::new());
+        let (mut found, mut all_met) = (Vec::new(), Vec::new());
         for active in &mut self.active {
-            let Some(entry) = active.block.as_ref().and_then(Cursor::entry) else { continue };
-            if entry.key != key {
-                continue;
-            }
-            found.push(Candidate {
-                rank: active.rank,
-                seqno: entry.seqno,
-                kind: entry.kind,
-                value: entry.value.to_vec(),
-            });
-            let mut gaps = Vec::new();
-            active.advance(&mut gaps);
-            met.push((active.rank, gaps));
+            let Some(candidate) = active.candidate(key) else { continue };
+            found.push(candidate);
+            let mut met = Met::default();
+            active.advance(&mut met);
+            all_met.push((active.rank, met));
         }
-        met.into_iter().for_each(|(rank, gaps)| self.note_gaps(rank, gaps));
+        all_met.into_iter().for_each(|(rank, met)| self.note(rank, met));
         match self.order {
             Order::Ranks => found.sort_by_key(|found| found.rank),
             // What is closed tells more than what is not, and is of the same stamp.
@@ -240,47 +291,56 @@ impl SalvageMerge {
         found
     }
 
-    /// Lets go of layers and gaps that have nothing from the key on.
-    fn forget_behind(&mut self, key: &[u8]) {
+    /// Lets go of layers and gaps that have nothing from the key on; the gaps are returned.
+    fn forget_behind(&mut self, key: &[u8]) -> Vec<MetGap> {
         self.active.retain(|active| {
             let deletes_on =
                 active.layer.deleted().is_some_and(|deleted| deleted.first_from(key).is_some());
             active.block.is_some() || deletes_on
         });
-        let gaps = &self.gaps;
-        self.open_gaps.retain(|index| !gaps[*index].gap.is_behind(key));
+        self.open_gaps.extract_if(.., |met| met.gap.is_behind(key)).collect()
     }
 
     fn resolve(
         &mut self,
         key: &[u8],
         candidates: &[Candidate],
+        is_behind_gap: bool,
         take: &mut dyn FnMut(Merged<'_>) -> Result<()>,
     ) -> Result<()> {
-        // The newest gap that the key lies in.
-        let gaps = &self.gaps;
-        let covering = self.open_gaps.iter().copied().filter(|index| gaps[*index].gap.covers(key));
-        let newest_gap = covering.min_by_key(|index| gaps[*index].rank);
-        let gap_rank = newest_gap.map_or(u64::MAX, |index| gaps[index].rank);
         let Some(newest) = candidates.first() else { return Ok(()) };
+        let covering = self.open_gaps.iter().enumerate().filter(|(_, met)| met.gap.covers(key));
+        let ranks: Vec<(u64, usize)> = covering.map(|(index, met)| (met.rank, index)).collect();
+        let newest_gap = ranks.iter().min().copied();
         let stacked = match self.order {
-            Order::Ranks => stack(candidates, gap_rank),
-            Order::Stamps => stack_by_stamp(candidates),
+            _ if newest.fault.is_some() => None,
+            Order::Ranks => stack(candidates, &ranks),
+            Order::Stamps => stack_by_stamp(newest),
         };
-        let is_doubtful = self.order == Order::Stamps || newest.rank > gap_rank;
-        if is_doubtful && let Some(index) = newest_gap {
-            self.gaps[index].shows_older = true;
+        let is_doubtful = self.order == Order::Stamps
+            || newest_gap.is_some_and(|(rank, _)| newest.rank > rank);
+        if is_doubtful && let Some((_, index)) = newest_gap {
+            self.open_gaps[index].shows_older = true;
         }
         let Some((kind, value)) = stacked else {
-            let damage = newest_gap.map(|index| &self.gaps[index].gap.damage);
-            return take(Merged::Unknown { key, damage });
+            let of_gap = newest_gap.map(|(_, index)| &self.open_gaps[index].gap.damage);
+            let of_entry = candidates.iter().find_map(|candidate| candidate.fault.as_ref());
+            return take(Merged::Unknown { key, damage: of_entry.or(of_gap) });
         };
         if kind == EntryKind::Tombstone {
             return Ok(());
         }
         let entry = EntryRef { key, seqno: newest.seqno, kind, value: &value };
-        let is_behind_gap = self.is_behind_gap || self.order == Order::Stamps;
         take(Merged::Entry { entry, is_doubtful, is_behind_gap })
+    }
+}
+
+/// Whether an entry is of a form that there is. Bytes that verify may be anybody's.
+fn is_sound(kind: EntryKind, value: &[u8]) -> bool {
+    match kind {
+        EntryKind::Value | EntryKind::Tombstone => true,
+        EntryKind::Pointer => ValuePointer::decode(value).is_some(),
+        EntryKind::Composite => Composite::decode(value).is_some(),
     }
 }
 
@@ -289,55 +349,67 @@ fn is_open(kind: EntryKind, value: &[u8]) -> bool {
 }
 
 /// What the newest entry says, with what it needs of the older ones; `None` where something of that
-/// may be lost: a gap of `gap_rank` that lies between.
-fn stack(candidates: &[Candidate], gap_rank: u64) -> Option<(EntryKind, Vec<u8>)> {
+/// may be lost. `gaps` are those that the key lies in, by their ranks: one in the layer of an entry
+/// itself is of ranges that it deletes in older ones.
+fn stack(candidates: &[Candidate], gaps: &[(u64, usize)]) -> Option<(EntryKind, Vec<u8>)> {
+    let may_lack = |from: u64, to: u64| gaps.iter().any(|(rank, _)| (from..to).contains(rank));
     let (newest, older) = candidates.split_first()?;
-    let (mut kind, mut value) = (newest.kind, newest.value.clone());
-    // A gap that is newer than all of it makes it doubtful; one in between makes it unknown.
-    let is_below = newest.rank < gap_rank && gap_rank != u64::MAX;
+    let (mut kind, mut value, mut rank) = (newest.kind, newest.value.clone(), newest.rank);
     for candidate in older {
         if !is_open(kind, &value) {
             return Some((kind, value));
         }
-        if is_below && candidate.rank > gap_rank {
+        if may_lack(rank, candidate.rank) || candidate.fault.is_some() {
             return None;
         }
         value = Operands::decode(&value)?.over(candidate.kind, &candidate.value)?;
-        kind = EntryKind::Composite;
+        (kind, rank) = (EntryKind::Composite, candidate.rank);
     }
-    (!is_open(kind, &value) || !is_below).then_some((kind, value))
+    (!is_open(kind, &value) || !may_lack(rank, u64::MAX)).then_some((kind, value))
 }
 
 /// The same where stamps alone tell which entry is newer. A run may have operands of which others
 /// have a part: what is open is not told from that, and unknown.
-fn stack_by_stamp(candidates: &[Candidate]) -> Option<(EntryKind, Vec<u8>)> {
-    let newest = candidates.first()?;
+fn stack_by_stamp(newest: &Candidate) -> Option<(EntryKind, Vec<u8>)> {
     (!is_open(newest.kind, &newest.value)).then(|| (newest.kind, newest.value.clone()))
 }
 
 /// A layer of one block, which was read, or could not be.
 #[derive(Debug)]
-pub(in crate::structure) struct OnePiece(Option<Piece>);
+pub(in crate::structure) struct OnePiece {
+    piece: Option<Piece>,
+    file: PathBuf,
+    offset: u64,
+}
 
 impl OnePiece {
-    /// Of a block that was read, or else of a gap in this range.
+    /// Of a block of this place that was read, or else of a gap in this range.
+    ///
+    /// # Errors
+    /// What reading it met that is no damage.
     pub(in crate::structure) fn of(
-        read: Result<crate::block::Block>,
+        read: Result<Block>,
         (start, end): (Slice, Option<Slice>),
-        otherwise: &std::path::Path,
-    ) -> Box<dyn Layer> {
-        Box::new(OnePiece(Some(match read {
+        (file, offset): (PathBuf, u64),
+    ) -> Result<Box<dyn Layer>> {
+        let piece = Some(match read {
             Ok(block) => Piece::Block(Arc::new(block)),
-            Err(error) => {
-                let damage = Damage::of(&error, otherwise);
+            Err(error) if is_damage(&error) => {
+                let damage = Damage::of(&error, &file);
                 Piece::Gap(Gap { start, end, damage })
             }
-        })))
+            Err(error) => return Err(error),
+        });
+        Ok(Box::new(OnePiece { piece, file, offset }))
     }
 }
 
 impl Layer for OnePiece {
     fn next_piece(&mut self) -> Option<Piece> {
-        self.0.take()
+        self.piece.take()
+    }
+
+    fn place(&self) -> (&Path, u64) {
+        (&self.file, self.offset)
     }
 }

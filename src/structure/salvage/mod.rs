@@ -16,9 +16,13 @@
 //! - Z2  Whatever entry is given as right is the newest of its key that the store had.
 //! - Z3  In memory are one block of each layer that has the key at hand, and what says where the
 //!   others lie.
+//! - Z4  Bytes that verify may be made on purpose: what they say is what a layer can have, or it is
+//!   damage. Searching takes time in proportion to what there is.
 
 mod file;
 mod merge;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -29,7 +33,7 @@ use crate::base::{Error, RangeTombstones, Result, SeqNo, Slice};
 use crate::block::Block;
 use crate::manifest::{LogPosition, Structure};
 
-pub(in crate::structure) use file::{FoundFrame, Owner, SalvageFile};
+pub(in crate::structure) use file::{FoundFrame, Owner, Passed, SalvageFile};
 pub(in crate::structure) use merge::OnePiece;
 pub use merge::{Merged, MetGap, SalvageMerge};
 
@@ -95,12 +99,17 @@ pub enum Piece {
     Block(Arc<Block>),
     /// Something that cannot be read.
     Gap(Gap),
+    /// Something that cannot be read, and that no entry depends on.
+    Harmless(Damage),
 }
 
 /// A source of entries with rising keys.
 pub trait Layer: fmt::Debug {
     /// The next piece; `None` at the end.
     fn next_piece(&mut self) -> Option<Piece>;
+
+    /// File and offset of the block that it gave last.
+    fn place(&self) -> (&Path, u64);
 
     /// The ranges that it deletes in older layers.
     fn deleted(&self) -> Option<&RangeTombstones> {
@@ -116,8 +125,8 @@ pub struct LayerPlan {
     pub end: Option<Slice>,
     /// The lower, the newer, where layers are ordered by that.
     pub rank: u64,
-    /// Looks at it.
-    pub open: Box<dyn FnOnce() -> Box<dyn Layer>>,
+    /// Looks at it. Damage is in what it gives; what it fails with ends the walk.
+    pub open: Box<dyn FnOnce() -> Result<Box<dyn Layer>>>,
 }
 
 impl fmt::Debug for LayerPlan {

@@ -329,6 +329,8 @@ pub struct FooterView {
     pub properties: u64,
     /// Where the dictionary lies, its length, and the low 32 bits of its checksum.
     pub dictionary: Option<(u64, u64, u32)>,
+    /// The low 32 bits of its checksum: which table it is.
+    pub checksum: u32,
 }
 
 impl FooterView {
@@ -347,6 +349,7 @@ impl FooterView {
             properties: footer.properties.offset,
             dictionary: dictionary
                 .map(|pointer| (pointer.offset, u64::from(pointer.len), pointer.checksum)),
+            checksum: expected,
         })
     }
 }
