@@ -6,6 +6,7 @@
 //! | `random`, `sample`, `ops`, `diet`, `setup` | what a run does, from a seed |
 //! | `operator`, `extractors`, `indexed` | what is registered, and what indexes must show |
 //! | `session`, `timeline`, `readback` | running it, its history, and the prefix oracle |
+//! | `histories` | what keyspaces that keep versions tell, held against itself |
 //! | `checkpoints` | what the checkpoints of a run must show |
 //! | `crash` | power cuts and kills at every mutation of a run, and during recovery |
 //! | `damage` | bytes at rest that rot, vanish or return |
@@ -35,6 +36,7 @@ pub mod extractors;
 #[cfg(feature = "campaigns")]
 pub mod faults;
 pub mod finding;
+mod histories;
 pub mod indexed;
 #[cfg(feature = "campaigns")]
 pub mod isolation;

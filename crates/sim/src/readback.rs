@@ -3,15 +3,13 @@
 use std::ops::Bound;
 use std::time::SystemTime;
 
-use lithedb::{
-    Db, Entry, Error, Expiry, KeyVersion, Keyspace, KeyspaceInfo, SeqNo, Snapshot, Versions,
-};
+use lithedb::{Db, Error, Expiry, KeyVersion, Keyspace, KeyspaceInfo, SeqNo, Snapshot};
 
 use crate::digest::Digest;
 use crate::finding::{Fault, Finding, Verdict};
+use crate::histories::expect_histories_ok;
 use crate::indexed::{expect_indexes_right, indexes_of};
 use crate::random::Random;
-use crate::sample::shown;
 use crate::timeline::{Catalog, Found, Row, Rows, Timeline};
 
 /// Whether rows are kept, or only their digests.
@@ -63,12 +61,6 @@ pub fn read_all(db: &Db, detail: Detail) -> Result<Found, Error> {
     Ok(found)
 }
 
-/// Keys whose histories are looked at, of each keyspace, about.
-const HISTORIES_MAX: usize = 8;
-/// Versions of each of these that are looked at: the newest.
-const VERSIONS_MAX: usize = 128;
-/// Moments that such a key is read as of.
-const MOMENTS_MAX: u64 = 6;
 /// Moments of the past that are looked at, of each keyspace.
 const PASTS_MAX: u64 = 4;
 /// Of so many times that these are looked at, versions by stamp are once.
@@ -179,7 +171,8 @@ fn promises(info: &KeyspaceInfo, keyspace: &Keyspace, at: SeqNo) -> bool {
     keyspace.kept_from().map_or(keeps_all(info), |from| at >= from)
 }
 
-fn keeps_all(KeyspaceInfo { options, .. }: &KeyspaceInfo) -> bool {
+/// Whether a keyspace keeps every version.
+pub(crate) fn keeps_all(KeyspaceInfo { options, .. }: &KeyspaceInfo) -> bool {
     options.keep_for.is_none() && options.keep_versions.is_none()
 }
 
@@ -191,81 +184,6 @@ fn digest_of(past: &Snapshot, keyspace: &Keyspace) -> Result<Digest, Error> {
         digest.add(&entry.key, &entry.value, (entry.seqno, until));
     }
     Ok(digest)
-}
-
-/// Of keyspaces that keep versions: the past of now is the present, and what happened to a key is
-/// told alike both ways.
-fn expect_histories_ok(db: &Db) -> Verdict {
-    let refused = |error: Error| Finding::new(Fault::CheckFailed, format!("the past: {error}"));
-    let absurd = |what: String| Err(Finding::new(Fault::Wrong, what));
-    for info in db.keyspaces() {
-        let keyspace = db.keyspace(&info.name).map_err(refused)?;
-        if !keyspace.keeps_history() {
-            continue;
-        }
-        let now = db.snapshot();
-        let past = db.snapshot_at(now.time()).map_err(refused)?;
-        let is: Result<Vec<Entry>, Error> = now.iter(&keyspace).collect();
-        let was: Result<Vec<Entry>, Error> = past.iter(&keyspace).collect();
-        let (is, was) = (is.map_err(refused)?, was.map_err(refused)?);
-        if is != was {
-            return absurd(format!("keyspace {}: the past of now is not the present", info.id));
-        }
-        let step = (is.len() / HISTORIES_MAX).max(1);
-        for Entry { key, seqno, .. } in is.into_iter().step_by(step) {
-            let told = |versions: Versions| {
-                versions.take(VERSIONS_MAX).collect::<Result<Vec<KeyVersion>, Error>>()
-            };
-            let versions = keyspace.history(&key, ..).and_then(told).map_err(refused)?;
-            let is_whole = versions.len() < VERSIONS_MAX;
-            let are_all = is_whole && keeps_all(&info);
-            let from = versions.last().filter(|_| !is_whole);
-            let from = from.map_or(SeqNo::ZERO, |oldest| oldest.seqno);
-            let back =
-                keyspace.history_from_oldest(&key, from..).and_then(told).map_err(refused)?;
-            let newest = versions.first().map(|newest| newest.seqno);
-            let are_stamped = versions.is_sorted_by(|newer, older| newer.seqno > older.seqno);
-            let is_alike = versions.iter().eq(back.iter().rev());
-            if newest != Some(seqno) || !are_stamped || !is_alike || are_idle(&back, are_all) {
-                let key = shown(&key);
-                return absurd(format!("keyspace {}: what happened to {key} is odd", info.id));
-            }
-            expect_moments(&keyspace, &versions, &mut Random::new(seqno.as_u64()))?;
-        }
-    }
-    Ok(())
-}
-
-/// What is told of a key is what is read of it as of some of these versions, drawn at random.
-fn expect_moments(keyspace: &Keyspace, versions: &[KeyVersion], random: &mut Random) -> Verdict {
-    let drawn = (0..MOMENTS_MAX.min(versions.len() as u64))
-        .map(|_| &versions[random.below(versions.len() as u64) as usize]);
-    for KeyVersion { key, seqno, value, .. } in drawn.filter(|of| !expires(of)) {
-        match keyspace.get_at(key, *seqno) {
-            Ok(found) if found == *value => {}
-            Err(Error::BeyondRetention { .. }) => {}
-            other => {
-                let (key, value) = (shown(key), value.as_deref().map(shown));
-                let what = format!("{key} as of {seqno} is {other:?} and was {value:?}");
-                return Err(Finding::new(Fault::Wrong, what));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn expires(version: &KeyVersion) -> bool {
-    version.expiry != Expiry::Never
-}
-
-/// Whether one of these, the oldest first, deletes what was not there. What the first deletes may
-/// not be kept any more.
-fn are_idle(versions: &[KeyVersion], are_all: bool) -> bool {
-    let mut was_there = !are_all;
-    versions.iter().any(|version| {
-        let is_there = version.value.is_some();
-        !std::mem::replace(&mut was_there, is_there) && !is_there
-    })
 }
 
 /// The history of a database that was just opened and found so.
