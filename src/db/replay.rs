@@ -1,7 +1,6 @@
 //! Replaying the log: commits that are not in their structures yet go to memtables again.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result, SeqNo, ValuePointer};
@@ -74,7 +73,6 @@ pub(super) struct Replayer<'a> {
     next_id: u32,
     newest: SeqNo,
     uncounted: Uncounted,
-    dir: PathBuf,
 }
 
 /// A keyspace that is being replayed.
@@ -130,7 +128,6 @@ impl<'a> Replayer<'a> {
         meter: &'a Arc<MemtableMeter>,
         values: &'a ValueLog,
         next_id: u32,
-        dir: &Path,
     ) -> Replayer<'a> {
         let keyspaces = state.keyspaces.into_iter().map(|keyspace| {
             let flushed = keyspace.runtime.store.log_end();
@@ -146,7 +143,6 @@ impl<'a> Replayer<'a> {
             next_id,
             newest: SeqNo::ZERO,
             uncounted: Uncounted::default(),
-            dir: dir.to_owned(),
         }
     }
 
@@ -165,7 +161,8 @@ impl<'a> Replayer<'a> {
     pub(super) fn take(&mut self, record: &RecordRef<'_>) -> Result<()> {
         let lsn = record.lsn;
         let refuse = |what: &str| {
-            Error::corruption(&self.dir, lsn.as_u64(), format!("the record at {lsn}: {what}"))
+            let what = format!("the record at position {lsn}: {what}");
+            Error::corruption(record.file, record.offset, what)
         };
         let Some(commit) = decode_record(record.payload) else {
             return Err(refuse("it is not a commit"));

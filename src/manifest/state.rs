@@ -213,14 +213,14 @@ impl CatalogState {
     }
 
     /// This catalogue with other keyspaces, for a database that is made of what is left of this
-    /// one: it has a new log, which starts at `log_start`, and no stamp was given above
-    /// `last_seqno`. What follows its changes is not there any more.
+    /// one: it has a new log, no stamp was given above `last_seqno`, and no value file has a number
+    /// above `value_files`. What follows its changes is not there any more.
     #[must_use]
     pub fn rebuilt(
         &self,
         keyspaces: Vec<KeyspaceRecord>,
-        log_start: u64,
         last_seqno: SeqNo,
+        value_files: u64,
     ) -> CatalogState {
         let mut state = CatalogState::new(self.database, self.created_millis);
         let last = keyspaces.iter().map(|record| record.id.max(record.store)).max();
@@ -229,11 +229,12 @@ impl CatalogState {
             state.ids_by_name.insert(record.name.clone(), record.id);
             state.keyspaces.insert(record.id, record);
         }
-        state.gone_indexes.clone_from(&self.gone_indexes);
-        (state.log_start, state.last_seqno) = (log_start, last_seqno.max(self.last_seqno));
+        let gone = self.gone_indexes.iter().copied();
+        state.gone_indexes = gone.filter(|id| !state.keyspaces.contains_key(id)).collect();
+        state.last_seqno = last_seqno.max(self.last_seqno);
         state.newest_commit = self.newest_commit;
         state.kept_log = self.kept_log;
-        state.totals.value_files = self.totals.value_files;
+        state.totals.value_files = self.totals.value_files.max(value_files);
         state
     }
 

@@ -74,7 +74,7 @@ pub use image::{LogFileImage, LogImage};
 pub(crate) use inspect::inspect_log;
 pub use lsn::Lsn;
 pub use replay::{RecordRef, Replay, replay, replay_up_to};
-pub use salvage::{RecordPlace, SalvagedLog, database_of, salvage_log};
+pub use salvage::{RecordPlace, SalvagedLog, databases_of, salvage_log};
 pub use writer::{Wal, WalStats};
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 //!
 //! Files are taken in the order of their numbers, each from the position that its header says, or
 //! the header of the next one, or its own first record. What is missing between them, or does not
-//! verify, is damage; a record that verifies at its place is what was written there.
+//! verify, is damage; a record that verifies at its place is what was written there. The file of
+//! the highest number says what was cut off below it: a recovery that was interrupted leaves files
+//! that are none of the log any more (W8).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,6 +73,8 @@ pub enum RecordPlace {
 struct Placed {
     file: FoundFile,
     start: Lsn,
+    /// The number of the file that the log comes from, as its header says.
+    comes_from: Option<u64>,
 }
 
 /// Reads all commits from `from` on that are there; with `None` from the oldest on that is there.
@@ -135,13 +139,18 @@ impl Walk<'_> {
 
     fn files(&mut self, place: &WalPlace, from: Option<Lsn>) -> Result<()> {
         let files = self.placed(place)?;
-        let from = from.or_else(|| files.values().map(|placed| placed.start).min());
-        let Some(from) = from else { return Ok(()) };
-        let starts: Vec<Lsn> = files.values().map(|placed| placed.start).collect();
-        let mut reached = from;
-        for (index, (_, mut placed)) in files.into_iter().enumerate() {
-            let limit = starts.get(index + 1).copied().unwrap_or(Lsn::MAX);
-            if limit <= from {
+        if files.is_empty() {
+            let what = "expected the files of a log, found none that can be read";
+            self.note_break(LogDamage::new(&place.dir, 0, what));
+        }
+        let first = from.or_else(|| files.values().map(|placed| placed.start).min());
+        let Some(first) = first else { return Ok(()) };
+        let all: Vec<_> = files.values().map(|placed| (placed.start, placed.comes_from)).collect();
+        let mut reached = first;
+        for (index, (number, mut placed)) in files.into_iter().enumerate() {
+            let next = all.get(index + 1).copied();
+            let limit = next.map_or(Lsn::MAX, |(start, _)| start);
+            if limit <= first {
                 continue;
             }
             if placed.start > reached {
@@ -150,39 +159,61 @@ impl Walk<'_> {
                      starts at {}",
                     placed.start
                 );
-                self.note_break(LogDamage::new(placed.file.window.path(), 0, what));
+                let damage = LogDamage::new(placed.file.window.path(), 0, what);
+                match from {
+                    Some(_) => self.note_break(damage),
+                    None => self.damage.push(damage),
+                }
             }
             let start = reached.max(placed.start);
+            // Where the log is needed from is not known: of what is kept in front of that, files
+            // between others may be gone for good reasons.
+            let comes_from = next.and_then(|(_, comes_from)| comes_from);
+            let is_apart = from.is_none() && comes_from.is_some_and(|other| other != number);
+            let limit = if is_apart { Lsn::MAX } else { limit };
             reached = self.file(&mut placed, start, limit)?;
         }
         Ok(())
     }
 
-    /// The files whose place in the log is known, in order.
-    fn placed(&mut self, place: &WalPlace) -> Result<BTreeMap<u64, Placed>> {
+    /// The files that can be opened, the highest number first, and where the headers of others say
+    /// that they start.
+    fn found(&mut self, place: &WalPlace) -> Result<(Vec<FoundFile>, BTreeMap<u64, Lsn>)> {
+        let (mut found, mut said) = (Vec::new(), BTreeMap::new());
         let numbers = match place.numbers() {
             Ok(numbers) => numbers,
             Err(error) => {
                 self.note(LogDamage::of(error, &place.dir)?);
-                return Ok(BTreeMap::new());
+                return Ok((found, said));
             }
         };
-        let (mut found, mut previous) = (Vec::new(), BTreeMap::new());
-        for number in numbers {
+        for number in numbers.into_iter().rev() {
             match FoundFile::open(place, number) {
                 Ok(file) => {
                     let header = file.valid_header();
                     if let Some(before) = header.and_then(|header| header.previous) {
-                        previous.insert(before.number, before.start);
+                        said.insert(before.number, before.start);
                     }
                     found.push(file);
                 }
                 Err(error) => self.note(LogDamage::of(error, &place.dir)?),
             }
         }
+        Ok((found, said))
+    }
+
+    /// The files whose place in the log is known, in order.
+    fn placed(&mut self, place: &WalPlace) -> Result<BTreeMap<u64, Placed>> {
+        let (found, said) = self.found(place)?;
         let mut placed: BTreeMap<u64, Placed> = BTreeMap::new();
+        // What the file above says that it comes from: between the two there is none (W8).
+        let mut next_below: Option<u64> = None;
+        let mut lowest_start = Lsn::MAX;
         for mut file in found {
             let (number, header) = (file.number, file.valid_header().copied());
+            if next_below.is_some_and(|below| number > below) {
+                continue;
+            }
             let start = match header {
                 Some(header) => {
                     self.durable_up_to = self.durable_up_to.max(header.durable_up_to);
@@ -191,7 +222,7 @@ impl Walk<'_> {
                 None => {
                     let by_records = file.start_without_header(place);
                     let by_records = by_records.ok().flatten();
-                    let start = previous.get(&number).copied().or(by_records);
+                    let start = said.get(&number).copied().or(by_records);
                     if start.is_some() {
                         let what = "expected the header of a log file, found other bytes";
                         self.note(LogDamage::new(file.window.path(), 0, what));
@@ -200,15 +231,15 @@ impl Walk<'_> {
                 }
             };
             // Starts rise with numbers: what does not is no file of this log.
-            let rises = |start: &Lsn| placed.values().all(|before| before.start <= *start);
-            if let Some(start) = start.filter(rises) {
-                placed.insert(number, Placed { file, start });
-            }
+            let Some(start) = start.filter(|start| *start <= lowest_start) else { continue };
+            lowest_start = start;
+            next_below = header.and_then(|header| header.previous).map(|before| before.number);
+            placed.insert(number, Placed { file, start, comes_from: next_below });
         }
         Ok(placed)
     }
 
-    /// Reads a file from a position on up to in front of `limit`; where its log ends.
+    /// Reads a file from a position up to in front of `limit`; from where on the next one counts.
     fn file(&mut self, placed: &mut Placed, from: Lsn, limit: Lsn) -> Result<Lsn> {
         let Placed { file, start } = placed;
         let path = file.window.path().to_owned();
@@ -229,7 +260,9 @@ impl Walk<'_> {
                 }
             }
             let next = file.next_record(*start, offset + RECORD_ALIGNMENT);
-            let Ok(Some((at, record))) = next else {
+            // From the limit on it is another file that counts.
+            let next = next.ok().flatten().filter(|(_, record)| record.end() <= limit);
+            let Some((at, record)) = next else {
                 if limit != Lsn::MAX {
                     let what = format!(
                         "expected records up to position {limit}, found none from {lsn} on"
@@ -246,7 +279,8 @@ impl Walk<'_> {
             lsn = record.lsn;
             debug_assert_eq!(at, offset_of(lsn));
         }
-        Ok(lsn)
+        // What does not reach the limit was told.
+        Ok(if limit == Lsn::MAX { lsn } else { limit })
     }
 
     fn visit(&mut self, file: &mut FoundFile, record: &RecordHeader, offset: u64) -> Result<()> {
@@ -272,16 +306,16 @@ impl Walk<'_> {
     }
 }
 
-/// The database that the log in `dir` is of, by the header of any of its files; `None` if no header
-/// says it.
+/// The databases that the files of a log say they are of, by their headers, the newest file first.
 #[must_use]
-pub fn database_of(place: &WalPlace) -> Option<u64> {
-    let numbers = place.numbers().ok()?;
-    numbers.into_iter().rev().find_map(|number| {
+pub fn databases_of(place: &WalPlace) -> Vec<u64> {
+    let numbers = place.numbers().unwrap_or_default().into_iter().rev();
+    let found = numbers.filter_map(|number| {
         let file = place.open(number, OpenMode::ReadOnly).ok()?;
         let mut block = vec![0; HEADER_BLOCK_SIZE as usize];
         file.read_exact_at(&mut block, 0).ok()?;
         let mut headers = FileHeader::copies(&block).into_iter();
         headers.find_map(|copy| copy.header).map(|header| header.database_id)
-    })
+    });
+    found.collect()
 }

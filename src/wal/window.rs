@@ -74,7 +74,13 @@ impl FileWindow {
                 self.buffer.shrink_to(WINDOW_SIZE as usize); // After a very long record.
             }
             self.start = offset;
-            if let Err(error) = self.file.read_exact_at(&mut self.buffer, offset) {
+            let mut read = self.file.read_exact_at(&mut self.buffer, offset);
+            if read.is_err() && self.buffer.len() as u64 > len {
+                // What is behind may be what the disk does not give.
+                self.buffer.truncate(len as usize);
+                read = self.file.read_exact_at(&mut self.buffer, offset);
+            }
+            if let Err(error) = read {
                 self.buffer.clear(); // What it holds is not what `start` says.
                 return Err(Error::io("read", &self.path, error));
             }

@@ -3,7 +3,7 @@
 //! A commit keeps its stamp, and of its operations those that are still to be done. So the new
 //! database is opened as any other, and what the log says comes to memtables as ever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::report::{CommitBehind, Loss, LossKind, RepairReport};
@@ -11,7 +11,7 @@ use super::stores::CopyPlace;
 use crate::base::{RangeTombstones, Result, SeqNo, successor, varint};
 use crate::db::operation::{KIND_BITS, Kind, Operation, PAYLOAD_OPERATION, Write, decode_record};
 use crate::db::replay::{missing, takes};
-use crate::manifest::KeyspaceOptions;
+use crate::manifest::{KeyspaceOptions, Structure};
 use crate::structure::salvage::{Damage, StoreState};
 use crate::structure::{Store, Want};
 use crate::wal::{Lsn, RecordPlace, RecordRef, SalvagedLog, Wal, WalPlace, salvage_log};
@@ -50,11 +50,30 @@ pub(super) struct LogCopy<'a> {
     pub keyspaces: BTreeMap<u32, LoggedKeyspace>,
     pub report: &'a mut RepairReport,
     pub wal: Wal,
+    /// No keyspace that the catalogue knows has this id or a higher one.
+    pub next_id: u32,
+    /// Keyspaces that the log names and the catalogue has never known.
+    pub unknown: BTreeSet<u32>,
+    /// The newest commit that was taken.
     pub newest: SeqNo,
+    /// The newest that there was, taken or not.
+    pub highest: SeqNo,
     /// The log is known to have been durable up to here.
     pub durable_up_to: u64,
-    /// Nothing more is taken: what is there was never durable, or is no commit.
-    pub is_over: bool,
+    pub taking: Taking,
+}
+
+/// Whether commits are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taking {
+    /// They are, but for those that lie behind damage.
+    InOrder,
+    /// All that there are.
+    All,
+    /// None any more, and they are listed: something in front of them is no commit.
+    Listing,
+    /// None any more: what is there was never durable.
+    Nothing,
 }
 
 /// What becomes of an operation.
@@ -69,18 +88,17 @@ impl LogCopy<'_> {
     /// Copies all commits, durably.
     pub(super) fn run(&mut self, source: &LogSource<'_>) -> Result<()> {
         let LogSource { place, from, proven, past_damage } = *source;
+        self.taking = if past_damage { Taking::All } else { Taking::InOrder };
         let found = salvage_log(place, from, &mut |_, _| Ok(()))?;
         self.durable_up_to = found.durable_up_to.as_u64().max(proven);
         self.note_damage(&found, source);
-        salvage_log(place, from, &mut |record, at| {
-            if self.is_over {
-                return Ok(());
+        salvage_log(place, from, &mut |record, at| match (self.taking, at) {
+            (Taking::All, _) | (Taking::InOrder, RecordPlace::InOrder) => self.take(&record),
+            (Taking::Nothing, _) => Ok(()),
+            (Taking::InOrder | Taking::Listing, _) => {
+                self.pass(&record);
+                Ok(())
             }
-            match at {
-                RecordPlace::BehindDamage if !past_damage => self.pass(&record),
-                _ => return self.take(&record),
-            }
-            Ok(())
         })?;
         let ticket = self.wal.sync_target();
         let synced = ticket.run()?;
@@ -110,6 +128,7 @@ impl LogCopy<'_> {
     /// Lists a commit that is not taken.
     fn pass(&mut self, record: &RecordRef<'_>) {
         if let Some(commit) = decode_record(record.payload) {
+            self.highest = self.highest.max(commit.seqno);
             self.report.note_behind(CommitBehind {
                 seqno: commit.seqno,
                 operations: commit.count,
@@ -128,7 +147,6 @@ impl LogCopy<'_> {
         };
         let (mut kept, mut count, mut is_same) = (Vec::new(), 0, true);
         let mut start = commit.operations.position();
-        let head_end = payload.len().min(start);
         let mut decoded = 0;
         for operation in commit.operations.by_ref() {
             let Some(operation) = operation else {
@@ -152,10 +170,11 @@ impl LogCopy<'_> {
             count += 1;
         }
         if decoded != commit.count {
-            self.end_at(record, "expected more operations");
+            self.end_at(record, "expected as many operations as it says, found others");
             return Ok(());
         }
         self.newest = commit.seqno;
+        self.highest = self.highest.max(commit.seqno);
         if count == 0 && commit.payload.is_none() && decoded > 0 {
             return Ok(());
         }
@@ -165,24 +184,34 @@ impl LogCopy<'_> {
         }
         let mut head = commit.seqno.as_u64().to_le_bytes().to_vec();
         varint::put(&mut head, count + u64::from(commit.payload.is_some()));
-        let of_user: &[u8] = match commit.payload {
-            // With what begins it, and its length: from there on to the first operation.
-            Some(user) => {
-                let mut len = Vec::new();
-                varint::put(&mut len, user.len() as u64);
-                let from = head_end - user.len() - len.len() - PAYLOAD_OPERATION.len();
-                &payload[from..head_end]
-            }
-            None => &[],
-        };
-        self.wal.append(&[&head, of_user, &kept]).map(drop)
+        if let Some(user) = commit.payload {
+            head.extend_from_slice(&PAYLOAD_OPERATION);
+            varint::put(&mut head, user.len() as u64);
+        }
+        self.wal.append(&[&head, commit.payload.unwrap_or_default(), &kept]).map(drop)
     }
 
-    /// Takes nothing from this record on.
+    /// Says that this record is none, and takes nothing from it on, unless all is wanted.
     fn end_at(&mut self, record: &RecordRef<'_>, what: &str) {
-        self.is_over = true;
+        if self.taking == Taking::InOrder {
+            self.taking = Taking::Listing;
+        }
         let damage = Damage::new(record.file, record.offset, what);
         self.note(LossKind::Commits, None, (Vec::new(), None), damage);
+    }
+
+    /// Says that the log names a keyspace that the catalogue does not know: of one that was
+    /// dropped it would.
+    fn note_unknown(&mut self, keyspace: u32, record: &RecordRef<'_>) {
+        if keyspace < self.next_id || !self.unknown.insert(keyspace) {
+            return;
+        }
+        let what = format!(
+            "expected commits to keyspaces of which the manifest knows, found some to number \
+             {keyspace}: the manifest is an older one, or a part of it is lost; they are left out"
+        );
+        let damage = Damage::new(record.file, record.offset, what);
+        self.note(LossKind::Catalogue, None, (Vec::new(), None), damage);
     }
 
     /// What becomes of an operation; `None` if its commit was never durable.
@@ -193,7 +222,8 @@ impl LogCopy<'_> {
         record: &RecordRef<'_>,
     ) -> Result<Option<Verdict>> {
         let Some(keyspace) = self.keyspaces.get_mut(&operation.keyspace) else {
-            return Ok(Some(Verdict::Gone)); // It was dropped since.
+            self.note_unknown(operation.keyspace, record);
+            return Ok(Some(Verdict::Gone));
         };
         let whole = operation.write;
         let left = match &mut keyspace.has {
@@ -223,11 +253,15 @@ impl LogCopy<'_> {
             && let Err(damage) = self.place.verify(pointer)
         {
             if record.lsn.as_u64() >= self.durable_up_to {
-                self.is_over = true;
+                self.taking = Taking::Nothing;
                 return Ok(None);
             }
-            let merges = keyspace.options.merge_operator.is_some();
-            let kind = if merges { LossKind::Doubtful } else { LossKind::Lost };
+            // What comes is merged into another value, or is a version behind a deletion that there
+            // was not.
+            let options = &keyspace.options;
+            let is_wrong =
+                options.merge_operator.is_some() || options.structure == Structure::History;
+            let kind = if is_wrong { LossKind::Doubtful } else { LossKind::Lost };
             self.note(kind, name, of_key(), damage);
             let key = key.unwrap_or_default();
             // What it was to take the place of must not show through.

@@ -25,14 +25,14 @@ mod report;
 mod stores;
 mod versions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use report::{CommitBehind, Loss, LossKind, RepairOptions, RepairReport};
 
 use self::catalogue::Catalogue;
-use self::log::{Has, LogCopy, LogSource, LoggedKeyspace};
+use self::log::{Has, LogCopy, LogSource, LoggedKeyspace, Taking};
 use self::stores::{CopiedStore, CopyPlace, StoreCopy, keeps_versions};
 use crate::base::{Error, RangeTombstones, Result, SeqNo};
 use crate::cache::{Cache, MemoryBudget};
@@ -41,7 +41,10 @@ use crate::db::encryption::{copy_keyring, keyring_path, take_keys};
 use crate::db::open::{LOG_DIR, VALUES_DIR};
 use crate::db::options::{Access, Builder, Sizes};
 use crate::manifest::{KeyspaceRecord, Manifest};
-use crate::storage::{SealedStorage, Storage, make_directory, share_directory};
+use crate::storage::{
+    Guard, GuardOptions, GuardedStorage, SealedStorage, Storage, StorageLock, lock_directory,
+    make_directory, share_directory,
+};
 use crate::structure::salvage::{StoreState, salvage_store};
 use crate::structure::{SharedStores, StorePlace, create_store, open_store};
 use crate::value_log::{ValueLog, copy_value_files};
@@ -107,7 +110,8 @@ const LOCK_FILE: &str = "LOCK";
 /// `WrongKey`, `NotEncrypted`, `VaultFailed`; `Corruption` when no key can be had of the keyring,
 /// or nothing says which database it is; `FormatVersion` of a file that this program does not know;
 /// `DiskFull`, `Io` of what is written. After an error `target` is no database; what was made there
-/// can be removed.
+/// can be removed. What opening and checking the new database meets is no error, as it is there by
+/// then, and so is the report: that is among its [problems](RepairReport::problems).
 pub fn repair(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,
@@ -116,15 +120,21 @@ pub fn repair(
     let (source, target) = (source.as_ref(), target.as_ref());
     let mut report = RepairReport::default();
     let builder = options.builder.clone();
+    let sizes = builder.sizes()?;
     let below = Arc::clone(&builder.storage);
     expect_apart(&*below, source, target)?;
-    let _lock = lock_source(&*below, source)?;
+    let lock = lock_source(&*below, source)?;
     let reading = take_source(builder.clone(), source)?;
+    make_directory(&*below, target)?;
+    let target_lock = lock_directory(&*below, target)?;
+    expect_empty(&*below, target)?; // Nobody else has come first.
     let writing = make_target(&below, &reading, source, target)?;
-    let mut repair = Repair::new(&options, (source, reading), (target, writing))?;
-    repair.run(&mut report)?;
-    drop(repair);
-    finish(builder, target, &mut report)?;
+    Repair::new(&options, sizes, (source, reading), (target, writing)).run(&mut report)?;
+    drop(target_lock);
+    if let Err(error) = finish(builder, target, &mut report) {
+        report.problems.push(format!("it could not be looked at: {error}"));
+    }
+    drop(lock);
     Ok(report)
 }
 
@@ -143,21 +153,20 @@ fn expect_apart(storage: &dyn Storage, source: &Path, target: &Path) -> Result<(
         let (target, source) = (target.display(), source.display());
         return Err(Error::invalid(format!("{target} lies within {source}")));
     }
-    if !exists(target)? {
-        return Ok(());
-    }
+    if exists(target)? { expect_empty(storage, target) } else { Ok(()) }
+}
+
+/// Whether nothing is in the directory but the file by which it is locked.
+fn expect_empty(storage: &dyn Storage, target: &Path) -> Result<()> {
     let names = storage.list_dir(target).map_err(|error| Error::io("list", target, error))?;
-    match names.is_empty() {
+    match names.iter().all(|entry| entry.name == LOCK_FILE) {
         true => Ok(()),
         false => Err(Error::invalid(format!("there is something in {} already", target.display()))),
     }
 }
 
 /// A lock file is not made where there is none (A1).
-fn lock_source(
-    storage: &dyn Storage,
-    source: &Path,
-) -> Result<Option<Box<dyn crate::storage::StorageLock>>> {
+fn lock_source(storage: &dyn Storage, source: &Path) -> Result<Option<Box<dyn StorageLock>>> {
     let path = source.join(LOCK_FILE);
     let is_there = storage.exists(&path).map_err(|error| Error::io("look for", &path, error))?;
     is_there.then(|| share_directory(storage, source)).transpose()
@@ -172,7 +181,11 @@ fn take_source(builder: Builder, source: &Path) -> Result<Arc<dyn Storage>> {
     if builder.encryption.is_some() && !has_keyring && !has_manifest {
         return Err(Error::corruption(&path, 0, "the keyring is missing"));
     }
-    let builder = builder.for_reading(source)?;
+    // Reads that fail as disks do now and then are tried again.
+    let options = GuardOptions { slow_after: builder.slow_disk_after, reserve: 0 };
+    let guard = Arc::new(Guard::new(source, Arc::clone(&builder.clock), options));
+    let storage: Arc<dyn Storage> = Arc::new(GuardedStorage::new(storage, guard));
+    let builder = Builder { storage, ..builder }.for_reading(source)?;
     if !has_keyring && !has_manifest {
         return Ok(builder.storage);
     }
@@ -186,7 +199,6 @@ fn make_target(
     source: &Path,
     target: &Path,
 ) -> Result<Arc<dyn Storage>> {
-    make_directory(&**below, target)?;
     for dir in [target.join(LOG_DIR), target.join(VALUES_DIR), keyspaces_dir(target)] {
         below.create_dir_all(&dir).map_err(|error| Error::io("create", &dir, error))?;
     }
@@ -213,15 +225,15 @@ struct Repair<'a> {
 impl<'a> Repair<'a> {
     fn new(
         options: &'a RepairOptions,
+        sizes: Sizes,
         (source, reading): (&'a Path, Arc<dyn Storage>),
         (target, writing): (&'a Path, Arc<dyn Storage>),
-    ) -> Result<Repair<'a>> {
-        let sizes = options.builder.sizes()?;
+    ) -> Repair<'a> {
         let budget = MemoryBudget::new(usize::try_from(sizes.budget).unwrap_or(usize::MAX));
-        Ok(Repair { options, source, reading, target, writing, sizes, budget })
+        Repair { options, source, reading, target, writing, sizes, budget }
     }
 
-    fn run(&mut self, report: &mut RepairReport) -> Result<()> {
+    fn run(&self, report: &mut RepairReport) -> Result<()> {
         let log_place = |storage: &Arc<dyn Storage>, dir: &Path, database_id| WalPlace {
             storage: Arc::clone(storage),
             dir: dir.join(LOG_DIR),
@@ -254,9 +266,10 @@ impl<'a> Repair<'a> {
         let copied = self.copy_stores(&catalogue, &shared, report)?;
         let source_log = WalPlace { database_id: database, ..source_log };
         let target_log = log_place(&self.writing, self.target, database);
-        let newest =
+        let highest =
             self.copy_log(&catalogue, &copied, &shared, (source_log, target_log), report)?;
-        self.make_manifest(&catalogue, &copied, newest, report)
+        let given = (highest, shared.values.newest_number());
+        self.make_manifest(&catalogue, &copied, given, report)
     }
 
     /// What stores share, with the value files of the new database.
@@ -353,7 +366,7 @@ impl<'a> Repair<'a> {
         Ok(copied)
     }
 
-    /// The newest stamp in the new log.
+    /// The newest stamp that the log has, whether its commit was taken or not.
     fn copy_log(
         &self,
         catalogue: &Catalogue,
@@ -377,9 +390,18 @@ impl<'a> Repair<'a> {
             keyspaces.insert(record.id, LoggedKeyspace { name, options, has });
         }
         let wal = Wal::create(to)?;
-        let (newest, durable_up_to, is_over) = (SeqNo::ZERO, 0, false);
-        let mut copy =
-            LogCopy { place: &place, keyspaces, report, wal, newest, durable_up_to, is_over };
+        let mut copy = LogCopy {
+            place: &place,
+            keyspaces,
+            report,
+            wal,
+            next_id: catalogue.state.next_keyspace_id(),
+            unknown: BTreeSet::new(),
+            newest: SeqNo::ZERO,
+            highest: SeqNo::ZERO,
+            durable_up_to: 0,
+            taking: Taking::InOrder,
+        };
         let log_start = Lsn::from_u64(catalogue.state.log_start());
         copy.run(&LogSource {
             place: &from,
@@ -387,7 +409,7 @@ impl<'a> Repair<'a> {
             proven,
             past_damage: self.options.past_log_damage,
         })?;
-        Ok(copy.newest)
+        Ok(copy.highest)
     }
 
     /// A3: what makes a database of it.
@@ -395,10 +417,10 @@ impl<'a> Repair<'a> {
         &self,
         catalogue: &Catalogue,
         copied: &BTreeMap<u32, CopiedStore>,
-        newest: SeqNo,
+        (highest, value_files): (SeqNo, u64),
         report: &mut RepairReport,
     ) -> Result<()> {
-        let (mut records, mut last_seqno) = (Vec::new(), newest.max(SeqNo::from_u64(1)));
+        let (mut records, mut last_seqno) = (Vec::new(), highest.max(SeqNo::from_u64(1)));
         for record in &catalogue.keyspaces {
             let mut record = record.clone();
             if let Some(index) = &mut record.options.index {
@@ -423,7 +445,7 @@ impl<'a> Repair<'a> {
         };
         report.keyspaces = records.iter().filter(|record| !hidden(record)).count() as u64;
         report.consumers.extend(catalogue.state.consumers().keys().cloned());
-        let state = catalogue.state.rebuilt(records, 0, last_seqno);
+        let state = catalogue.state.rebuilt(records, last_seqno, value_files);
         Manifest::create_with(Arc::clone(&self.writing), self.target, &state)
     }
 

@@ -112,6 +112,16 @@ impl Loss {
             && *self.start <= *key
             && self.end.as_ref().is_none_or(|end| key < &**end)
     }
+
+    /// Has it stand for another one of its keyspace as well.
+    fn cover(&mut self, other: Loss) {
+        self.kind = self.kind.max(other.kind);
+        self.start = std::mem::take(&mut self.start).min(other.start);
+        self.end = match (self.end.take(), other.end) {
+            (Some(end), Some(other)) => Some(end.max(other)),
+            _ => None,
+        };
+    }
 }
 
 impl fmt::Display for Loss {
@@ -158,7 +168,7 @@ pub struct RepairReport {
     /// Commits that came from the log.
     pub commits: u64,
     /// What could not be read, and what that cost, in the order in which it was met; the first
-    /// hundred thousand of them.
+    /// hundred thousand of them. Of each keyspace with more, the last one covers the rest.
     pub losses: Vec<Loss>,
     /// How many there were.
     pub loss_count: u64,
@@ -185,10 +195,20 @@ impl RepairReport {
             && self.problems.is_empty()
     }
 
+    /// Beyond the limit the last loss of the keyspace is made to cover the next ones as well: a
+    /// list that ends would say that what is behind it is sound.
     pub(super) fn note(&mut self, loss: Loss) {
         self.loss_count += 1;
-        if self.losses.len() < ITEM_COUNT_MAX {
-            self.losses.push(loss);
+        let is_same = |last: &&mut Loss| {
+            last.keyspace == loss.keyspace && last.is_of_versions == loss.is_of_versions
+        };
+        let last = match self.losses.len() < ITEM_COUNT_MAX {
+            true => None,
+            false => self.losses.iter_mut().rfind(is_same),
+        };
+        match last {
+            Some(last) => last.cover(loss),
+            None => self.losses.push(loss), // One more for each keyspace.
         }
     }
 
@@ -197,5 +217,38 @@ impl RepairReport {
         if self.commits_behind.len() < ITEM_COUNT_MAX {
             self.commits_behind.push(commit);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_full_covers_what_comes_behind_it() {
+        let loss = |keyspace: &str, kind: LossKind, start: &[u8], end: Option<&[u8]>| Loss {
+            kind,
+            keyspace: Some(keyspace.to_owned()),
+            is_of_versions: false,
+            start: start.to_vec(),
+            end: end.map(<[u8]>::to_vec),
+            file: PathBuf::from("/file"),
+            offset: 0,
+            what: String::new(),
+        };
+        let mut report = RepairReport::default();
+        for _ in 0..ITEM_COUNT_MAX {
+            report.note(loss("a", LossKind::Lost, b"k", Some(b"l")));
+        }
+        report.note(loss("a", LossKind::Doubtful, b"c", Some(b"d")));
+        report.note(loss("b", LossKind::Lost, b"x", None));
+        report.note(loss("b", LossKind::Lost, b"y", Some(b"z")));
+        assert_eq!(report.loss_count, ITEM_COUNT_MAX as u64 + 3);
+        assert_eq!(report.losses.len(), ITEM_COUNT_MAX + 1);
+        let of_a = &report.losses[ITEM_COUNT_MAX - 1];
+        assert_eq!((of_a.kind, of_a.covers("a", b"c")), (LossKind::Doubtful, true));
+        assert!(of_a.covers("a", b"kk") && !of_a.covers("a", b"l"));
+        let of_b = &report.losses[ITEM_COUNT_MAX];
+        assert!(of_b.covers("b", b"y") && !of_b.covers("b", b"w"));
     }
 }

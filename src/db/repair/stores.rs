@@ -6,15 +6,15 @@ use std::sync::Arc;
 use super::report::{Loss, LossKind, RepairReport};
 use crate::base::version_key::{behind_keys, by_key_head, key_in_front};
 use crate::base::{
-    EntryKind, EntryRef, Error, RangeTombstones, Result, SeqNo, ValuePointer, is_operands,
-    pointer_in, successor, version_operands,
+    EntryKind, EntryRef, Error, RangeTombstones, Result, SeqNo, ValuePointer, expiring_in,
+    is_operands, pointer_in, successor, version_operands,
 };
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::manifest::{KeyspaceRecord, Structure};
 use crate::memory::Heap;
 use crate::merge::MergeCursor;
 use crate::structure::salvage::{
-    Damage, Merged, MetGap, Order, SalvageMerge, SalvagedStore, StoreState,
+    Damage, Merged, Order, SalvageMerge, SalvagedStore, StoreState,
 };
 use crate::structure::{Compacted, FlushOrder, FlushProgress, Store};
 use crate::value_log::{ValueLog, Verify};
@@ -190,9 +190,11 @@ impl StoreCopy<'_> {
     ) -> Result<CopiedStore> {
         let (state, order) = (salvaged.state.take(), salvaged.order);
         for (index, damage) in std::mem::take(&mut salvaged.damage).into_iter().enumerate() {
+            // What the log merges into what is left out makes other values.
+            let is_doubtful = self.merges() || !self.place.leave_doubtful;
             let kind = match (order, index) {
                 (Order::Ranks, _) => LossKind::Nothing,
-                (Order::Stamps, 0) if !self.place.leave_doubtful => LossKind::Doubtful,
+                (Order::Stamps, 0) if is_doubtful => LossKind::Doubtful,
                 (Order::Stamps, _) => LossKind::Lost,
             };
             self.note(kind, (Vec::new(), None), damage);
@@ -202,35 +204,39 @@ impl StoreCopy<'_> {
         let mut writer = StoreWriter::new(&store, of_heap, last_seqno);
         let mut merge = SalvageMerge::new(salvaged);
         if self.is_archive() {
-            merge.run_to(Some(&behind_keys()), &mut |merged| self.take(merged, &mut writer))?;
-            self.end_chain(&mut writer)?;
-            writer.flush()?;
-            self.is_short |= merge.has_gaps();
-            let by_key = store.version();
-            let is_short = self.is_short;
-            merge.run_to(None, &mut |merged| {
-                // What is not found by its key any more is not found by its stamp.
-                if is_short
-                    && let Merged::Entry { entry, .. } = &merged
-                    && !super::versions::has_by_key(&*by_key, *entry)?
-                {
-                    return Ok(());
-                }
-                self.take(merged, &mut writer)
-            })?;
+            self.copy_archive(&mut merge, &mut writer, &store)?;
         } else {
             merge.run_to(None, &mut |merged| self.take(merged, &mut writer))?;
         }
         writer.flush()?;
         self.is_short |= merge.has_gaps();
-        let can_show_older = self.merges();
-        for MetGap { gap, shows_older, .. } in merge.into_gaps() {
-            let shows_older = shows_older && !self.place.leave_doubtful || can_show_older;
-            let kind = if shows_older { LossKind::Doubtful } else { LossKind::Lost };
-            let span = (gap.start.to_vec(), gap.end.map(|end| end.to_vec()));
-            self.note(kind, span, gap.damage);
-        }
         Ok(CopiedStore { store, state, is_short: self.is_short })
+    }
+
+    /// Versions by key, and then by stamp those of them that are there by key.
+    fn copy_archive(
+        &mut self,
+        merge: &mut SalvageMerge,
+        writer: &mut StoreWriter,
+        store: &Arc<dyn Store>,
+    ) -> Result<()> {
+        merge.run_to(Some(&behind_keys()), &mut |merged| self.take(merged, writer))?;
+        if merge.may_lack_up_to(&behind_keys()) {
+            self.break_chain();
+        }
+        self.end_chain(writer)?;
+        writer.flush()?;
+        self.is_short |= merge.has_gaps();
+        let (by_key, is_short) = (store.version(), self.is_short);
+        merge.run_to(None, &mut |merged| {
+            if is_short
+                && let Merged::Entry { entry, .. } = &merged
+                && !super::versions::has_by_key(&*by_key, *entry)?
+            {
+                return Ok(());
+            }
+            self.take(merged, writer)
+        })
     }
 
     fn is_archive(&self) -> bool {
@@ -249,41 +255,65 @@ impl StoreCopy<'_> {
                     let what = "expected what operands are merged into, found that it is lost";
                     Damage::new(&super::keyspace_path(self.place, self.record), 0, what)
                 });
-                self.lose_key(key, damage);
-                Ok(())
+                self.lose(key, damage);
             }
-            Merged::Entry { is_doubtful: true, .. } if self.place.leave_doubtful => Ok(()),
+            Merged::Entry { is_doubtful: true, entry, .. } if self.place.leave_doubtful => {
+                self.is_short = true;
+                self.break_chain_of(entry.key);
+            }
             Merged::Entry { entry, is_behind_gap, .. } => {
                 if is_behind_gap {
                     self.break_chain();
                 }
-                self.take_entry(entry, writer)
+                self.take_entry(entry, writer)?;
             }
+            Merged::Gap(met) => {
+                let shows_older = met.shows_older && !self.place.leave_doubtful || self.merges();
+                let kind = if shows_older { LossKind::Doubtful } else { LossKind::Lost };
+                let span = (met.gap.start.to_vec(), met.gap.end.map(|end| end.to_vec()));
+                self.note(kind, span, met.gap.damage);
+            }
+            Merged::Harmless(damage) => self.note(LossKind::Nothing, (Vec::new(), None), damage),
         }
+        Ok(())
+    }
+
+    /// Why an entry cannot be one of this keyspace, if so.
+    fn why_not(&self, entry: EntryRef<'_>) -> Option<&'static str> {
+        let EntryRef { kind, value, .. } = entry;
+        let merges = self.record.options.merge_operator.is_some();
+        let is_archive = self.is_archive();
+        if is_operands(kind, value) && !is_archive && !merges {
+            return Some(
+                "expected a merge operator, found operands in a keyspace of which none is known",
+            );
+        }
+        if version_operands(kind, value).is_some() && !is_archive {
+            return Some("expected an entry of a keyspace, found one of an archive of versions");
+        }
+        if expiring_in(kind, value).is_some() && merges {
+            return Some("expected what does not expire in a keyspace that merges, found an expiry");
+        }
+        None
     }
 
     fn take_entry(&mut self, entry: EntryRef<'_>, writer: &mut StoreWriter) -> Result<()> {
-        let path = || super::keyspace_path(self.place, self.record);
-        let is_merged = is_operands(entry.kind, entry.value);
-        if is_merged && !self.is_archive() && self.record.options.merge_operator.is_none() {
-            let what = "expected a merge operator, found operands in a keyspace of which none is \
-                        known";
-            self.lose_key(entry.key, Damage::new(&path(), 0, what));
+        if let Some(what) = self.why_not(entry) {
+            let path = super::keyspace_path(self.place, self.record);
+            self.lose(entry.key, Damage::new(&path, 0, what));
             return Ok(());
         }
         if let Some(pointer) = pointer_in(entry.kind, entry.value)
             && let Err(damage) = self.place.verify(pointer)
         {
-            self.lose_key(entry.key, damage);
-            self.break_chain();
+            self.lose(entry.key, damage);
             return Ok(());
         }
         self.report.entries += 1;
         if !self.is_archive() {
             return writer.add(entry);
         }
-        let head = |key: &[u8]| by_key_head(key).map(<[u8]>::to_vec);
-        if self.chain.first().is_some_and(|first| head(&first.key) != head(entry.key)) {
+        if !self.chain_is_of(entry.key) {
             self.end_chain(writer)?;
         }
         if version_operands(entry.kind, entry.value).is_some() {
@@ -292,6 +322,12 @@ impl StoreCopy<'_> {
         }
         self.end_chain(writer)?;
         writer.add(entry)
+    }
+
+    /// Whether the versions that wait are of the key of this version.
+    fn chain_is_of(&self, version: &[u8]) -> bool {
+        let head = by_key_head(version);
+        self.chain.first().is_some_and(|first| by_key_head(&first.key) == head)
     }
 
     /// Writes versions whose older ones are there.
@@ -309,6 +345,19 @@ impl StoreCopy<'_> {
         }
     }
 
+    /// The same, if they wait for this one.
+    fn break_chain_of(&mut self, version: &[u8]) {
+        if self.chain_is_of(version) {
+            self.break_chain();
+        }
+    }
+
+    /// Leaves a key out, and what needs it.
+    fn lose(&mut self, key: &[u8], damage: Damage) {
+        self.lose_key(key, damage);
+        self.break_chain_of(key);
+    }
+
     fn lose_key(&mut self, key: &[u8], damage: Damage) {
         self.is_short = true;
         let kind = if self.merges() { LossKind::Doubtful } else { LossKind::Lost };
@@ -316,6 +365,9 @@ impl StoreCopy<'_> {
     }
 
     fn note(&mut self, kind: LossKind, (start, end): (Vec<u8>, Option<Vec<u8>>), damage: Damage) {
+        // Entries by stamp say again what those by key say.
+        let is_made_anew = self.is_archive() && *start >= *behind_keys();
+        let kind = if is_made_anew { LossKind::Nothing } else { kind };
         let (start, end) = if self.is_archive() { keys_of(&start, end) } else { (start, end) };
         let Damage { file, offset, what } = damage;
         self.report.note(Loss {

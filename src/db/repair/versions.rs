@@ -12,7 +12,9 @@ use super::stores::{CopyPlace, OwnEntry, StoreWriter};
 use crate::base::version_key::{
     VersionKey, VersionKind, behind_keys, put_by_stamp, put_head, put_tail,
 };
-use crate::base::{EntryKind, EntryRef, KeyRange, Result, SeqNo, Slice};
+use crate::base::{
+    EntryKind, EntryRef, KeyRange, MergeBase, Operands, Result, SeqNo, Slice, is_operands,
+};
 use crate::manifest::KeyspaceOptions;
 use crate::structure::{Store, Version, Want};
 
@@ -43,19 +45,22 @@ struct Batch<'a> {
     store: &'a Arc<dyn Store>,
     last_seqno: SeqNo,
     entries: Vec<OwnEntry>,
+    bytes: usize,
 }
 
 impl Batch<'_> {
     fn add(&mut self, key: &[u8], seqno: SeqNo, (kind, value): (EntryKind, &[u8])) -> Result<()> {
         let (key, value) = (key.to_vec(), value.to_vec());
+        self.bytes += key.len() + value.len();
         self.entries.push(OwnEntry { key, seqno, kind, value });
-        if self.entries.len() < BATCH_COUNT {
-            return Ok(());
+        match self.entries.len() < BATCH_COUNT && self.bytes < self.place.slice_bytes {
+            true => Ok(()),
+            false => self.write(),
         }
-        self.write()
     }
 
     fn write(&mut self) -> Result<()> {
+        self.bytes = 0;
         self.entries.sort_by(|a, b| a.key.cmp(&b.key));
         self.entries.dedup_by(|a, b| a.key == b.key);
         let of_heap = (self.place.heap, self.place.slice_bytes);
@@ -78,7 +83,7 @@ pub(super) fn mend(
     keyspace: &Arc<dyn Store>,
 ) -> Result<()> {
     let last_seqno = archive.last_seqno().max(keyspace.last_seqno());
-    let mut batch = Batch { place, store: archive, last_seqno, entries: Vec::new() };
+    let mut batch = Batch { place, store: archive, last_seqno, entries: Vec::new(), bytes: 0 };
     let version = archive.version();
     // In front of the entries by stamp lie those by key.
     let end = Bound::Excluded(behind_keys());
@@ -105,7 +110,13 @@ pub(super) fn mend(
         if is_there(&*version, &by_key)? {
             return Ok(());
         }
-        batch.add(&by_key, entry.seqno, (entry.kind, entry.value))?;
+        // Nothing is below what is open; in an archive there might be.
+        let open = Operands::decode(entry.value).filter(|operands| {
+            is_operands(entry.kind, entry.value) && operands.is_open()
+        });
+        let closed = open.map(|operands| operands.on(MergeBase::Nothing));
+        let value = closed.as_deref().unwrap_or(entry.value);
+        batch.add(&by_key, entry.seqno, (entry.kind, value))?;
         put_by_stamp(&mut by_stamp, entry.seqno, entry.key);
         if is_kept_by_stamp(options, entry.seqno) {
             let put = [VersionKind::Put as u8];

@@ -61,5 +61,5 @@ pub(in crate::structure) use inspect::frame_at;
 pub(crate) use inspect::{explain_index, inspect_segment};
 pub(in crate::structure) use salvage::salvage;
 pub(in crate::structure) use segment::key_in_header;
-pub use segment::{OpenSegments, SegmentIdentity};
+pub use segment::{OpenSegments, SegmentIdentity, is_segment_name};
 pub use store::FlexStore;

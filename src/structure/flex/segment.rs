@@ -48,6 +48,12 @@ const MAGIC: [u8; 8] = *b"LITHESEG";
 const HEADER_SUMMED: usize = 32;
 const NAMES: NumberedNames = NumberedNames("seg-");
 
+/// Whether it is how a keyspace's segments are called.
+#[must_use]
+pub fn is_segment_name(name: &str) -> bool {
+    NAMES.number_of(name).is_some()
+}
+
 /// Files of a database that are kept open for reading at most; the rest are opened when read. A
 /// process may often have no more than 1024 open, of which each keyspace needs some for writing.
 const OPEN_FILE_COUNT_MAX: usize = 256;

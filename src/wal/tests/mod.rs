@@ -7,6 +7,7 @@ mod faults;
 mod files;
 mod history;
 mod image;
+mod salvage;
 mod torn;
 
 use std::path::{Path, PathBuf};
