@@ -42,7 +42,7 @@ const NOT_YET: &str = ".new";
 const OWN_DIRS: [&str; 3] = ["wal", "values", "keyspaces"];
 /// Those of them that are there from the beginning.
 const LASTING_DIRS: [&str; 2] = ["wal", "keyspaces"];
-const OWN_FILES: [&str; 3] = ["LOCK", "KEYRING", "KEYRING.new"];
+const OWN_FILES: [&str; 4] = ["LOCK", "KEYRING", "KEYRING.new", "RESERVE"];
 
 /// What is done with what is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::base::{Error, Result, SeqNo};
+use crate::db::commit::Preparing;
 use crate::db::core::{Core, lock};
 use crate::db::health::{BackgroundWork as Work, may_pass};
 use crate::db::maintain::{Found, Keeping};
@@ -25,7 +26,7 @@ const IDLE_AFTER: Duration = Duration::from_millis(200);
 /// How often it is looked whether so much has expired that it is worth consolidating, which nothing
 /// that is done to the database tells.
 const EXPIRED_LOOK_INTERVAL: Duration = Duration::from_secs(2);
-/// After a flush that found no room: how long until the next try.
+/// After a flush that found no room, or failed with what may pass: how long until the next try.
 const RETRY_WAIT: Duration = Duration::from_millis(100);
 
 /// The threads.
@@ -150,17 +151,26 @@ fn is_tried_again(error: &Error) -> bool {
 pub(super) fn caught(core: &Core, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     done.unwrap_or_else(|panic| {
-        core.set_poison(&format!("a background thread panicked: {}", text(&*panic)));
+        core.set_poison(&format!("a background thread panicked: {}", text_of(&*panic)));
         Ok(false)
     })
 }
 
-fn text(panic: &(dyn std::any::Any + Send)) -> String {
+/// What a panic says.
+pub(super) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 impl Core {
+    /// Ends the threads of an opening that comes to nothing, and takes back what they look after.
+    pub(super) fn give_up_opening(&self) {
+        self.set_closed();
+        self.workers.join();
+        self.watcher.end();
+        self.guard.abandon_reserve();
+    }
+
     /// One piece of background work, for the caller's thread.
     pub(super) fn step(&self) -> Result<bool> {
         self.check_open()?;
@@ -266,13 +276,7 @@ impl Core {
             return Ok(Found::Nothing);
         }
         let Some(_working) = self.pauses.begin_work() else { return Ok(Found::Busy) };
-        let consolidated = self.consolidate_slice_of_any();
-        let consolidated =
-            consolidated.inspect_err(|error| self.note_idle_failure(Work::Consolidation, error))?;
-        if matches!(consolidated, Found::Work { .. } | Found::Nothing) {
-            self.failures.solved(Work::Consolidation, None);
-        }
-        Ok(consolidated)
+        self.consolidate_slice_of_any().inspect_err(|error| self.follow_idle_failure(error))
     }
 
     /// Looks for the most urgent piece of work and does it; `false` when none is due.
@@ -291,12 +295,14 @@ impl Core {
         if self.guard.refuses_writes() {
             self.guard.look_for_room();
         }
+        self.retry_what_failed();
         match self.log.prepare_file() {
-            Ok(true) => {
-                self.failures.solved(Work::LogFile, None);
+            Ok(Preparing::Done) => {
+                self.failures.all_solved(Work::LogFile);
                 return Ok(true);
             }
-            Ok(false) => {}
+            Ok(Preparing::NotDue) => self.failures.all_solved(Work::LogFile),
+            Ok(Preparing::Elsewhere) => {}
             // One that cannot be made ready now is made by the append that needs it, which then
             // says why it cannot.
             Err(error) => self.note_failed(Work::LogFile, None, &error),
@@ -306,36 +312,62 @@ impl Core {
         }
         match self.flush_slice_of_any() {
             Ok(true) => Ok(true),
-            Ok(false) if self.sync_ahead()? || self.compact_in_background()? => Ok(true),
-            Ok(false) => self.give_back_rest(),
+            Ok(false) => self.step_beside_flushes(),
             // It waits for room, which may be found here.
             Err(full @ Error::DiskFull { .. }) => match self.give_back_rest()? {
                 true => Ok(true),
                 false => Err(full),
             },
+            // What one keyspace fails with is not to keep the others from what they need.
+            Err(passing) if may_pass(&passing) => match self.step_beside_flushes()? {
+                true => Ok(true),
+                false => Err(passing),
+            },
             Err(error) => Err(error),
         }
     }
 
+    /// What is less urgent than flushes.
+    fn step_beside_flushes(&self) -> Result<bool> {
+        if self.sync_ahead()? || self.compact_in_background()? {
+            return Ok(true);
+        }
+        self.give_back_rest()
+    }
+
+    /// Has work that can be done without be tried again, some time after it has failed, where that
+    /// may pass: nothing need be flushed before that is known.
+    fn retry_what_failed(&self) {
+        if self.failures.is_time_to_retry(self.clock.monotonic()) {
+            self.runtimes().iter().for_each(|runtime| runtime.store.try_again());
+            self.workers.note_leftovers();
+            self.cleaning.note_garbage();
+        }
+    }
+
     /// Removes files that nothing refers to any more, and those of a keyspace that was dropped.
-    /// Whether there was one.
+    /// Whether there was one. What cannot be removed now is tried again, and nobody waits for it.
     fn give_back_rest(&self) -> Result<bool> {
         self.runtimes().iter().for_each(|runtime| runtime.store.remove_unreferenced());
         self.remove_unreferenced_values();
-        let removed = self.remove_dropped();
-        match &removed {
-            Ok(true) => self.failures.solved(Work::Removal, None),
-            Ok(false) => {}
-            Err(error) => self.note_failed(Work::Removal, None, error),
+        match self.remove_dropped() {
+            Ok(false) => Ok(false),
+            Ok(true) => {
+                self.failures.all_solved(Work::Removal);
+                Ok(true)
+            }
+            Err(error) => {
+                self.note_failed(Work::Removal, None, &error);
+                if is_tried_again(&error) { Ok(false) } else { Err(error) }
+            }
         }
-        removed
     }
 
     /// Consolidation can be done without: no writer waits for it, so that one that found no room or
     /// met damage has no consequences. Damage is told to those who read it. A disk that fails is
     /// another matter.
-    pub(super) fn note_idle_failure(&self, work: Work, error: &Error) {
-        self.note_failed(work, None, error);
+    pub(super) fn note_idle_failure(&self, work: Work, keyspace_id: u32, error: &Error) {
+        self.note_failed(work, Some(keyspace_id), error);
         self.follow_idle_failure(error);
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
-use crate::base::{Result, Slice};
+use crate::base::{Error, Result, Slice};
 use crate::db::background::caught;
 use crate::db::core::{Core, lock};
 use crate::db::health::BackgroundWork as Work;
@@ -237,7 +237,6 @@ impl Core {
         if read > 0 {
             return Ok(Cleaned::ReadOn { bytes: read / READ_FRACTION });
         }
-        let _working = self.begin_working("cleaning");
         while let Some(store_id) = round.left.last() {
             let Some(runtime) = self.runtime_with_store(*store_id) else {
                 round.left.pop();
@@ -254,17 +253,17 @@ impl Core {
             };
             self.check_open()?; // Under the turn, which closing waits for.
             let order = (SLICE_BYTES, self.now_for(&runtime));
-            let moved = runtime.store.move_values(&mut round.mover, &round.from, order);
-            let (next, bytes) =
-                match moved.inspect_err(|error| self.note_idle_failure(Work::Cleaning, error))? {
-                    Moving::Busy => return Ok(Cleaned::Busy),
-                    Moving::Nothing => (None, None),
-                    Moving::Slice { version, next, bytes } => {
-                        self.failures.solved(Work::Cleaning, None);
-                        self.publish_version(&runtime, &version);
-                        (next, Some(bytes))
-                    }
-                };
+            let (mover, from) = (&mut round.mover, &round.from);
+            let moved = self.in_work("cleaning", || runtime.store.move_values(mover, from, order));
+            let (next, bytes) = match moved.inspect_err(|error| self.follow_idle_failure(error))? {
+                Moving::Busy => return Ok(Cleaned::Busy),
+                Moving::Nothing => (None, None),
+                Moving::Slice { version, next, bytes } => {
+                    self.failures.solved(Work::Cleaning, runtime.id);
+                    self.publish_version(&runtime, &version);
+                    (next, Some(bytes))
+                }
+            };
             match next {
                 Some(from) => round.from = from,
                 None => {
@@ -292,7 +291,8 @@ impl Core {
         };
         let Some(mut round) = self.take_round() else { return Ok(None) };
         // What fails ends the round.
-        let cleaned = self.clean_slice(&mut round)?;
+        let cleaned = self.clean_slice(&mut round);
+        let cleaned = cleaned.inspect_err(|error| self.note_cleaning_failed(&round, error))?;
         match cleaned {
             Cleaned::Everything => self.note_round_over(&round),
             _ => *lock(&self.cleaning.round) = Some(round),
@@ -313,7 +313,11 @@ impl Core {
         let Some(share) = self.cleaning.share_with_flush() else { return took };
         let garbage = || GarbageFigures::of(&self.value_file_figures());
         let is_of_use = || !self.values.is_empty() && !self.pauses.is_paused();
-        if !is_of_use() || self.check_writable().is_err() || !garbage().exceed(share) {
+        if !is_of_use() || self.check_writable().is_err() {
+            return took;
+        }
+        if !garbage().exceed(share) {
+            self.failures.all_solved(Work::Cleaning); // It is not wanted.
             return took;
         }
         let _turn = lock(&self.cleaning.turn);
@@ -322,7 +326,10 @@ impl Core {
         let mut busy_left = BUSY_WITH_FLUSH_MAX;
         for _ in 0..ROUNDS_WITH_FLUSH_MAX {
             let next = begun.take().or_else(|| self.begin_cleaning(self.cleaning.aim()));
-            let Some(mut round) = next else { break };
+            let Some(mut round) = next else {
+                self.failures.all_solved(Work::Cleaning);
+                break;
+            };
             loop {
                 let beside = self.garbage_beside(&round);
                 let is_kept = round.pace.is_kept(beside, round.mover.moved_bytes(), share);
@@ -336,6 +343,7 @@ impl Core {
                 let cleaned = self.clean_slice(&mut round);
                 took += self.clock.monotonic().saturating_sub(began);
                 needs_slice &= matches!(cleaned, Ok(Cleaned::ReadOn { .. }));
+                let cleaned = cleaned.inspect_err(|error| self.note_cleaning_failed(&round, error));
                 match cleaned {
                     Ok(Cleaned::ReadOn { bytes } | Cleaned::Slice { bytes }) => {
                         allowance = allowance.saturating_sub(bytes);
@@ -354,6 +362,13 @@ impl Core {
             }
         }
         took
+    }
+
+    /// Notes for people that cleaning has failed that nobody has asked for.
+    #[cold]
+    fn note_cleaning_failed(&self, round: &CleaningRound, error: &Error) {
+        let runtime = round.left.last().and_then(|store_id| self.runtime_with_store(*store_id));
+        self.note_failed(Work::Cleaning, runtime.map(|runtime| runtime.id), error);
     }
 
     /// Garbage beside that of the files which the round empties.
@@ -407,7 +422,7 @@ impl Core {
         }
         let round = self.begin_cleaning(self.cleaning.aim());
         if round.is_none() {
-            self.failures.solved(Work::Cleaning, None); // It is not wanted any more.
+            self.failures.all_solved(Work::Cleaning); // It is not wanted any more.
         }
         round
     }

@@ -71,6 +71,15 @@ pub(super) const HELD: u64 = 1;
 /// What a change of which indexes there are adds to it.
 const GATE_STEP: u64 = 2;
 
+/// What came of looking whether the next log file is to be made ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preparing {
+    Done,
+    NotDue,
+    /// Another thread is at it, or has it wait.
+    Elsewhere,
+}
+
 /// What applying commits has come to. Guarded by its lock, which also seals.
 #[derive(Debug)]
 pub(super) struct Applier {
@@ -198,17 +207,19 @@ impl CommitLog {
         lock(&self.log).wal.release(Lsn::from_u64(up_to));
     }
 
-    /// Makes the next log file ready, if it is time. Whether there was something to do.
-    pub(super) fn prepare_file(&self) -> Result<bool> {
+    /// Makes the next log file ready, if it is time.
+    pub(super) fn prepare_file(&self) -> Result<Preparing> {
         let _turn = match self.preparing.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::WouldBlock) => return Ok(Preparing::Elsewhere),
         };
-        let Some(order) = lock(&self.log).wal.order_next() else { return Ok(false) };
+        let Some(order) = lock(&self.log).wal.order_next() else {
+            return Ok(Preparing::NotDue);
+        };
         let outcome = order.run();
         lock(&self.log).wal.finish_order(outcome)?;
-        Ok(true)
+        Ok(Preparing::Done)
     }
 
     /// Has the log go on in a new file: see [`Wal::begin_new_file`].

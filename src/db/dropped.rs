@@ -12,6 +12,8 @@ pub(super) struct DroppedRegister {
     /// With their numbers. Stores and not runtimes: of one store there may be several, as options
     /// change, and snapshots hold those of their moment.
     waiting: Mutex<Vec<(u32, Weak<dyn Store>)>>,
+    /// Numbers of those that nobody holds, and whose files could not be removed.
+    left: Mutex<Vec<u32>>,
 }
 
 impl DroppedRegister {
@@ -19,10 +21,17 @@ impl DroppedRegister {
         lock(&self.waiting).push((runtime.store_id, std::sync::Arc::downgrade(&runtime.store)));
     }
 
-    /// One that no snapshot, iterator or handle holds any more.
+    /// One that no snapshot, iterator or handle holds any more; what was put back is the last.
     pub(super) fn take_unreferenced(&self) -> Option<u32> {
         let mut waiting = lock(&self.waiting);
-        let index = waiting.iter().position(|(_, store)| store.strong_count() == 0)?;
-        Some(waiting.swap_remove(index).0)
+        match waiting.iter().position(|(_, store)| store.strong_count() == 0) {
+            Some(index) => Some(waiting.swap_remove(index).0),
+            None => lock(&self.left).pop(),
+        }
+    }
+
+    /// Takes one back whose files could not be removed.
+    pub(super) fn put_back(&self, store_id: u32) {
+        lock(&self.left).push(store_id);
     }
 }

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
-use crate::db::health::BackgroundWork as Work;
+use crate::db::health::{BackgroundWork as Work, may_pass};
 use crate::db::history::{Slices, TellKept};
 use crate::db::options::{Access, Background};
 use crate::db::state::{KeyspaceState, Runtime, Table, archive_name, is_hidden_name};
@@ -43,37 +43,47 @@ const TURN_PAUSE: Duration = Duration::from_micros(100);
 
 impl Core {
     /// Flushes a slice of the memtable that waits in the longest queue and that no other thread
-    /// is at. Whether there was one.
+    /// is at. Whether there was one. What cannot be read or made for one keyspace does not keep the
+    /// others from being flushed.
     pub(super) fn flush_slice_of_any(&self) -> Result<bool> {
+        let mut failed = None;
         for runtime in self.waiting_for_flush() {
             let turn = match runtime.flushing.try_lock() {
                 Ok(turn) => turn,
                 Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
                 Err(TryLockError::WouldBlock) => continue,
             };
-            let flushed = self.flush_oldest(runtime.id)?;
+            let flushed = self.flush_oldest(runtime.id);
             drop(turn);
-            if flushed {
-                // Writers of keyspaces without large values need not wait for it.
-                if !runtime.store.value_bytes().is_empty() {
-                    // Writers are held to what flushes and cleaning come to together.
-                    runtime.flush_rate.note_more(self.clean_with_flush());
+            match flushed {
+                Ok(true) => {
+                    // Writers of keyspaces without large values need not wait for it.
+                    if !runtime.store.value_bytes().is_empty() {
+                        // Writers are held to what flushes and cleaning come to together.
+                        runtime.flush_rate.note_more(self.clean_with_flush());
+                    }
+                    return Ok(true);
                 }
-                return Ok(true);
+                Ok(false) => {}
+                Err(error) if may_pass(&error) => failed = failed.or(Some(error)),
+                Err(error) => return Err(error),
             }
         }
-        Ok(false)
+        failed.map_or(Ok(false), Err)
     }
 
-    /// Keyspaces with sealed memtables, those with most of them first, and with what was ingested
-    /// and is to be archived; but where that waits for room.
+    /// Keyspaces with sealed memtables, those with most of them first and those last that failed,
+    /// and with what was ingested and is to be archived; but where that is not to be tried yet.
     fn waiting_for_flush(&self) -> Vec<Arc<Runtime>> {
         let state = self.published.state();
         let waits = |of: &&Arc<KeyspaceState>| {
             (!of.sealed.is_empty() || of.unarchived.is_some()) && !self.waits_for_room(of)
         };
         let mut waiting: Vec<&Arc<KeyspaceState>> = state.keyspaces.iter().filter(waits).collect();
-        waiting.sort_by_key(|keyspace| std::cmp::Reverse(keyspace.sealed.len()));
+        waiting.sort_by_cached_key(|keyspace| {
+            let has_failed = self.failures.has(Work::Flush, keyspace.runtime.id);
+            (has_failed, std::cmp::Reverse(keyspace.sealed.len()))
+        });
         waiting.into_iter().map(|keyspace| Arc::clone(&keyspace.runtime)).collect()
     }
 
@@ -178,7 +188,6 @@ impl Core {
     pub(super) fn compact_slice_of_any(&self, keeping: Keeping) -> Result<bool> {
         let turn = self.merge_threads.join(self.clock.monotonic());
         let before = self.moment_of_thread();
-        let _working = self.begin_working("compaction");
         for runtime in self.runtimes() {
             let began = self.clock.monotonic();
             let is_held = keeping == Keeping::ToRate;
@@ -193,7 +202,8 @@ impl Core {
                     let more = turn.is_none().then(|| self.merge_threads.join_anyway());
                     let slice_bytes = self.flush_slice_size.unwrap_or(COMPACTION_SLICE_BYTES);
                     let slice_bytes = self.compaction_rate.slice_bytes(slice_bytes);
-                    let compacted = runtime.store.compact(slice_bytes, self.time.now_if_used());
+                    let compact = || runtime.store.compact(slice_bytes, self.time.now_if_used());
+                    let compacted = self.in_work("compaction", compact);
                     let turn = turn.as_ref().or(more.as_ref());
                     if let (Some(turn), Ok(Compacted::Slice { .. })) = (turn, &compacted) {
                         self.note_merged(turn, before);
@@ -203,8 +213,8 @@ impl Core {
                 None => Ok(Compacted::Ready),
             };
             // What is not merged is as good as it was, and it is tried again behind the next flush.
-            let compacted =
-                compacted.inspect_err(|error| self.note_idle_failure(Work::Compaction, error));
+            let compacted = compacted
+                .inspect_err(|error| self.note_idle_failure(Work::Compaction, runtime.id, error));
             let (has_worked, is_ready) = match compacted {
                 Ok(Compacted::Slice { bytes, is_ready }) => {
                     if is_held && !is_early {
@@ -217,7 +227,7 @@ impl Core {
             };
             let installed = is_ready && self.install_compactions(&runtime)?;
             if has_worked || installed {
-                self.failures.solved(Work::Compaction, None);
+                self.failures.solved(Work::Compaction, runtime.id);
                 // There may be parts for other threads.
                 self.workers.wake();
                 return Ok(true);
@@ -253,17 +263,25 @@ impl Core {
             Err(TryLockError::WouldBlock) => return Ok(false),
         };
         self.check_writable()?; // Under the turn, which closing waits for.
-        let Some(version) = runtime.store.install()? else { return Ok(false) };
+        let installed = self.in_work("compaction", || runtime.store.install());
+        let installed = installed
+            .inspect_err(|error| self.note_failed(Work::Compaction, Some(runtime.id), error));
+        let version = match installed {
+            Ok(Some(version)) => version,
+            Ok(None) => return Ok(false),
+            Err(error) if may_pass(&error) => return Ok(false), // It waits, and is tried again.
+            Err(error) => return Err(error),
+        };
         self.publish_version(runtime, &version);
         self.workers.note_leftovers();
         Ok(true)
     }
 
     /// Consolidates a slice of a keyspace that has nothing to flush and that no other thread is at.
-    /// One that is damaged does not keep the others from it.
+    /// One that is damaged, or cannot be read, does not keep the others from it.
     pub(super) fn consolidate_slice_of_any(&self) -> Result<Found> {
         let mut found = Found::Nothing;
-        let mut damage = None;
+        let mut failed = None;
         for runtime in self.runtimes() {
             let turn = match runtime.flushing.try_lock() {
                 Ok(turn) => turn,
@@ -279,23 +297,29 @@ impl Core {
             }
             let consolidated = self.consolidate_slice(&runtime);
             drop(turn);
+            match &consolidated {
+                Ok(Consolidation::FlushUnderWay) => {}
+                Ok(Consolidation::Nothing) if runtime.store.holds_back() => {}
+                Ok(_) => self.failures.solved(Work::Consolidation, runtime.id),
+                Err(error) => self.note_failed(Work::Consolidation, Some(runtime.id), error),
+            }
             match consolidated {
                 Ok(Consolidation::Slice { bytes, .. }) => return Ok(Found::Work { bytes }),
                 Ok(Consolidation::FlushUnderWay) => found = Found::Busy,
                 Ok(Consolidation::Nothing) => {}
-                Err(error @ Error::Corruption { .. }) => damage = Some(error),
+                Err(error) if error.is_corruption() || may_pass(&error) => failed = Some(error),
                 Err(error) => return Err(error),
             }
         }
-        damage.map_or(Ok(found), Err)
+        failed.map_or(Ok(found), Err)
     }
 
     /// Consolidates a slice of a keyspace. The caller has its turn to flush.
     fn consolidate_slice(&self, runtime: &Arc<Runtime>) -> Result<Consolidation> {
         self.check_writable()?; // Under the turn, which closing waits for.
-        let _working = self.begin_working("consolidation");
         let now = self.time.now_if_used();
-        let consolidated = runtime.store.consolidate(CONSOLIDATION_SLICE_BYTES, now)?;
+        let consolidate = || runtime.store.consolidate(CONSOLIDATION_SLICE_BYTES, now);
+        let consolidated = self.in_work("consolidation", consolidate)?;
         let Consolidation::Slice { version, .. } = &consolidated else { return Ok(consolidated) };
         self.publish_version(runtime, version);
         Ok(consolidated)
@@ -568,9 +592,8 @@ impl Core {
     /// Applies an edit. D4: after one that happened or not, a commit to a keyspace that may be
     /// gone, or files made anew for one that may exist, would be lost or undo it.
     pub(super) fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
-        let _working = self.begin_edit();
         manifest.note_totals(self.lifetime_totals());
-        let applied = manifest.apply(edit);
+        let applied = self.in_edit(|| manifest.apply(edit));
         self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
         if let Some(why) = manifest.failure() {
             self.set_poison(&format!("the manifest: {why}"));
@@ -582,7 +605,7 @@ impl Core {
     /// up, that nobody reads any more. Whether there was one.
     pub(super) fn remove_dropped(&self) -> Result<bool> {
         let Some(store_id) = self.dropped.take_unreferenced() else { return Ok(false) };
-        self.remove_loose(store_id)?;
+        self.remove_loose(store_id).inspect_err(|_| self.dropped.put_back(store_id))?;
         Ok(true)
     }
 
@@ -613,6 +636,7 @@ impl Core {
         if !self.set_closed() {
             return Ok(self.stats()); // Another thread was faster.
         }
+        let watched = self.watcher.until_dropped();
         self.log.wake_waiting();
         self.workers.join();
         self.cleaning.give_up();
@@ -634,10 +658,11 @@ impl Core {
             keyspace.unarchived.iter().for_each(|of| of.give_up());
         }
         let stats = self.stats();
-        if self.access == Access::ReadWrite && finished.is_ok() {
-            self.guard.remove_reserve(); // Else recovery may need it.
+        match finished {
+            Ok(()) => self.guard.remove_reserve(),
+            Err(_) => self.guard.let_go_of_reserve(), // Recovery may need it.
         }
-        self.watcher.end();
+        drop(watched);
         self.let_go_of_keyring();
         self.unlock_directory();
         finished.map(|()| stats)

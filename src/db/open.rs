@@ -67,9 +67,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     builder.extractors.validate()?;
     let (builder, guard) = guarded(builder, dir, &sizes);
     let (builder, lock) = take_directory(builder, dir)?;
-    if builder.access == Access::ReadWrite {
-        guard.open_reserve();
-    }
+    let reserve = ReserveOfOpening::take_up(&guard, builder.access);
     let _recovery_may_use_it = ReserveUse::of_all();
     // Another opening may have created it before the lock was ours.
     let is_there = Manifest::exists(&*builder.storage, dir)?;
@@ -97,7 +95,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     let slow_after = builder.slow_disk_after;
     let parts = Parts {
         dir: dir.to_owned(),
-        guard,
+        guard: Arc::clone(&guard),
         time,
         database: manifest.state().database(),
         opening: builder.entropy.next_u64(),
@@ -118,10 +116,39 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     if core.access == Access::ReadOnly {
         core.set_poison(OPENED_FOR_READING);
     }
-    Watcher::start(&core, slow_after)?;
-    Workers::start(&core).inspect_err(|_| core.watcher.end())?;
+    let started = Watcher::start(&core, slow_after).and_then(|()| Workers::start(&core));
+    started.inspect_err(|_| core.give_up_opening())?;
+    reserve.keep();
     core.workers.wake();
     Ok(core)
+}
+
+/// The reserve, until the database is open: if nothing comes of that, it is left as it was.
+struct ReserveOfOpening<'g> {
+    guard: &'g Guard,
+    is_kept: bool,
+}
+
+impl<'g> ReserveOfOpening<'g> {
+    fn take_up(guard: &'g Guard, access: Access) -> ReserveOfOpening<'g> {
+        if access == Access::ReadWrite {
+            guard.open_reserve();
+        }
+        ReserveOfOpening { guard, is_kept: false }
+    }
+
+    fn keep(mut self) {
+        self.guard.note_recovered();
+        self.is_kept = true;
+    }
+}
+
+impl Drop for ReserveOfOpening<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.guard.abandon_reserve();
+        }
+    }
 }
 
 /// Has all calls to the storage looked after.

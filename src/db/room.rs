@@ -89,6 +89,7 @@ impl Core {
     ) -> Result<()> {
         let mut seen = None;
         let mut has_stopped = false;
+        let failures_before = self.failures.total();
         loop {
             let worst = self.published.with(|state, _| {
                 let targets = keyspaces.clone().filter_map(|id| state.find(id));
@@ -107,6 +108,7 @@ impl Core {
                     Some(seen) => {
                         self.wait_for_room(seen, mem::replace(&mut has_stopped, true))?;
                         self.check_archiving(keyspaces)?;
+                        self.check_flushes(keyspaces, failures_before)?;
                     }
                 },
             }
@@ -135,6 +137,20 @@ impl Core {
             true => Err(Error::DiskFull { path: self.dir.clone() }),
             false => Ok(()),
         }
+    }
+
+    /// Fails with what a flush of one of these keyspaces has failed with since there were so many
+    /// failures: it is tried again, and nobody knows when that will do.
+    fn check_flushes(
+        &self,
+        keyspaces: &(impl Iterator<Item = u32> + Clone),
+        failures_before: u64,
+    ) -> Result<()> {
+        if self.background == Background::Stepped {
+            return Ok(()); // A step by the caller has told its own failure.
+        }
+        let is_theirs = |id: u32| keyspaces.clone().any(|of| of == id);
+        self.failures.of_flush(is_theirs, failures_before).map_or(Ok(()), Err)
     }
 
     /// Holds the writers together to `rate` bytes a second.
@@ -170,11 +186,6 @@ impl Core {
             && self.disk_full_count.load(Ordering::Relaxed) > 0
         {
             return Err(Error::DiskFull { path: self.dir.clone() });
-        }
-        if self.background == Background::Threads
-            && let Some(error) = self.failures.of_flush()
-        {
-            return Err(error); // It is tried again; nobody knows when that will do.
         }
         Ok(())
     }

@@ -1,11 +1,15 @@
 //! What holds while work is done that makes room, or changes what is shared, on whatever thread.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use crate::base::{Error, Result};
+use crate::db::background::text_of;
 use crate::db::core::Core;
 use crate::db::health::{BackgroundWork, may_pass};
 use crate::storage::ReserveUse;
 
-/// D4: what was not done to its end is neither there nor not.
+/// D4: what was not done to its end is neither there nor not. Where each instruction counts; else
+/// [`Core::in_work`], which also says what was said.
 #[derive(Debug)]
 pub(super) struct PoisonOnPanic<'c> {
     core: &'c Core,
@@ -28,32 +32,35 @@ impl Drop for PoisonOnPanic<'_> {
     }
 }
 
-/// Work that makes room in the end: it may use the reserve, and poisons if it panics.
-#[derive(Debug)]
-pub(super) struct Working<'c> {
-    _room: ReserveUse,
-    _panic: PoisonOnPanic<'c>,
-}
-
 impl Core {
-    /// Begins work that may use half of the reserve.
-    pub(super) fn begin_working(&self, what: &'static str) -> Working<'_> {
-        Working { _room: ReserveUse::of_half(), _panic: PoisonOnPanic::new(self, what) }
+    /// Does work that makes room in the end: it may use half of the reserve, and poisons if it
+    /// panics (D4), before anything is let go that the caller holds.
+    pub(super) fn in_work<T>(&self, what: &str, work: impl FnOnce() -> T) -> T {
+        let _room = ReserveUse::of_half();
+        self.poisoning(what, work)
     }
 
-    /// Begins an edit, which may use all of it: few bytes that may make much room.
-    pub(super) fn begin_edit(&self) -> Working<'_> {
-        let panic = PoisonOnPanic::new(self, "an edit of the manifest");
-        Working { _room: ReserveUse::of_all(), _panic: panic }
+    /// Makes an edit, which may use all of the reserve: few bytes that may make much room. Else as
+    /// [`Core::in_work`].
+    pub(super) fn in_edit<T>(&self, edit: impl FnOnce() -> T) -> T {
+        let _room = ReserveUse::of_all();
+        self.poisoning("an edit of the manifest", edit)
+    }
+
+    fn poisoning<T>(&self, what: &str, work: impl FnOnce() -> T) -> T {
+        // Whoever comes behind finds the database poisoned.
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            self.set_poison(&format!("{what} panicked: {}", text_of(&*panic)));
+            resume_unwind(panic)
+        })
     }
 
     /// Flushes a slice of a keyspace's oldest sealed memtable. The caller has the keyspace's turn
     /// to flush. Whether there was one.
     pub(super) fn flush_oldest(&self, id: u32) -> Result<bool> {
-        let _working = self.begin_working("a flush");
-        let flushed = self.flush_next_slice(id);
+        let flushed = self.in_work("a flush", || self.flush_next_slice(id));
         match &flushed {
-            Ok(true) => self.failures.solved(BackgroundWork::Flush, Some(id)),
+            Ok(true) => self.failures.solved(BackgroundWork::Flush, id),
             Ok(false) => {}
             Err(error) => self.note_failed(BackgroundWork::Flush, Some(id), error),
         }

@@ -131,6 +131,14 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// As [`Store::flush`].
     fn install(&self) -> Result<Option<Arc<dyn Version>>>;
 
+    /// Whether something of that has failed that is left alone until the next flush.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
+    /// Has it be tried again before.
+    fn try_again(&self) {}
+
     /// Bytes to be written before the structure is in shape.
     fn debt(&self) -> Debt;
 

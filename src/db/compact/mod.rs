@@ -247,15 +247,15 @@ impl Core {
         if self.flush_oldest(runtime.id).inspect_err(|error| self.note_work_failure(error))? {
             return Ok(RoundProgress::GoesOn);
         }
-        let _working = self.begin_working("compaction");
         let (merging, before) = (self.merge_threads.join_anyway(), self.moment_of_thread());
-        let slice = of.round.slice(self.round_slice_bytes(), self.time.now_if_used());
+        let (bytes, now) = (self.round_slice_bytes(), self.time.now_if_used());
+        let slice = self.in_work("compaction", || of.round.slice(bytes, now));
         if matches!(slice, Ok(RoundSlice::Done { .. })) {
             self.note_merged(&merging, before);
         }
         drop(merging);
-        let slice = slice.inspect_err(|error| self.note_idle_failure(Work::Compaction, error))?;
-        self.failures.solved(Work::Compaction, None);
+        let slice = slice.inspect_err(|error| self.follow_idle_failure(error))?;
+        self.failures.solved(Work::Compaction, runtime.id);
         match slice {
             RoundSlice::Done { version } => {
                 self.publish_version(&runtime, &version);

@@ -163,7 +163,8 @@ impl Core {
         self.sync_to(log_end)?; // D5
         let order = FlushOrder { last_seqno, ..order_of_nothing(log_end.as_u64()) };
         let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
-        let flushed = store.flush(&mut nothing, &RangeTombstones::default(), order);
+        let none = RangeTombstones::default();
+        let flushed = self.in_work("a flush", || store.flush(&mut nothing, &none, order));
         let flushed = flushed.inspect_err(|error| self.note_work_failure(error))?;
         self.published.replace(|state| state.with_version(runtime.store_id, &flushed.version));
         Ok(Settled::Yes)

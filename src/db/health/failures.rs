@@ -5,12 +5,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::base::Error;
 use crate::db::core::lock;
 
-/// Failures that are kept: of each keyspace a few, and of few of many keyspaces.
+/// Failures that are kept: of each keyspace a few, and of few of many keyspaces; beside flushes.
 const FAILURES_MAX: usize = 64;
+/// Work that can be done without is tried again so long behind the last time.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// A kind of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,8 @@ pub(in crate::db) struct Failures {
     total: AtomicU64,
     changes: AtomicU64,
     list: Mutex<Vec<Failure>>,
+    /// When work that can be done without is tried again, if it has failed.
+    retry_at: Mutex<Option<Duration>>,
 }
 
 #[derive(Debug)]
@@ -92,6 +97,8 @@ struct Failure {
     told: BackgroundFailure,
     /// Of one that passes, to be told to those who wait for the work.
     again: Option<Again>,
+    /// How many there had been with the last one.
+    number: u64,
 }
 
 /// What an error is made of again.
@@ -120,6 +127,20 @@ pub(in crate::db) fn may_pass(error: &Error) -> bool {
         "remove",
     ];
     matches!(error, Error::Io { action, .. } if ACTIONS.contains(action))
+}
+
+/// Whether an edit that ended with this has not happened, so that what was written for it is
+/// nobody's. After others it may be durable.
+pub(in crate::db) fn changed_nothing(error: &Error) -> bool {
+    matches!(error, Error::DiskFull { .. } | Error::Corruption { .. }) || may_pass(error)
+}
+
+impl BackgroundWork {
+    /// Whether nobody waits for it, so that it is left alone for a while when it has failed.
+    fn can_wait(self) -> bool {
+        use BackgroundWork::{Cleaning, Compaction, Consolidation};
+        matches!(self, Compaction | Consolidation | Cleaning)
+    }
 }
 
 impl Failures {
@@ -168,17 +189,19 @@ impl Failures {
         now: u64,
     ) {
         let mut list = lock(&self.list);
+        let number = self.total();
         let same = |of: &&mut Failure| of.told.work == work && of.told.keyspace_id == keyspace_id;
         if let Some(found) = list.iter_mut().find(same) {
             let is_news = found.told.what != what;
             found.told.count += 1;
             (found.told.last, found.told.path, found.told.what) = (now, path, what);
-            found.again = again;
+            (found.again, found.number) = (again, number);
             self.changes.fetch_add(u64::from(is_news), Ordering::Relaxed);
             return;
         }
-        if list.len() == FAILURES_MAX {
-            return; // The first ones tell the story.
+        // The first ones tell the story; but somebody may wait for a flush.
+        if list.len() >= FAILURES_MAX && work != BackgroundWork::Flush {
+            return;
         }
         let told = BackgroundFailure {
             work,
@@ -190,17 +213,53 @@ impl Failures {
             count: 1,
             keyspace_id,
         };
-        list.push(Failure { told, again });
+        list.push(Failure { told, again, number });
         self.open.store(list.len(), Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that work has succeeded.
+    /// Notes that work for a keyspace has succeeded.
     #[inline]
-    pub(in crate::db) fn solved(&self, work: BackgroundWork, keyspace_id: Option<u32>) {
-        if self.open.load(Ordering::Relaxed) > 0 {
-            self.remove(|told| told.work == work && told.keyspace_id == keyspace_id);
+    pub(in crate::db) fn solved(&self, work: BackgroundWork, keyspace_id: u32) {
+        if self.are_open() {
+            self.remove(|told| told.work == work && told.keyspace_id == Some(keyspace_id));
         }
+    }
+
+    /// Notes that work has succeeded, or is not to be done, for any keyspace and for none.
+    #[inline]
+    pub(in crate::db) fn all_solved(&self, work: BackgroundWork) {
+        if self.are_open() {
+            self.remove(|told| told.work == work);
+        }
+    }
+
+    /// Whether work for a keyspace has failed since it last succeeded.
+    pub(in crate::db) fn has(&self, work: BackgroundWork, keyspace_id: u32) -> bool {
+        let is_it = |of: &Failure| of.told.work == work && of.told.keyspace_id == Some(keyspace_id);
+        self.are_open() && lock(&self.list).iter().any(is_it)
+    }
+
+    /// Whether it is time to try again what has failed, may pass, and is not tried by itself before
+    /// something is flushed. Not again for a while, then.
+    pub(in crate::db) fn is_time_to_retry(&self, now: Duration) -> bool {
+        if !self.are_open() {
+            return false;
+        }
+        let waits = |of: &Failure| of.again.is_some() && of.told.work.can_wait();
+        let waits = lock(&self.list).iter().any(waits);
+        let mut retry_at = lock(&self.retry_at);
+        let is_time = waits && retry_at.is_some_and(|at| now >= at);
+        *retry_at = match *retry_at {
+            at @ Some(_) if waits && !is_time => at,
+            _ => waits.then(|| now + RETRY_WAIT),
+        };
+        is_time
+    }
+
+    #[inline]
+    fn are_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
     }
 
     /// Forgets what has failed for a keyspace that is gone.
@@ -219,13 +278,21 @@ impl Failures {
         }
     }
 
-    /// The error of a flush that is tried again, for those who wait for it.
-    pub(in crate::db) fn of_flush(&self) -> Option<Error> {
-        if self.open.load(Ordering::Relaxed) == 0 {
+    /// The error of a flush that is tried again, for those who wait for one of these keyspaces: if
+    /// it has failed since there were so many failures.
+    pub(in crate::db) fn of_flush(
+        &self,
+        is_waited_for: impl Fn(u32) -> bool,
+        since: u64,
+    ) -> Option<Error> {
+        if !self.are_open() {
             return None;
         }
         let list = lock(&self.list);
-        let mut of_flush = list.iter().filter(|of| of.told.work == BackgroundWork::Flush);
+        let of_flush = list.iter().filter(|of| of.told.work == BackgroundWork::Flush);
+        let mut of_flush = of_flush.filter(|of| {
+            of.number > since && of.told.keyspace_id.is_some_and(|id| is_waited_for(id))
+        });
         let Again { action, path, kind, code } = of_flush.find_map(|of| of.again.as_ref())?;
         let source = code.map_or_else(|| io::Error::from(*kind), io::Error::from_raw_os_error);
         Some(Error::Io { action, path: path.clone(), source })
@@ -235,7 +302,8 @@ impl Failures {
         lock(&self.list).iter().map(|failure| failure.told.clone()).collect()
     }
 
-    pub(super) fn total(&self) -> u64 {
+    /// How many there have been, also those that are not kept.
+    pub(in crate::db) fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 

@@ -14,12 +14,14 @@ mod watcher;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use failures::{BackgroundFailure, BackgroundWork};
-pub(in crate::db) use failures::{Failures, may_pass};
+pub(in crate::db) use failures::{Failures, changed_nothing, may_pass};
 pub(in crate::db) use watcher::{HealthListener, Watcher};
 
 use super::{Access, Core, Db};
+use crate::db::state::{KeyspaceState, Runtime};
 use crate::storage::{FullDisk, ReserveFigures, SlowCall};
 
 /// Whether a database is written to.
@@ -164,8 +166,17 @@ impl Core {
         }
     }
 
+    /// The name of a keyspace; of an archive or an index, that of the keyspace which has it.
     fn name_of_keyspace(&self, keyspace_id: u32) -> Option<String> {
         let state = self.published.state();
-        state.find(keyspace_id).map(|found| found.runtime.name.load().to_string())
+        let is_its = |runtime: &Arc<Runtime>| runtime.id == keyspace_id;
+        let has_it = |of: &&Arc<KeyspaceState>| {
+            let mut indexes = of.indexes.iter().flat_map(|set| &set.indexes);
+            (is_its(&of.runtime) && !of.runtime.is_hidden())
+                || of.runtime.archive.as_ref().is_some_and(is_its)
+                || indexes.any(|index| is_its(&index.runtime))
+        };
+        let found = state.keyspaces.iter().find(has_it)?;
+        Some(found.runtime.name.load().to_string())
     }
 }

@@ -1,7 +1,8 @@
 //! The thread that looks at calls under way, and tells the listener.
 //!
 //! It does no input or output of its own and holds no lock while it tells, so that neither a disk
-//! that does not answer nor a listener that takes its time is in anybody's way but its own.
+//! that does not answer nor a listener that takes its time is in anybody's way but its own, and
+//! that of closing, which waits for a listener that is being told.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -41,6 +42,16 @@ pub(in crate::db) struct Watcher {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Ends the thread when it is dropped.
+#[derive(Debug)]
+pub(in crate::db) struct UntilDropped<'w>(&'w Watcher);
+
+impl Drop for UntilDropped<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 impl Watcher {
     /// Starts the thread, if the database has threads.
     pub(in crate::db) fn start(core: &Arc<Core>, slow_after: Duration) -> Result<()> {
@@ -65,6 +76,12 @@ impl Watcher {
         let guard = lock(&self.is_over);
         let waited = self.ended.wait_timeout_while(guard, longest, |is_over| !*is_over);
         *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Has the thread end with the closing of the database, also if that panics: it would keep all
+    /// of the database, and the lock of its directory with it.
+    pub(in crate::db) fn until_dropped(&self) -> UntilDropped<'_> {
+        UntilDropped(self)
     }
 
     /// Ends the thread, and waits until it is gone; but not for itself: a listener may close.
@@ -95,10 +112,13 @@ impl Core {
             (listener.0)(&health);
             Ok(())
         };
-        if let Err(why) = contained(listen) {
-            let wall = self.clock.wall_millis();
-            self.failures.note_panic(BackgroundWork::Listener, why, wall);
-            told.1 = self.failures.changes(); // That is not told.
+        match contained(listen) {
+            Ok(()) => self.failures.all_solved(BackgroundWork::Listener), // That is told next.
+            Err(why) => {
+                let wall = self.clock.wall_millis();
+                self.failures.note_panic(BackgroundWork::Listener, why, wall);
+                told.1 = self.failures.changes(); // That is not told.
+            }
         }
     }
 }

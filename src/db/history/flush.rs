@@ -10,6 +10,7 @@ use crate::block::BlockCursor;
 use crate::cache::Part;
 use crate::db::convert::CopiedKeys;
 use crate::db::core::{Core, lock};
+use crate::db::health::changed_nothing;
 use crate::db::history::entries::ArchiveEntries;
 use crate::db::history::made::Maker;
 use crate::db::history::retention::TellKept;
@@ -69,8 +70,7 @@ impl Core {
         if let Some(mut mover) = entries.into_maker().map(Maker::into_mover) {
             match &brought {
                 Ok(()) => mover.note_held(),
-                // Nothing has changed.
-                Err(Error::DiskFull { .. } | Error::Corruption { .. }) => mover.take_back(),
+                Err(error) if changed_nothing(error) => mover.take_back(),
                 Err(_) => {} // The index may refer to what was written.
             }
         }
@@ -129,7 +129,7 @@ impl Core {
             slice_bytes: u64::MAX,
         };
         let mut nothing = MergeCursor::<BlockCursor>::new(Vec::new());
-        self.bring_to(archive, &mut nothing, &deleted, order)?;
+        self.in_work("a flush", || self.bring_to(archive, &mut nothing, &deleted, order))?;
         archive.stamps_gone_to.store(kept_from.as_u64(), Ordering::Relaxed);
         Ok(())
     }

@@ -26,7 +26,8 @@
 //!
 //! An archive that finds no room is given up, so that others have it, and begun anew: at once when
 //! somebody asks for a flush; else the later, the longer it took to find that out, but within some
-//! seconds: writers are told meanwhile that there is no room.
+//! seconds: writers are told meanwhile that there is no room. So it is with one for which something
+//! cannot be read or made; writers who wait for it are told what.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -37,6 +38,7 @@ use crate::base::version_key::{INGESTED, VersionKind, put_by_stamp, put_head, pu
 use crate::base::{EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::db::core::{Core, keyspace_dir, lock};
+use crate::db::health::{changed_nothing, may_pass};
 use crate::db::options::Background;
 use crate::db::state::{KeyspaceState, Runtime, State};
 use crate::manifest::Edit;
@@ -63,13 +65,14 @@ pub(in crate::db) struct Unarchived {
     /// Where its entries are, and perhaps others, ascending.
     spans: Vec<KeySpan>,
     progress: Mutex<Option<Archiving>>,
-    no_room: Mutex<Option<NoRoom>>,
+    put_off: Mutex<Option<PutOff>>,
     _memory: Charge,
 }
 
-/// That the last try found no room.
+/// That the last try found no room, or failed with what may pass.
 #[derive(Clone, Copy, Debug)]
-struct NoRoom {
+struct PutOff {
+    is_for_room: bool,
     /// When it is to be begun anew, of the clock that only rises.
     retry_at: Duration,
     /// Versions that it had taken by then.
@@ -122,7 +125,7 @@ impl Unarchived {
             version: Arc::clone(version),
             spans,
             progress: Mutex::default(),
-            no_room: Mutex::default(),
+            put_off: Mutex::default(),
             _memory: budget.charge(Part::Buffer, memory),
         })
     }
@@ -153,25 +156,31 @@ impl Unarchived {
 
     /// Whether the last try found no room, and none since has come further.
     pub(in crate::db) fn has_found_no_room(&self) -> bool {
-        lock(&self.no_room).is_some()
+        lock(&self.put_off).is_some_and(|put_off| put_off.is_for_room)
     }
 
     /// Whether it is too early, at that time, for another try that nobody asks for.
     pub(in crate::db) fn waits_for_room(&self, now: Duration) -> bool {
-        lock(&self.no_room).is_some_and(|no_room| now < no_room.retry_at)
+        lock(&self.put_off).is_some_and(|put_off| now < put_off.retry_at)
     }
 
     /// Begins anew, later: a try that began then has found no room by now, behind so many versions.
-    pub(super) fn note_no_room(&self, (began, now): (Duration, Duration), count: u64) {
+    pub(super) fn note_no_room(&self, times: (Duration, Duration), count: u64) {
+        self.put_off(times, count);
+        lock(&self.put_off).iter_mut().for_each(|put_off| put_off.is_for_room = true);
+    }
+
+    /// The same of one that has failed otherwise.
+    fn put_off(&self, (began, now): (Duration, Duration), count: u64) {
         let wait = now.saturating_sub(began).saturating_mul(RETRY_FACTOR);
         let retry_at = now + wait.clamp(RETRY_WAIT_MIN, RETRY_WAIT_MAX);
-        *lock(&self.no_room) = Some(NoRoom { retry_at, count });
+        *lock(&self.put_off) = Some(PutOff { is_for_room: false, retry_at, count });
     }
 
     /// There was room for so many versions. Whether that is more than there was for the last try.
     pub(super) fn note_room(&self, count: u64) -> bool {
-        let is_news = |no_room: &mut NoRoom| count > no_room.count;
-        lock(&self.no_room).take_if(is_news).is_some()
+        let is_news = |put_off: &mut PutOff| count > put_off.count;
+        lock(&self.put_off).take_if(is_news).is_some_and(|put_off| put_off.is_for_room)
     }
 
     /// Removes what was written for the archive, which nothing refers to.
@@ -316,8 +325,12 @@ impl Core {
                 Err(error)
             }
         };
-        if let Err(Error::DiskFull { .. }) = &done {
-            of.note_no_room((began, self.clock.monotonic()), count);
+        match &done {
+            Err(Error::DiskFull { .. }) => {
+                of.note_no_room((began, self.clock.monotonic()), count);
+            }
+            Err(error) if may_pass(error) => of.put_off((began, self.clock.monotonic()), count),
+            _ => {}
         }
         done.map(|()| Slices::Over)
     }
@@ -340,11 +353,13 @@ impl Core {
         }
         let version = match staged.commit(of.stamp) {
             Ok(version) => version,
-            Err(error @ Error::DiskFull { .. }) => {
-                staged.discard(); // Nothing has changed.
+            Err(error) => {
+                // Else the index may refer to what was written.
+                if changed_nothing(&error) {
+                    staged.discard();
+                }
                 return Err(error);
             }
-            Err(error) => return Err(error), // The index may refer to what was written.
         };
         self.published.replace(|state: &State| {
             let next = state.with_version(archive.store_id, &version);

@@ -29,6 +29,18 @@ impl GuardedFile {
         let _underway = self.guard.calls.begin(operation, self.number);
         call()
     }
+
+    /// Reads; again if that has failed and may come right.
+    #[inline]
+    fn read(
+        &self,
+        mut read: impl FnMut(&dyn StorageFile) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.noted(Operation::Read, || match read(&*self.below) {
+            Ok(count) => Ok(count),
+            Err(error) => self.guard.read_again(&self.path, error, || read(&*self.below)),
+        })
+    }
 }
 
 impl Drop for GuardedFile {
@@ -39,12 +51,11 @@ impl Drop for GuardedFile {
 
 impl StorageFile for GuardedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.noted(Operation::Read, || match self.below.read_at(buffer, offset) {
-            Ok(count) => Ok(count),
-            Err(error) => {
-                self.guard.read_again(&self.path, error, || self.below.read_at(buffer, offset))
-            }
-        })
+        self.read(|file| file.read_at(buffer, offset))
+    }
+
+    fn read_as_is_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read(|file| file.read_as_is_at(buffer, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {

@@ -101,9 +101,24 @@ impl Guard {
         self.reserve.open();
     }
 
+    /// Says that recovery is over, with what it took of the reserve.
+    pub(crate) fn note_recovered(&self) {
+        self.reserve.note_recovered();
+    }
+
     /// Removes the reserve: the database is closed.
     pub(crate) fn remove_reserve(&self) {
         self.reserve.remove();
+    }
+
+    /// Leaves the reserve to the next opening: the database is closed, and recovery may need it.
+    pub(crate) fn let_go_of_reserve(&self) {
+        self.reserve.let_go();
+    }
+
+    /// Removes the reserve if it was made for an opening, which has come to nothing.
+    pub(crate) fn abandon_reserve(&self) {
+        self.reserve.abandon();
     }
 
     /// Whether the disk is full, and only what makes room is to be written.
@@ -118,8 +133,8 @@ impl Guard {
         self.reserve.restore()
     }
 
-    /// Says that something that takes room has found some: where there is no reserve to look by, the
-    /// disk is not full then.
+    /// Says that something that takes room has found some: where there is no reserve to look by,
+    /// the disk is not full then.
     pub(crate) fn note_room(&self) {
         self.reserve.note_room();
     }
@@ -281,6 +296,10 @@ impl Storage for GuardedStorage {
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.noted_in_room(Operation::Rename, to, || self.below.rename_new(from, to))
+    }
+
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.noted_in_room(Operation::Rename, one, || self.below.exchange(one, other))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {

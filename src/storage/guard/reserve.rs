@@ -116,6 +116,8 @@ struct State {
     goal: u64,
     /// Bytes beside that found no room.
     wanted: u64,
+    /// Whether this opening has made the file.
+    is_new: bool,
     full: Option<FullDisk>,
 }
 
@@ -146,29 +148,58 @@ impl Reserve {
             return;
         }
         let Some(storage) = self.storage.get() else { return };
-        let opened = storage.open(&self.path, OpenMode::ReadWrite);
-        let opened = opened.or_else(|_| storage.open(&self.path, OpenMode::CreateNew));
+        let (opened, is_new) = match storage.open(&self.path, OpenMode::ReadWrite) {
+            Err(_) => (storage.open(&self.path, OpenMode::CreateNew), true),
+            opened => (opened, false),
+        };
         let Ok(file) = opened else { return };
-        state.held = file.size().unwrap_or(0).min(self.size);
-        state.file = Some(file);
+        let found = file.size().unwrap_or(0);
+        let there = found.min(self.size);
+        (state.file, state.is_new, state.held) = (Some(file), is_new, there);
         let mut length = self.size;
-        while length > state.held && !state.lengthen(length) {
+        while length > there && !state.lengthen(length) {
             length /= 2;
         }
-        let held = state.held;
-        if let Some(file) = &state.file {
-            let _longer_is_no_harm = file.set_len(held);
+        if length <= there && there > 0 {
+            // A copy of the file has its length, and may have none of its blocks.
+            let _as_it_is_else = state.lengthen(there);
         }
-        state.goal = held;
+        if found > state.held || state.held < self.size {
+            state.cut();
+        }
+        state.goal = state.held;
+    }
+
+    /// Says that recovery is over. What that took of the reserve is not to be had again before
+    /// anything is written: on a disk that never had room for both, nothing would be.
+    pub(super) fn note_recovered(&self) {
+        let mut state = self.lock();
+        if state.full.is_some() && !self.find_room(&mut state) {
+            state.goal = state.held;
+            self.end_full(&mut state);
+        }
     }
 
     /// Removes it.
     pub(super) fn remove(&self) {
-        let mut state = self.lock();
-        if state.file.take().is_some() {
+        if self.let_go() {
             self.remove_file();
         }
+    }
+
+    /// Leaves it to the next opening. Whether there was one.
+    pub(super) fn let_go(&self) -> bool {
+        let mut state = self.lock();
         (state.held, state.goal) = (0, 0);
+        state.file.take().is_some()
+    }
+
+    /// The opening has come to nothing: what it has made goes, and what was there stays.
+    pub(super) fn abandon(&self) {
+        let is_new = self.lock().is_new;
+        if self.let_go() && is_new {
+            self.remove_file();
+        }
     }
 
     fn remove_file(&self) {
@@ -239,25 +270,22 @@ impl Reserve {
     /// whether the disk is not full (any more).
     pub(super) fn restore(&self) -> bool {
         let mut state = self.lock();
-        if state.full.is_none() {
-            return true;
-        }
+        state.full.is_none() || self.find_room(&mut state)
+    }
+
+    /// The same, of a disk that is full.
+    fn find_room(&self, state: &mut State) -> bool {
         if self.size == 0 || state.file.is_none() {
             // There is nothing to look by: who writes finds out.
-            self.end_full(&mut state);
+            self.end_full(state);
             return true;
         }
         let (held, goal) = (state.held, state.goal);
-        let whole = goal.max(held) + state.wanted;
-        let has_room = state.lengthen(whole);
-        state.held = if has_room { goal.max(held) } else { held };
-        if let Some(file) = &state.file
-            && file.set_len(state.held).is_err()
-        {
-            state.held = file.size().unwrap_or(state.held);
-        }
+        let has_room = state.lengthen(goal + state.wanted);
+        state.held = if has_room { goal } else { held };
+        state.cut();
         if has_room {
-            self.end_full(&mut state);
+            self.end_full(state);
         }
         has_room
     }
@@ -284,5 +312,13 @@ impl State {
             self.held = length;
         }
         has_room
+    }
+
+    /// Gives back what the file has beside what is held.
+    fn cut(&mut self) {
+        let Some(file) = &self.file else { return };
+        if file.set_len(self.held).is_err() {
+            self.held = file.size().unwrap_or(self.held);
+        }
     }
 }

@@ -156,3 +156,76 @@ fn the_reserve_is_made_again_behind_a_crash_as_far_as_there_is_room() {
         assert!(!left.exists(Path::new("/db/RESERVE")).unwrap());
     }
 }
+
+/// What a storage above another does not hand down is done by the trait's own means, or refused.
+#[test]
+fn every_call_reaches_the_storage_below() {
+    let sim = SimStorage::new(1);
+    let (storage, guard) = guarded(&sim, 0);
+    let [one, other, third] = ["/db/one", "/db/other", "/db/third"];
+    let file = create(&storage, one);
+    file.write_all_at(&[7; 3 * 4096], 0).unwrap();
+    file.sync().unwrap();
+    file.punch_hole(4096, 4096).unwrap();
+    let mut bytes = [9; 3 * 4096];
+    let rule = FaultRule::new(FaultEffect::OsError(EIO)).on(&[Operation::Read]);
+    sim.arm(FaultPlan::new().rule(rule));
+    assert_eq!(file.read_as_is_at(&mut bytes, 0).unwrap(), bytes.len());
+    assert!(bytes[4096..8192].iter().all(|byte| *byte == 0));
+    assert_eq!(guard.read_counts(), (1, 0));
+    assert!(sim.violations().is_empty(), "{:?}", sim.violations());
+    create(&storage, other).write_all_at(b"other", 0).unwrap();
+    storage.exchange(Path::new(one), Path::new(other)).unwrap();
+    assert_eq!((sim.read_len(one), sim.read_len(other)), (5, 3 * 4096));
+    storage.link(Path::new(other), Path::new(third)).unwrap();
+    assert_eq!(file.link_count().unwrap(), 2);
+    let taken = storage.rename_new(Path::new(one), Path::new(third)).unwrap_err();
+    assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+    let taken = storage.create_dir(Path::new("/db")).unwrap_err();
+    assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+}
+
+#[test]
+fn an_opening_that_comes_to_nothing_leaves_the_reserve_as_it_was() {
+    let sim = SimStorage::new(1);
+    let (storage, guard) = guarded(&sim, MIB);
+    guard.abandon_reserve();
+    assert!(!storage.exists(Path::new("/db/RESERVE")).unwrap(), "it had made it");
+    drop((storage, guard));
+    drop(guarded(&sim, MIB)); // As if it was killed.
+    let (storage, guard) = guarded(&sim, MIB);
+    guard.abandon_reserve();
+    assert_eq!(sim.read_len("/db/RESERVE"), MIB);
+    drop((storage, guard));
+    // A copy may have its length alone.
+    sim.remove_file(Path::new("/db/RESERVE")).unwrap();
+    let copy = sim.open(Path::new("/db/RESERVE"), OpenMode::CreateNew).unwrap();
+    copy.set_len(MIB).unwrap();
+    drop(copy);
+    assert_eq!(sim.allocated_bytes(), 0);
+    let (_storage, guard) = guarded(&sim, MIB);
+    assert_eq!((sim.allocated_bytes(), guard.reserve_figures().held), (MIB, MIB));
+}
+
+/// A disk that has room for the reserve, or for the database.
+#[test]
+fn what_recovery_takes_of_the_reserve_is_not_waited_for() {
+    let sim = SimStorage::new(1);
+    sim.set_capacity(MIB + (64 << 10));
+    let (storage, guard) = guarded(&sim, MIB);
+    let file = create(&storage, "/db/file");
+    {
+        let _recovery = ReserveUse::of_all();
+        file.preallocate(MIB / 2).unwrap();
+    }
+    assert!(guard.refuses_writes());
+    guard.note_recovered();
+    assert!(!guard.refuses_writes() && guard.full_disk().is_none());
+    assert_eq!(guard.reserve_figures().held, MIB / 2);
+    sim.set_capacity(sim.allocated_bytes());
+    assert!(file.preallocate(MIB).is_err());
+    assert!(guard.refuses_writes() && !guard.look_for_room());
+    sim.set_capacity(sim.allocated_bytes() + MIB);
+    assert!(guard.look_for_room() && !guard.refuses_writes());
+    assert_eq!(guard.reserve_figures().held, MIB / 2, "what there was room for");
+}

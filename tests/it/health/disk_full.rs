@@ -1,7 +1,13 @@
 //! A full disk: a state, that ends by itself.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use lithedb::storage::{CrashMode, OpenMode, SimStorage, Storage};
-use lithedb::{Access, Db, Error, HealthState, WriteBatch};
+use lithedb::{
+    Access, BackupRepository, Db, Encryption, Error, HealthState, OpenExisting, RestoreOptions,
+    WriteBatch,
+};
 
 use super::{Rows, Told, is_full, key, put_until_refused, tiny, wait_until, with_threads};
 use crate::support::{PATH, assert_sound, rows, tiny_structures};
@@ -12,7 +18,7 @@ const RESERVE: u64 = 4 << 20;
 const ROOM: u64 = 384 << 10;
 
 fn reserve_of(storage: &SimStorage) -> Option<u64> {
-    let file = storage.open("/db/RESERVE".as_ref(), OpenMode::ReadOnly);
+    let file = storage.open(Path::new("/db/RESERVE"), OpenMode::ReadOnly);
     file.ok().map(|file| file.size().unwrap())
 }
 
@@ -48,12 +54,13 @@ fn what_makes_room_goes_on_and_writing_resumes_by_itself() {
         db.flush().unwrap();
         assert_eq!(rows(&keyspace), expected);
         assert_sound(&db);
+        let full = |state: &HealthState| matches!(state, HealthState::DiskFull { .. });
+        wait_until(|| told.states().iter().any(full));
         storage.set_capacity(u64::MAX);
         wait_until(|| !is_full(&db));
         keyspace.put("again", "written").unwrap();
         wait_until(|| {
             let states = told.states();
-            let full = |state: &HealthState| matches!(state, HealthState::DiskFull { .. });
             let first = states.iter().position(full);
             first.is_some_and(|first| states[first..].contains(&HealthState::Writable))
         });
@@ -145,7 +152,55 @@ fn the_reserve_is_there_while_the_database_is_open() {
     db.close().unwrap();
     assert_eq!(db.health().state, HealthState::Closed);
     // Of two log files, if nothing is said.
-    let db = Db::builder().storage(std::sync::Arc::new(storage.clone())).open(PATH).unwrap();
+    let db = Db::builder().storage(Arc::new(storage.clone())).open(PATH).unwrap();
     assert_eq!(db.health().reserve.held, 16 << 20);
     drop(db);
+}
+
+#[test]
+fn an_opening_that_fails_leaves_no_reserve_behind() {
+    let storage = SimStorage::new(1);
+    tiny(&storage, RESERVE).open(PATH).unwrap().close().unwrap();
+    let with_key = tiny(&storage, RESERVE).encryption(Encryption::key([1; 32]));
+    assert!(matches!(with_key.open(PATH), Err(Error::NotEncrypted { .. })));
+    assert_eq!(reserve_of(&storage), None);
+    drop(tiny(&storage, RESERVE).open(PATH).unwrap());
+}
+
+/// Where the disk is too small for the reserve and anything else, recovery takes of it, and the
+/// rest is the reserve.
+#[test]
+fn a_database_is_made_on_a_disk_as_large_as_its_reserve() {
+    let storage = SimStorage::new(1);
+    storage.set_capacity(RESERVE + (8 << 10));
+    let db = tiny(&storage, RESERVE).open(PATH).unwrap();
+    assert!(!is_full(&db) && db.health().reserve.held < RESERVE);
+    let keyspace = db.create_keyspace("k", tiny_structures()[0].clone()).unwrap();
+    keyspace.put("a", "1").unwrap();
+    db.flush().unwrap();
+    assert_eq!(keyspace.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_sound(&db);
+    db.close().unwrap();
+}
+
+/// What a kill leaves of it goes with the database that it is of.
+#[test]
+fn a_restore_over_a_killed_database_leaves_nothing_of_its_reserve() {
+    let storage = SimStorage::new(1);
+    let db = tiny(&storage, RESERVE).open(PATH).unwrap();
+    let keyspace = db.create_keyspace("k", tiny_structures()[0].clone()).unwrap();
+    keyspace.put("a", "1").unwrap();
+    let backups = |storage: &SimStorage| {
+        let storage = Arc::new(storage.clone());
+        BackupRepository::open_in(storage, "/backups", OpenExisting::OrCreate).unwrap()
+    };
+    backups(&storage).create(&db).unwrap();
+    let left = storage.crash(CrashMode::KeepAll, 1);
+    assert_eq!(reserve_of(&left), Some(RESERVE));
+    let restored = backups(&left).restore(1, PATH, RestoreOptions::new().replace()).unwrap();
+    assert_eq!(restored.left_behind, None);
+    let names = left.list_dir(Path::new("/")).unwrap().into_iter().map(|entry| entry.name);
+    assert_eq!(names.collect::<Vec<_>>(), ["backups", "db"]);
+    let db = tiny(&left, RESERVE).open(PATH).unwrap();
+    assert!(db.keyspace("k").unwrap().get("a").unwrap().is_some());
 }

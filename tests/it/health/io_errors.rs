@@ -1,9 +1,18 @@
 //! Calls that fail: what passes, and what makes a database read-only.
 
 use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use lithedb::storage::{CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage};
-use lithedb::{Db, Error, HealthState, Keyspace};
+use lithe_sim::clock::SimClock;
+use lithe_sim::operator::TAIL;
+use lithe_sim::setup::Setup;
+use lithedb::base::Clock as _;
+use lithedb::storage::{
+    CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage, Storage as _,
+};
+use lithedb::{BackgroundWork, Db, Error, HealthState, Keyspace, KeyspaceOptions};
 
 use super::{Rows, key, put_until_refused, tiny, wait_until, with_threads};
 use crate::support::{PATH, assert_sound, create_tiny, open_tiny, rows, tiny_structures};
@@ -79,7 +88,9 @@ fn what_cannot_be_read_does_not_keep_the_rest_from_it() {
             let db = open_tiny(&storage);
             for name in ["a", "b"] {
                 let keyspace = db.create_keyspace(name, options.clone()).unwrap();
-                (0..500).for_each(|number| drop(keyspace.put(key(number), [1; 60]).unwrap()));
+                for number in 0..500 {
+                    keyspace.put(key(number), [1; 60]).unwrap();
+                }
             }
             db.close().unwrap();
         }
@@ -183,6 +194,115 @@ fn a_flush_that_fails_in_the_background_is_told_to_those_who_wait_for_it() {
         assert_eq!(rows(&keyspace), expected);
         db.close().unwrap();
     }
+}
+
+/// Nor do its writers wait for it, or hear of it.
+#[test]
+fn a_keyspace_that_cannot_be_flushed_does_not_keep_the_others_from_it() {
+    for options in tiny_structures() {
+        let storage = SimStorage::new(1);
+        let db = with_threads(tiny(&storage, 0)).open(PATH).unwrap();
+        let [a, b] = ["a", "b"].map(|name| db.create_keyspace(name, options.clone()).unwrap());
+        let path = format!("keyspaces/{:08}", a.id());
+        lasting(&storage, FaultEffect::OsError(13), &[Operation::Create], &path);
+        let mut expected = Rows::new();
+        let refused = put_until_refused(&a, &mut expected);
+        assert!(matches!(refused, Error::Io { action: "create", .. }), "{refused}");
+        for number in 0..500 {
+            b.put(key(number), [1; 90]).unwrap();
+        }
+        let stats = db.stats();
+        let of_b = stats.keyspaces.iter().find(|of| of.name == "b").unwrap();
+        assert!(of_b.flushes > 0);
+        let failures = db.health().failures;
+        assert!(!failures.is_empty());
+        for failure in failures {
+            assert_eq!(failure.keyspace.as_deref(), Some("a"), "{failure}");
+        }
+        assert_eq!(rows(&a), expected);
+        storage.disarm();
+        wait_until(|| db.health().is_good());
+        db.close().unwrap();
+    }
+}
+
+/// What nobody waits for is tried again after a while, though nothing is flushed.
+#[test]
+fn a_compaction_that_failed_is_tried_again_by_itself() {
+    for options in tiny_structures().into_iter().skip(1) {
+        let storage = SimStorage::new(1);
+        let clock = Arc::new(SimClock::default());
+        let files = Arc::new(storage.clone());
+        let db = Setup::tiny(1).builder(files, Arc::clone(&clock), 0).open(PATH).unwrap();
+        let keyspace = db.create_keyspace("k", options).unwrap();
+        for round in 0..5_u8 {
+            for number in 0..20 {
+                keyspace.put(key(number), [round; 60]).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        lasting(&storage, EIO, &[Operation::Read], "keyspaces");
+        while db.step().unwrap() {}
+        let health = db.health();
+        assert_eq!(health.state, HealthState::Failing);
+        let failure = &health.failures[0];
+        assert_eq!(failure.work, BackgroundWork::Compaction, "{failure}");
+        assert_eq!(failure.keyspace.as_deref(), Some("k"), "{failure}");
+        storage.disarm();
+        while db.step().unwrap() {}
+        assert_eq!(db.health().state, HealthState::Failing, "it is left alone for a while");
+        clock.sleep(Duration::from_secs(2));
+        while db.step().unwrap() {}
+        assert!(db.health().is_good(), "{:?}", db.health().failures);
+        assert_eq!(rows(&keyspace).len(), 20);
+        assert_sound(&db);
+    }
+}
+
+#[test]
+fn files_that_cannot_be_removed_are_told_and_removed_later() {
+    let storage = SimStorage::new(1);
+    let db = open_tiny(&storage);
+    create_tiny(&db, "gone").put("a", [1; 60]).unwrap();
+    let keyspace = create_tiny(&db, "k");
+    db.flush().unwrap();
+    db.drop_keyspace("gone").unwrap();
+    lasting(&storage, FaultEffect::OsError(13), &[Operation::Remove], "keyspaces");
+    while db.step().unwrap() {}
+    let health = db.health();
+    assert_eq!(health.state, HealthState::Failing);
+    assert_eq!(health.failures[0].work, BackgroundWork::Removal, "{:?}", health.failures);
+    keyspace.put("a", "1").unwrap();
+    storage.disarm();
+    while db.step().unwrap() {}
+    assert!(db.health().is_good(), "{:?}", db.health().failures);
+    assert_eq!(storage.list_dir(Path::new("/db/keyspaces")).unwrap().len(), 1);
+}
+
+/// Retries take the room of one try, also where values are made on the way to an archive.
+#[test]
+fn an_archive_that_cannot_be_written_keeps_nothing_of_what_was_made_for_it() {
+    let storage = SimStorage::new(1);
+    let db = open_tiny(&storage);
+    let options = KeyspaceOptions::history().merge_operator(TAIL).value_separation(Some(64));
+    let keyspace = db.create_keyspace("k", options).unwrap();
+    for number in 0..20 {
+        keyspace.merge(key(number), [b'x'; 100]).unwrap();
+    }
+    // Of a table, which comes behind the values that its entries point to.
+    lasting(&storage, FaultEffect::OsError(13), &[Operation::Create], "tbl-");
+    assert!(matches!(db.flush(), Err(Error::Io { action: "create", .. })));
+    let before = storage.allocated_bytes();
+    for _ in 0..50 {
+        assert!(matches!(db.flush(), Err(Error::Io { action: "create", .. })));
+    }
+    let taken = storage.allocated_bytes().saturating_sub(before);
+    assert!(taken <= 64 << 10, "{taken} bytes of garbage");
+    storage.disarm();
+    db.flush().unwrap();
+    assert_eq!(rows(&keyspace).len(), 20);
+    assert!(db.health().is_good(), "{:?}", db.health().failures);
+    assert_sound(&db);
 }
 
 #[test]

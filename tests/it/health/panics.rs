@@ -10,8 +10,8 @@ use lithe_sim::watched::{Mutation, WatchedStorage};
 use lithedb::storage::{CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage};
 use lithedb::{BackgroundWork, Builder, Error, HealthState, MergeError, MergeOperator, Reducer};
 
-use super::{key, tiny, wait_until, with_threads};
-use crate::support::{PATH, assert_sound, create_tiny, open_tiny, tiny_structures};
+use super::{Rows, key, put_until_refused, tiny, wait_until, with_threads};
+use crate::support::{PATH, assert_sound, create_tiny, open_tiny, rows, tiny_structures};
 
 /// Panics, whatever it is asked.
 struct Panics;
@@ -105,7 +105,9 @@ fn a_reducer_that_panics_fails_its_call() {
         let storage = SimStorage::new(1);
         let db = panicking(tiny(&storage, 0)).open(PATH).unwrap();
         let keyspace = db.create_keyspace("k", options).unwrap();
-        (0..200).for_each(|number| drop(keyspace.put(key(number), [1; 90]).unwrap()));
+        for number in 0..200 {
+            keyspace.put(key(number), [1; 90]).unwrap();
+        }
         for _ in 0..2 {
             for _ in 0..2 {
                 let reduced = keyspace.reduce::<&[u8]>("panics", ..);
@@ -200,6 +202,36 @@ fn a_panic_of_the_storage_makes_it_read_only() {
         assert!(db.close().is_err());
         let db = open_tiny(&sim.crash(CrashMode::DropAll, 1));
         assert!(db.keyspace("k").unwrap().get("a").unwrap().is_some());
+        assert_sound(&db);
+    }
+}
+
+/// With threads nobody sees it but by what every write says from then on.
+#[test]
+fn a_panic_of_background_work_is_told_with_what_it_said() {
+    for options in tiny_structures() {
+        let armed = Arc::new(AtomicU64::new(0));
+        let is_armed = Arc::clone(&armed);
+        let hook = Arc::new(move |mutation: &Mutation<'_>| {
+            let is_it = mutation.operation == Operation::Create
+                && mutation.path.starts_with("/db/keyspaces");
+            assert!(!is_it || is_armed.load(Ordering::Acquire) == 0, "a storage of one's own");
+        });
+        let sim = SimStorage::new(1);
+        let storage = WatchedStorage::new(sim.clone(), hook);
+        let builder = Setup::tiny(1).builder(Arc::new(storage), Arc::default(), 0);
+        let db = with_threads(builder).open(PATH).unwrap();
+        let keyspace = db.create_keyspace("k", options).unwrap();
+        armed.store(1, Ordering::Release);
+        let mut expected = Rows::new();
+        let refused = put_until_refused(&keyspace, &mut expected);
+        let Error::ReadOnly { why } = &refused else { panic!("{refused}") };
+        assert!(why.contains("a flush panicked: a storage of one's own"), "{why}");
+        assert!(db.close().is_err());
+        armed.store(0, Ordering::Release);
+        let db = open_tiny(&sim.crash(CrashMode::KeepAll, 1));
+        let found = rows(&db.keyspace("k").unwrap());
+        assert!(expected.iter().all(|(key, value)| found.get(key) == Some(value)));
         assert_sound(&db);
     }
 }

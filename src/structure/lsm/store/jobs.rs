@@ -44,8 +44,8 @@ pub(in crate::structure::lsm) struct Jobs {
     next_id: u64,
     /// What somebody wants compacted comes before what is due.
     pub(super) rounds: Rounds,
-    /// A compaction has failed since the last flush: nothing is chosen until the next, but for
-    /// those who ask.
+    /// A compaction has failed: nothing is chosen until the next flush, or [`Jobs::try_again`], but
+    /// for those who ask.
     has_failed: bool,
     /// One that could be done without has: no such is chosen.
     optional_has_failed: bool,
@@ -132,10 +132,15 @@ impl Jobs {
         self.jobs.iter().map(|job| &job.plan.pick.span)
     }
 
-    /// Says that something was flushed: what has failed may be tried again.
-    pub(super) fn note_flush(&mut self) {
+    /// What has failed may be tried again: something was flushed, or some time has passed.
+    pub(super) fn try_again(&mut self) {
         self.has_failed = false;
         self.optional_has_failed = false;
+    }
+
+    /// Whether anything is not chosen because it has failed.
+    pub(super) fn holds_back(&self) -> bool {
+        self.has_failed || self.optional_has_failed
     }
 
     fn note_failure(&mut self, reason: CompactionReason) {

@@ -282,7 +282,7 @@ impl LsmStore {
             discard(&self.place, &tables);
         }
         committed?;
-        jobs.note_flush();
+        jobs.try_again();
         jobs.rounds.note_removed(&removed);
         self.publish(writer);
         Ok(taken)

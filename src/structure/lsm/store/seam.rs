@@ -94,6 +94,14 @@ impl Store for LsmStore {
         Ok(self.install_ready()?.then(|| self.version()))
     }
 
+    fn holds_back(&self) -> bool {
+        self.lock_jobs().holds_back()
+    }
+
+    fn try_again(&self) {
+        self.lock_jobs().try_again();
+    }
+
     fn debt(&self) -> Debt {
         self.summary.load().debt
     }
