@@ -9,7 +9,7 @@ use crate::base::{Error, Result, SeqNo};
 use crate::db::core::Core;
 use crate::db::operation::{DecodedCommit, decode_record, decode_stamp};
 use crate::db::{Db, Handle};
-use crate::wal::{Lsn, RecordReader};
+use crate::wal::{Lsn, RecordReader, RecordRef};
 
 /// A commit as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Commits {
         let is_from_birth = reader.position() == Lsn::ZERO;
         let lower = range.0;
         reader.skip_files(&mut |record| {
-            let seqno = decode_stamp(record).ok_or_else(|| not_a_commit(handle, Lsn::ZERO))?;
+            let seqno = decode_stamp(record.payload).ok_or_else(|| not_a_commit(record))?;
             Ok(match lower {
                 Bound::Included(from) => seqno <= from,
                 Bound::Excluded(from) => seqno <= from,
@@ -113,7 +113,7 @@ impl Commits {
         let Some(record) = record else { return Ok(None) };
         let decoded = decode_record(record.payload);
         let Some(DecodedCommit { seqno, payload, count, .. }) = decoded else {
-            return Err(not_a_commit(&self.handle, record.lsn));
+            return Err(not_a_commit(&record));
         };
         let payload = payload.map(<[u8]>::to_vec);
         Ok(Some(Commit { seqno, operations: count, payload }))
@@ -154,7 +154,7 @@ impl Iterator for Commits {
 }
 
 /// A record whose bytes verify, and that no store has written.
-pub(super) fn not_a_commit(handle: &Handle, lsn: Lsn) -> Error {
-    let dir = handle.core.dir.join(crate::db::open::LOG_DIR);
-    Error::corruption(&dir, lsn.as_u64(), format!("the record at {lsn} is not a commit"))
+pub(super) fn not_a_commit(record: &RecordRef<'_>) -> Error {
+    let what = format!("the record at position {} is not a commit", record.lsn);
+    Error::corruption(record.file, record.offset, what)
 }

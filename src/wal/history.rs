@@ -135,19 +135,22 @@ impl RecordReader {
         Ok(Some(RecordRef { lsn, end, file, offset, durable_up_to, payload }))
     }
 
-    /// Goes to the last file whose first payload `is_before`, or stays at the first one.
-    /// `is_before` must hold of a first part of all payloads. Reads a logarithmic number of files'
+    /// Goes to the last file whose first record `is_before`, or stays at the first one.
+    /// `is_before` must hold of a first part of all records. Reads a logarithmic number of files'
     /// beginnings.
     ///
     /// # Errors
     /// As [`Self::next_record`]; whatever `is_before` says.
-    pub fn skip_files(&mut self, is_before: &mut dyn FnMut(&[u8]) -> Result<bool>) -> Result<()> {
+    pub fn skip_files(
+        &mut self,
+        is_before: &mut dyn FnMut(&RecordRef<'_>) -> Result<bool>,
+    ) -> Result<()> {
         let (mut low, mut high) = (0, self.files.len());
         while low < high {
             let middle = low.midpoint(high);
             // A file without payloads only costs reading more than is needed.
             let is_before = match self.first_of(middle)?.next_record()? {
-                Some(first) => is_before(first.payload)?,
+                Some(first) => is_before(&first)?,
                 None => false,
             };
             if is_before {

@@ -36,7 +36,7 @@ use crate::db::history::PointInTime;
 use crate::db::keyspace::Keyspace;
 use crate::db::operation::{decode_record, decode_stamp};
 use crate::db::{Db, Handle};
-use crate::wal::{Lsn, RecordReader};
+use crate::wal::{Lsn, RecordReader, RecordRef};
 
 /// What a feed is to show; see [`Db::changes`]. Default: every commit, as soon as it is visible,
 /// without previous values.
@@ -268,7 +268,7 @@ impl ChangeFeed {
         handle.core.check_open()?;
         let mut reader = handle.core.log_reader();
         reader.skip_files(&mut |record| {
-            let stamp = decode_stamp(record).ok_or_else(|| not_a_commit(handle, Lsn::ZERO))?;
+            let stamp = decode_stamp(record.payload).ok_or_else(|| not_a_commit(record))?;
             Ok(stamp <= since)
         })?;
         let (handle, lsn) = (Arc::clone(handle), reader.position());
@@ -288,8 +288,10 @@ impl ChangeFeed {
     fn first_stamp(&self) -> Result<Option<SeqNo>> {
         let mut reader = self.reader.start_of_file();
         let first = reader.next_record()?;
-        let stamp = |payload| decode_stamp(payload).ok_or_else(|| self.no_commit(Lsn::ZERO));
-        first.map(|first| stamp(first.payload)).transpose()
+        let stamp = |first: RecordRef<'_>| {
+            decode_stamp(first.payload).ok_or_else(|| not_a_commit(&first))
+        };
+        first.map(stamp).transpose()
     }
 
     /// Everything up to this stamp was shown, or is not asked for: a feed that is opened behind it
@@ -419,20 +421,21 @@ impl ChangeFeed {
             let (lsn, end) = (record.lsn, record.end);
             let (options, names) = (&self.options, &mut self.names);
             let read = match decode_record(record.payload) {
-                None => Err(None),
+                None => Err(not_a_commit(&record)),
                 Some(commit) if commit.seqno <= self.position => Ok((commit.seqno, None)),
                 Some(commit) => {
                     let seqno = commit.seqno;
                     let commit = (record.payload, commit);
                     let changes = decode::changes_of(&handle.core, options, names, commit);
-                    changes.map(|changes| (seqno, changes))
+                    let changes = changes.map(|changes| (seqno, changes));
+                    changes.map_err(|error| error.unwrap_or_else(|| not_a_commit(&record)))
                 }
             };
             let (seqno, found) = match read {
                 Ok(read) => read,
                 Err(error) => {
                     self.reader.go_back(lsn); // F1: it was not shown.
-                    return Err(judged(error.unwrap_or_else(|| self.no_commit(lsn))));
+                    return Err(judged(error));
                 }
             };
             self.lsn = end;
@@ -441,10 +444,6 @@ impl ChangeFeed {
                 return Ok(found);
             }
         }
-    }
-
-    fn no_commit(&self, lsn: Lsn) -> Error {
-        not_a_commit(&self.handle, lsn)
     }
 }
 

@@ -141,7 +141,7 @@ fn a_reader_ends_where_it_was_told_and_begins_where_it_is_sent() {
         let mut reader = wal.reader(wal.end());
         let number = payload[..8].to_vec();
         // Numbers are little-endian and below 256.
-        reader.skip_files(&mut |first| Ok(first[..8] <= number[..])).unwrap();
+        reader.skip_files(&mut |first| Ok(first.payload[..8] <= number[..])).unwrap();
         let found = rest_of(reader).unwrap();
         assert!(found.len() >= written.len() - index, "it is not behind the record");
         assert!(found.len() <= written.len() - index + 12, "nor more than a file in front");
