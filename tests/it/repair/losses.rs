@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use lithedb::base::SeededEntropy;
 use lithedb::inspect::{Detail, PieceState, inspect};
-use lithedb::storage::{SimStorage, Storage};
+use lithedb::storage::{CrashMode, SimStorage, Storage};
 use lithedb::{Db, Keyspace, KeyspaceOptions, LossKind, RepairReport};
 
 use super::{files_of, fill, overwrite, repair, repair_with};
-use crate::support::{open_tiny, rows, step_to_rest, tiny_structures};
+use crate::support::{PATH, open_tiny, rows, step_to_rest, tiny, tiny_structures};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -168,4 +170,73 @@ fn versions_that_can_be_read_stay_versions() {
         looked_at += 1;
     }
     assert!(looked_at > 0);
+}
+
+/// As an index has each of them by number, a manifest that was brought back from a backup is not
+/// believed when it says that there are fewer.
+#[test]
+fn a_manifest_that_is_older_costs_names_and_no_rows() {
+    for is_flushed in [false, true] {
+        let storage = SimStorage::new(80);
+        let db = open_tiny(&storage);
+        fill(&db.create_keyspace("a", tiny_structures()[0].clone()).unwrap(), 0);
+        db.close().unwrap();
+        let manifest = files_of(&storage, "MANIFEST-").pop().unwrap();
+        let older = storage.snapshot_file(&manifest).unwrap();
+        let db = open_tiny(&storage);
+        let later = db.create_keyspace("later", tiny_structures()[1].clone()).unwrap();
+        for number in 0..5u8 {
+            later.put([number], "row").unwrap();
+        }
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        let expected = rows(&later);
+        let storage = storage.crash(CrashMode::KeepAll, 0);
+        drop((later, db));
+        storage.restore_file(&manifest, &older).unwrap();
+        let (db, report) = repair(&storage);
+        assert_eq!(rows(&db.keyspace("a").unwrap()).len(), 300);
+        assert!(rows(&db.keyspace("recovered-2").unwrap()) == expected, "{is_flushed}");
+        assert!(report.losses.iter().any(|loss| loss.kind == LossKind::Catalogue));
+    }
+}
+
+#[test]
+fn a_manifest_of_another_database_is_not_believed() {
+    let storage = SimStorage::new(81);
+    let expected = flushed(&storage, tiny_structures()[0].clone());
+    let other = SimStorage::new(82);
+    let entropy = Arc::new(SeededEntropy::new(0xFEED));
+    drop(tiny(&other).entropy(entropy).open(PATH).unwrap());
+    let manifest = files_of(&storage, "MANIFEST-").pop().unwrap();
+    let foreign = files_of(&other, "MANIFEST-").pop().unwrap();
+    storage.restore_file(&manifest, &other.snapshot_file(&foreign).unwrap()).unwrap();
+    let (db, report) = repair(&storage);
+    assert!(rows(&db.keyspace("recovered-1").unwrap()) == expected);
+    let loss = report.losses.iter().find(|loss| loss.kind == LossKind::Catalogue).unwrap();
+    assert_eq!(loss.file, manifest, "{loss}");
+}
+
+/// Two databases that have gone on from one copy have tables of one number: all checksums of the
+/// one verify in the other.
+#[test]
+fn a_table_of_another_life_of_the_database_is_none_of_its_tables() {
+    let table = |name: &str, storage: &SimStorage| {
+        let db = open_tiny(storage);
+        let keyspace = db.create_keyspace("k", tiny_structures()[1].clone()).unwrap();
+        keyspace.put("a", name).unwrap();
+        keyspace.put(name, "only here").unwrap();
+        db.close().unwrap();
+        files_of(storage, "tbl-").pop().unwrap()
+    };
+    let (storage, other) = (SimStorage::new(83), SimStorage::new(84));
+    let (path, of_other) = (table("this", &storage), table("other", &other));
+    assert_eq!(path, of_other);
+    storage.restore_file(&path, &other.snapshot_file(&path).unwrap()).unwrap();
+    let (db, report) = repair(&storage);
+    assert_eq!(rows(&db.keyspace("k").unwrap()), Rows::new());
+    let loss = report.losses.iter().find(|loss| loss.kind == LossKind::Lost).unwrap();
+    assert!(loss.covers("k", b"a") && loss.covers("k", b"this"), "{loss}");
+    assert!(loss.what.contains("another one of its number"), "{loss}");
 }

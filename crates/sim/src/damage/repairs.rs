@@ -19,7 +19,8 @@ use crate::damage::{Ending, Fixture, Injury};
 use crate::finding::{Fault, Finding, Verdict};
 use crate::ledger::Ledger;
 use crate::parallel::{run_cases, survive};
-use crate::readback::{Detail, now_of, read_all};
+use crate::random::Random;
+use crate::readback::{Detail, expect_pasts, now_of, read_all};
 use crate::sample::shown;
 use crate::timeline::{Survival, rows_at};
 
@@ -172,8 +173,14 @@ fn refused(error: &Error) -> Verdict<&'static str> {
 fn judge(fixture: &Fixture, db: &Db, report: &RepairReport) -> Verdict<&'static str> {
     let found = read_all(db, Detail::Digests);
     let found = found.map_err(|error| Finding::new(Fault::Refused, error.to_string()))?;
-    if fixture.timeline.judge(&found, Survival::Durable).is_ok() {
-        return Ok(if report.is_whole() { "whole" } else { "whole, and more was told" });
+    if let Ok(moment) = fixture.timeline.judge(&found, Survival::Durable) {
+        if !report.is_whole() {
+            return Ok("whole, and more was told");
+        }
+        // Then versions are as well.
+        let mut random = Random::new(moment.commit);
+        expect_pasts(db, &fixture.timeline, moment.commit, &mut random)?;
+        return Ok("whole");
     }
     let silent = |what: String| Err(Finding::new(Fault::Silent, what));
     for (name, id) in fixture.timeline.catalog() {
@@ -216,7 +223,10 @@ const WRONG: [LossKind; 3] = [LossKind::Doubtful, LossKind::Commits, LossKind::C
 const MISSING: [LossKind; 4] =
     [LossKind::Lost, LossKind::Doubtful, LossKind::Commits, LossKind::Catalogue];
 
+/// Whether an item says so of what a keyspace is now: what is lost of its versions is no excuse.
 fn is_told(report: &RepairReport, keyspace: &str, key: Option<&[u8]>, kinds: &[LossKind]) -> bool {
-    let concerns = |loss: &Loss| key.is_none_or(|key| loss.covers(keyspace, key));
+    let concerns = |loss: &Loss| {
+        !loss.is_of_versions && key.is_none_or(|key| loss.covers(keyspace, key))
+    };
     report.losses.iter().any(|loss| kinds.contains(&loss.kind) && concerns(loss))
 }
