@@ -426,7 +426,8 @@ impl Builder {
     /// A log file should fit into half of it: deletions need one now and then. The more there is in
     /// memtables when the disk becomes full, the more flushes need: with room for all memtables,
     /// deletions are certain to get as far as giving room back. Where the disk had no room for all
-    /// of it when the database was opened, it is what there was room for. Closing removes the file.
+    /// of it when the database was opened, or recovery needed some, it is what there was room for.
+    /// Closing removes the file.
     ///
     /// Without a reserve, and on file systems that cannot reserve blocks, a full disk stops flushes
     /// and deletions as it does everything else; all the same writing goes on when there is room.
@@ -448,9 +449,10 @@ impl Builder {
 
     /// What is told how the database is, whenever that has changed: by a thread of its own, a
     /// fourth of a second behind it at most, with no lock held; with [`Background::Stepped`] by
-    /// [`Db::step`]. It may use the database and close it; one that keeps a [`Db`] keeps it open.
-    /// Changes that come quickly are told together. One that panics is told on; the panic is among
-    /// [`Health::failures`].
+    /// [`Db::step`], and by calls that have to do such a step. It may use the database and close it;
+    /// one that keeps a [`Db`] keeps it open. Closing by others waits until it has returned: it must
+    /// not wait for them. Changes that come quickly are told together. One that panics is told on;
+    /// the panic is among [`Health::failures`] until it has returned.
     #[must_use]
     pub fn on_health(mut self, listener: impl Fn(&Health) + Send + Sync + 'static) -> Builder {
         self.listener = Some(HealthListener(Arc::new(listener)));

@@ -17,6 +17,7 @@ fn builder(storage: &SimStorage) -> Builder {
         .background(Background::Stepped)
         .durability(lithedb::Durability::Buffered)
         .memory_budget(8 << 20)
+        .disk_reserve(0)
 }
 
 fn options(operator: &str) -> KeyspaceOptions {

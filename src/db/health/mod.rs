@@ -32,7 +32,8 @@ pub enum HealthState {
     #[default]
     Writable,
     /// Background work fails and is tried again: see [`Health::failures`]. Writing goes on as long
-    /// as there is memory for what is not flushed; then writes give the error of the flush.
+    /// as there is memory for what is not flushed; then writes to the keyspace that is not give the
+    /// error of the flush.
     Failing,
     /// There is no room on the disk. Reads, deletions, flushes and cleaning go on, the latter as
     /// far as the reserve goes; other writes give [`Error::DiskFull`](crate::Error::DiskFull).

@@ -80,7 +80,7 @@ impl StorageFile for GuardedFile {
         let allocate = || self.below.preallocate(len);
         let done =
             self.noted(Operation::Preallocate, || self.guard.in_room(&self.path, len, allocate));
-        done.inspect(|()| self.guard.reserve.note_room())
+        done.inspect(|()| self.guard.note_room_at(&self.path))
     }
 
     fn punch_hole(&self, offset: u64, size: u64) -> io::Result<()> {

@@ -139,6 +139,13 @@ impl Guard {
         self.reserve.note_room();
     }
 
+    /// The same of a call with this path.
+    fn note_room_at(&self, path: &Path) {
+        if path.starts_with(&self.root) {
+            self.reserve.note_room();
+        }
+    }
+
     /// Since when the disk has been full, if it is.
     pub(crate) fn full_disk(&self) -> Option<FullDisk> {
         self.reserve.full()
@@ -274,7 +281,7 @@ impl Storage for GuardedStorage {
         let file = match mode {
             OpenMode::CreateNew => self
                 .noted_in_room(Operation::Create, path, || self.below.open(path, mode))
-                .inspect(|_| self.guard.reserve.note_room()),
+                .inspect(|_| self.guard.note_room_at(path)),
             OpenMode::ReadWrite | OpenMode::ReadOnly => {
                 self.noted(Operation::Open, path, || self.below.open(path, mode))
             }

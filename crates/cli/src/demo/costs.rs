@@ -84,9 +84,10 @@ pub fn show(demo: &Demo, session: &Session, path: &Path, screen: &mut Screen) ->
     );
     screen.fact("space amplification", &text)?;
     let text = format!(
-        "{}, {} of it preallocated commit log",
+        "{}, {} of it preallocated commit log, {} kept for a full disk",
         bytes_text(directory_size(path)),
-        bytes_text(now.wal_bytes_on_disk)
+        bytes_text(now.wal_bytes_on_disk),
+        bytes_text(now.health.reserve.held)
     );
     screen.fact("directory", &text)?;
     let used = &session.at_work;
