@@ -32,13 +32,11 @@ use crate::block::{Block, BlockCursor};
 use crate::manifest::OpenReport;
 
 pub use shares::{ShareSums, ValueShare};
-#[cfg(test)]
-pub use store::WholeCheck;
 pub use store::{
     Adopted, BegunFlush, CheckWalk, Compacted, Consolidation, DataCheck, Debt, FileImage, Held,
     KeySpan, Moving, Round, RoundFigures, RoundSlice, SharedStores, Staged, Stale, Store,
-    StoreImage, StorePlace, TableCheck, TableIngestMode, TableIngestOptions, create_store,
-    open_store,
+    StoreImage, StorePlace, TableCheck, TableIngestMode, TableIngestOptions, WholeCheck,
+    create_store, open_store,
 };
 
 /// An entry found by key.

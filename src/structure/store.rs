@@ -198,6 +198,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`DataCheck::check_data`] needs no such care.
     fn check_index(&self, findings: &mut Findings) -> Box<dyn DataCheck>;
 
+    /// The same of the index as it is, unchecked: costs a copy of its lists of files. What it has
+    /// is kept until it is dropped.
+    fn begin_check(&self) -> Box<dyn DataCheck>;
+
     /// All that makes this store elsewhere, as of its newest durable state. Waits for a slice that
     /// is being made durable.
     fn image(&self) -> StoreImage;
@@ -500,20 +504,26 @@ pub trait CheckWalk {
 
     /// What is in front of this place was checked. Whether to go on.
     fn reached(&mut self, findings: &Findings, place: &[u8]) -> ControlFlow<()>;
+
+    /// Some of what lies behind the place was read. Whether to go on: if not, what is there is
+    /// begun anew another time.
+    fn passed(&mut self, findings: &Findings) -> ControlFlow<()>;
 }
 
 /// All of it, at once.
-#[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub struct WholeCheck;
 
-#[cfg(test)]
 impl CheckWalk for WholeCheck {
     fn start(&self) -> &[u8] {
         &[]
     }
 
     fn reached(&mut self, _findings: &Findings, _place: &[u8]) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn passed(&mut self, _findings: &Findings) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }

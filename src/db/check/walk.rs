@@ -13,6 +13,8 @@ use crate::structure::{CheckWalk, Findings};
 
 /// Nobody waits longer than this in one go, so that whoever wants to break off can.
 const WAIT_MAX: Duration = Duration::from_millis(100);
+/// Shorter ones are put together.
+const WAIT_MIN: Duration = Duration::from_millis(2);
 /// The lowest rate.
 const RATE_MIN: u64 = 64 << 10;
 
@@ -31,9 +33,15 @@ impl CheckOptions {
     }
 
     /// Reads data at so many bytes a second on average, 64 KiB at least, so that others have the
-    /// disk for themselves the rest of the time. It is kept to from piece to piece: an interval of
-    /// `Flex`, a table of `Lsm`. The log, indexes, and large values that are read with the entries
-    /// that point to them, are read as fast as can be and count.
+    /// disk for themselves the rest of the time. It is kept to from piece to piece: a run of
+    /// `Flex`, a partition of a table of `Lsm`, a large value. The log and indexes are read as fast
+    /// as can be, and count.
+    ///
+    /// What the data is as of the moment when its keyspace's turn comes is kept until all of that
+    /// is read: at a low rate, room that is given back meanwhile stays taken. [`Builder::scrub`]
+    /// does without.
+    ///
+    /// [`Builder::scrub`]: crate::Builder::scrub
     #[must_use]
     pub fn rate(self, bytes_per_second: u64) -> CheckOptions {
         CheckOptions { rate: Some(bytes_per_second), ..self }
@@ -103,10 +111,11 @@ pub struct CheckProgress<'a> {
 
 impl Db {
     /// As [`Db::check`], at a rate, from a position on, and with `go_on` asked whether to go on:
-    /// after each piece, and ten times a second while it waits. A check that is broken off says
-    /// where it was ([`CheckReport::stopped_at`]), and has what was found until then; indexes are
-    /// checked at the end. One that goes on from there reads the manifest and the log again, and
-    /// leaves out the data in front.
+    /// after each interval of `Flex` and in front of each table of `Lsm`, and ten times a second
+    /// while it waits. A check that is broken off says where it was ([`CheckReport::stopped_at`]),
+    /// and has what was found until then; indexes are checked at the end. One that goes on from
+    /// there reads the manifest and the log again, leaves out the data in front, and begins an
+    /// interval or table anew that it was within.
     ///
     /// ```
     /// # fn main() -> lithedb::Result<()> {
@@ -192,6 +201,13 @@ impl<'a> PacedWalk<'a> {
         let cost = Duration::from_secs_f64(read as f64 / rate as f64);
         let taken = self.core.clock.monotonic().saturating_sub(began);
         let mut left = cost.saturating_sub(taken);
+        if left < WAIT_MIN {
+            if taken > cost + WAIT_MAX {
+                // What a slow disk has left over is not made up for at once.
+                self.paced = (findings.bytes, self.core.clock.monotonic());
+            }
+            return ControlFlow::Continue(()); // With what comes.
+        }
         while !left.is_zero() {
             let part = left.min(WAIT_MAX);
             std::thread::sleep(part);
@@ -214,6 +230,10 @@ impl CheckWalk for PacedWalk<'_> {
         self.position.place.clear();
         self.position.place.extend_from_slice(place);
         self.ask(findings)?;
+        self.wait(findings)
+    }
+
+    fn passed(&mut self, findings: &Findings) -> ControlFlow<()> {
         self.wait(findings)
     }
 }

@@ -1,6 +1,7 @@
 //! Every run, and what is in memory of it.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::base::{Composite, Cursor, EntryKind, EntryRef, Expiring, ExpirySpan, Result, SeqNo};
@@ -56,7 +57,9 @@ pub(in super::super) fn check_data(
     for (position, interval) in index.tree.range(first..index.tree.len()).enumerate() {
         let limit = index.tree.get(first + position + 1).map(|next| &*next.anchor);
         findings.intervals += 1;
-        checker.check_interval(interval, limit, findings);
+        if checker.check_interval(interval, limit, findings, walk).is_break() {
+            return;
+        }
         if let Some(next) = limit
             && walk.reached(findings, next).is_break()
         {
@@ -71,7 +74,13 @@ impl Checker<'_> {
     }
 
     /// Every run of an interval, and all of them together.
-    fn check_interval(&self, interval: &Interval, limit: Option<&[u8]>, findings: &mut Findings) {
+    fn check_interval(
+        &self,
+        interval: &Interval,
+        limit: Option<&[u8]>,
+        findings: &mut Findings,
+        walk: &mut dyn CheckWalk,
+    ) -> ControlFlow<()> {
         let mut blocks: Vec<Arc<Block>> = Vec::new();
         for (position, run) in interval.runs().enumerate() {
             findings.runs += 1;
@@ -83,8 +92,9 @@ impl Checker<'_> {
             match self.loader.read_run(run) {
                 Ok(block) => {
                     let run_of = RunOf { run, place, interval, limit };
-                    if let Err(error) = self.check_run(run_of, &block, findings) {
-                        findings.note_error(self.site(run), &error);
+                    match self.check_run(run_of, &block, findings, walk) {
+                        Ok(going_on) => going_on?,
+                        Err(error) => findings.note_error(self.site(run), &error),
                     }
                     blocks.push(block);
                 }
@@ -96,6 +106,7 @@ impl Checker<'_> {
         {
             findings.note_error(Site::of_keyspace(self.keyspace), &error);
         }
+        ControlFlow::Continue(())
     }
 
     fn check_run(
@@ -103,7 +114,8 @@ impl Checker<'_> {
         run_of: RunOf<'_>,
         block: &Arc<Block>,
         findings: &mut Findings,
-    ) -> Result<()> {
+        walk: &mut dyn CheckWalk,
+    ) -> Result<ControlFlow<()>> {
         let RunOf { run, place, interval, limit } = run_of;
         let site = self.site(run);
         if let Some(what) = block.check_order() {
@@ -131,6 +143,9 @@ impl Checker<'_> {
                         let of_file = value_bytes.entry(pointer.file).or_default();
                         *of_file += record_len(u64::from(pointer.len));
                         self.check_value(&pointer, findings);
+                        if walk.passed(findings).is_break() {
+                            return Ok(ControlFlow::Break(()));
+                        }
                     }
                     None => {
                         let found = format!("{} bytes", pointer.len());
@@ -167,7 +182,7 @@ impl Checker<'_> {
             let expected = format!("{value_bytes:?}");
             findings.note_at(site, "bytes by value file", expected, format!("{known:?}"));
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// X2, and what is in memory of all runs as one. `blocks` are those of the runs, oldest first.

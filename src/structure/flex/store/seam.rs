@@ -15,7 +15,7 @@ use crate::structure::flex::build::Purpose;
 use crate::structure::flex::check;
 use crate::structure::flex::check::IndexLog;
 use crate::structure::flex::flush::SliceEnd;
-use crate::structure::flex::index::SegmentState;
+use crate::structure::flex::index::{Index, SegmentState};
 use crate::structure::flex::ingest::StagedRuns;
 use crate::structure::flex::sweep::has_much_expired;
 use crate::structure::{
@@ -196,9 +196,11 @@ impl Store for FlexStore {
         check::check_index(&index, &log, &self.segments, findings);
         drop(second);
         check::find_orphans(&index, &log, &self.segments, findings);
-        let values = Arc::clone(&self.segments.values);
-        let keyspace = self.segments.keyspace;
-        Box::new(IndexCheck { index, keyspace, loader: Arc::clone(&self.loader), values })
+        Box::new(self.check_of(index))
+    }
+
+    fn begin_check(&self) -> Box<dyn DataCheck> {
+        Box::new(self.check_of(self.lock_writer().index.clone()))
     }
 
     /// The tree holds the runs, and these what they point to.
@@ -258,5 +260,13 @@ impl Store for FlexStore {
 
     fn stage(self: Arc<Self>) -> Box<dyn Staged> {
         Box::new(StagedRuns::new(self))
+    }
+}
+
+impl FlexStore {
+    /// What checks the data of an index.
+    fn check_of(&self, index: Index) -> IndexCheck {
+        let (keyspace, loader) = (self.segments.keyspace, Arc::clone(&self.loader));
+        IndexCheck { index, keyspace, loader, values: Arc::clone(&self.segments.values) }
     }
 }

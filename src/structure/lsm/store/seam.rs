@@ -238,6 +238,11 @@ impl Store for LsmStore {
         Box::new(check::TableCheck::new(&index, &self.place, &self.reader))
     }
 
+    fn begin_check(&self) -> Box<dyn DataCheck> {
+        let index = self.lock_writer().index.clone();
+        Box::new(check::TableCheck::new(&index, &self.place, &self.reader))
+    }
+
     /// Tables hold what they point to.
     fn image(&self) -> StoreImage {
         let writer = self.lock_writer();

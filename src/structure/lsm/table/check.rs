@@ -12,6 +12,7 @@
 //! | values against hash and length; bytes by value file | value log |
 //! | the top, partitions and blocks in memory | memory |
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::caches::TableCaches;
@@ -26,7 +27,7 @@ use crate::base::{Composite, Cursor, EntryKind, EntryRef, Error, ExpirySpan, Ran
 use crate::base::{Result, SeqNo, Slice, ValuePointer, expiring_in, is_operands};
 use crate::block::{Block, BlockCursor, FrameKind};
 use crate::cache::{Admission, Slot};
-use crate::structure::{Findings, ShareSums, Site};
+use crate::structure::{CheckWalk, Findings, ShareSums, Site, WholeCheck};
 use crate::value_log::Verify;
 
 /// What was found of a table's entries.
@@ -51,6 +52,9 @@ struct Checker<'a> {
     table: &'a Table,
     caches: &'a TableCaches,
     findings: &'a mut Findings,
+    walk: &'a mut dyn CheckWalk,
+    /// Whether the walk was broken off: then what was seen is not all.
+    is_over: bool,
     seen: Seen,
     /// Where the next frame must lie (U4).
     position: u64,
@@ -63,13 +67,22 @@ struct Checker<'a> {
 }
 
 impl Table {
-    /// Checks the table. Reads all of it, past the caches. Counts it as a file, and its blocks as
-    /// intervals.
-    pub fn check(&self, caches: &TableCaches, findings: &mut Findings) {
+    /// Checks the table. Reads all of it, past the caches, unless the walk ends within it. Counts
+    /// it as a file, and its blocks as intervals.
+    pub fn check(
+        &self,
+        caches: &TableCaches,
+        findings: &mut Findings,
+        walk: &mut dyn CheckWalk,
+    ) -> ControlFlow<()> {
         findings.files += 1;
-        let mut checker = Checker::new(self, caches, findings);
+        let mut checker = Checker::new(self, caches, findings, walk);
         if let Err(error) = checker.check() {
             checker.note_error(error);
+        }
+        match checker.is_over {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
 
@@ -78,8 +91,8 @@ impl Table {
     /// # Errors
     /// `Corruption`; what reading it answers.
     pub fn verify(&self, caches: &TableCaches) -> Result<()> {
-        let mut findings = Findings::default();
-        let mut checker = Checker::new(self, caches, &mut findings);
+        let (mut findings, mut walk) = (Findings::default(), WholeCheck);
+        let mut checker = Checker::new(self, caches, &mut findings, &mut walk);
         checker.check()?;
         match checker.first_error {
             Some(error) => Err(error),
@@ -89,7 +102,12 @@ impl Table {
 }
 
 impl<'a> Checker<'a> {
-    fn new(table: &'a Table, caches: &'a TableCaches, findings: &'a mut Findings) -> Checker<'a> {
+    fn new(
+        table: &'a Table,
+        caches: &'a TableCaches,
+        findings: &'a mut Findings,
+        walk: &'a mut dyn CheckWalk,
+    ) -> Checker<'a> {
         let seen = Seen {
             entry_count: 0,
             tombstones: 0,
@@ -110,6 +128,8 @@ impl<'a> Checker<'a> {
             table,
             caches,
             findings,
+            walk,
+            is_over: false,
             seen,
             position: HEADER_LEN,
             bound: None,
@@ -180,6 +200,9 @@ impl<'a> Checker<'a> {
             if let Err(error) = self.check_partition(&opened, index) {
                 self.note_error(error);
             }
+            if self.is_broken_off() {
+                return Ok(());
+            }
         }
         let footer = opened.footer;
         let behind = [Some(footer.top), footer.ranges, Some(footer.properties)];
@@ -194,6 +217,12 @@ impl<'a> Checker<'a> {
             self.check_record(&properties, &deleted);
         }
         Ok(())
+    }
+
+    /// Whether the walk ends here.
+    fn is_broken_off(&mut self) -> bool {
+        self.is_over = self.is_over || self.walk.passed(self.findings).is_break();
+        self.is_over
     }
 
     /// A frame must lie where the one before it ends (U4).
@@ -228,6 +257,9 @@ impl<'a> Checker<'a> {
             match self.check_block(&partition, at, in_front, in_memory) {
                 Ok(()) => {}
                 Err(error) => self.note_error(error),
+            }
+            if self.is_over {
+                return Ok(());
             }
         }
         self.pass(pointer);
@@ -272,6 +304,9 @@ impl<'a> Checker<'a> {
         self.compare(pointer.offset, "whether a block has entries", &true, &cursor.is_valid());
         while let Some(entry) = cursor.entry() {
             self.check_entry(partition, entry, separator.as_deref(), pointer.offset);
+            if self.is_over {
+                return Ok(());
+            }
             cursor.next()?;
         }
         self.bound = separator;
@@ -337,6 +372,7 @@ impl<'a> Checker<'a> {
                 self.first_error.get_or_insert(error);
             }
         }
+        self.is_broken_off();
     }
 
     /// What the table says of itself, against its entries.

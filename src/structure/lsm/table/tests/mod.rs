@@ -18,7 +18,7 @@ use super::{TableOptions, TablePlace, TableRecord, TableWriter};
 use crate::base::{Cursor, Entropy, EntryKind, EntryRef, Error, SeededEntropy, SeqNo, hash_key};
 use crate::cache::{Cache, MemoryBudget};
 use crate::storage::{MemoryStorage, OpenMode, Storage};
-use crate::structure::Findings;
+use crate::structure::{Findings, WholeCheck};
 use crate::value_log::{ValueLog, ValueLogOptions, Verify};
 
 const DIR: &str = "/keyspace";
@@ -111,7 +111,7 @@ impl Bench {
 
     fn findings(&self, table: &Table) -> Findings {
         let mut findings = Findings::default();
-        table.check(&self.caches, &mut findings);
+        assert!(table.check(&self.caches, &mut findings, &mut WholeCheck).is_continue());
         findings
     }
 
