@@ -1,5 +1,6 @@
 //! Adding a backup: all files of a moment, or of a stream, and then the list of them.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 
@@ -19,11 +20,14 @@ impl BackupRepository {
     /// First makes a checkpoint ([`Db::checkpoint`]) beside the database, whose files are then read
     /// once, and those that are new a second time. So writers wait for what a checkpoint has them
     /// wait for, and neither the log nor old files are held for longer than that, but as long as it
-    /// takes there are links to them. In memory are 1 MiB and a hundred bytes a file. One backup of
-    /// a database is made at a time; another one waits.
+    /// takes there are links to them; where a checkpoint has to copy files, as it does where there
+    /// are no links and where the database's directory is a mount point, these take their room once
+    /// more until then. In memory are 1 MiB and a hundred bytes a file. One backup of a database is
+    /// made at a time; another one waits.
     ///
-    /// The checkpoint has the database's name and `.being-backed-up-` and a number behind it.
-    /// Should the process end before it is removed, the next backup of the database removes it.
+    /// The checkpoint has the database's name, or the hash of a long one, and `.being-backed-up-`
+    /// and a number behind it. Should the process end before it is removed, the next backup of the
+    /// database removes it.
     ///
     /// # Errors
     /// As [`Db::checkpoint`]; `Locked` while somebody else is at the repository, `DiskFull`, `Io`,
@@ -44,6 +48,7 @@ impl BackupRepository {
         let number = self.next_number()?;
         let moment = Moment::take(db)?;
         let seqno = moment.seqno;
+        let created_millis = db.wall_millis();
         let mut work = Work::begin(options);
         let (list, written_bytes) = self.add_all(&moment, &mut work)?;
         moment.remove()?;
@@ -51,7 +56,7 @@ impl BackupRepository {
             number,
             database: db.id(),
             seqno,
-            created_millis: db.wall_millis(),
+            created_millis,
             file_count: list.file_count,
             bytes: list.bytes,
             written_bytes,
@@ -146,13 +151,25 @@ impl BackupRepository {
         let dir = files.dir();
         if let Err(error) = self.storage.sync_dir(dir) {
             // A name that a failed sync has left behind may never be durable, whatever a later one
-            // says: who makes the next backup must not find it.
+            // says: who makes the next backup must not find it. Nor one that an interrupted backup
+            // has left, as this would have been its first sync.
             for content in new {
                 let _stays_if_it_fails = self.storage.remove_file(&files.path_of(content));
             }
+            let listed = self.all_listed();
+            let _stay_if_it_fails = listed.and_then(|listed| files.remove_all_but(&listed));
             return Err(Error::io("sync", dir, error));
         }
         Ok(new.iter().map(|content| content.len).sum())
+    }
+
+    /// What all lists name.
+    fn all_listed(&self) -> Result<BTreeSet<Content>> {
+        let mut listed = BTreeSet::new();
+        for number in self.numbers()? {
+            listed.extend(self.read_list(number)?.entries().map(|entry| entry.content));
+        }
+        Ok(listed)
     }
 
     fn put_list(&self, head: &Head, list: ListWriter) -> Result<()> {
@@ -160,6 +177,8 @@ impl BackupRepository {
         let name = list_name(head.number);
         let unfinished = dir.join(format!("{name}{UNFINISHED}"));
         let bytes = list.finish(self.id, head);
+        // The marker: who has made the repository may have ended in front of that.
+        self.storage.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error))?;
         files::put_whole(&*self.storage, (&unfinished, &dir.join(name)), &bytes)?;
         self.storage.sync_dir(&dir).map_err(|error| Error::io("sync", &dir, error))
     }

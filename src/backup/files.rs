@@ -66,11 +66,12 @@ impl<'r> Files<'r> {
         Ok((content, true))
     }
 
-    /// Whether it is there; it is not, if it was asked to be verified and is damaged.
+    /// Whether it is there; it is not, if it was asked to be verified and is damaged, or cannot be
+    /// read.
     ///
     /// # Errors
-    /// `Corruption` when it is of another length than it should be, and was not asked to be
-    /// verified; `Io`.
+    /// `Corruption` when it is of another length than it should be, and `Io`, when it was not asked
+    /// to be verified.
     pub(super) fn has(&self, content: &Content, work: &mut Work<'_>) -> Result<bool> {
         if work.shared() == Shared::Verified {
             let read = self.read(content, |piece| {
@@ -79,7 +80,7 @@ impl<'r> Files<'r> {
             });
             return match read {
                 Ok(()) => Ok(true),
-                Err(error) if error.is_corruption() => Ok(false),
+                Err(Error::Corruption { .. } | Error::Io { .. }) => Ok(false),
                 Err(error) => Err(error),
             };
         }

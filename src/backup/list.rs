@@ -30,7 +30,7 @@ pub(super) const HASH_LEN: usize = 32;
 /// Bytes of a list at most: some ten million files.
 const LIST_LEN_MAX: u64 = 1 << 30;
 /// Bytes of a path at most; those of a database are shorter by far.
-pub(super) const PATH_LEN_MAX: usize = 1024;
+const PATH_LEN_MAX: usize = 1024;
 
 /// Bytes of an entry at most.
 const ENTRY_LEN_MAX: usize = 2 + PATH_LEN_MAX + 8 + HASH_LEN;

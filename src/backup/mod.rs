@@ -112,7 +112,7 @@ pub struct BackupRepository {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupInfo {
-    /// Its number: rising, from 1 on.
+    /// Its number: rising, from 1 on. That of the newest one is given again when it is removed.
     pub number: u64,
     /// The id of the database.
     pub database: u64,
@@ -267,7 +267,8 @@ impl BackupRepository {
 
     fn remove_unfinished(&self, dir: &Path) -> Result<()> {
         let entries = self.storage.list_dir(dir).map_err(|error| Error::io("list", dir, error))?;
-        for entry in entries.iter().filter(|entry| entry.name.ends_with(UNFINISHED)) {
+        let files = entries.iter().filter(|entry| entry.entry_type == EntryType::File);
+        for entry in files.filter(|entry| entry.name.ends_with(UNFINISHED)) {
             let path = dir.join(&entry.name);
             let removed = self.storage.remove_file(&path);
             removed.map_err(|error| Error::io("remove", &path, error))?;
@@ -320,6 +321,7 @@ fn create_repository(storage: &dyn Storage, dir: &Path, entropy: &dyn Entropy) -
     for name in [LISTS_DIR, FILES_DIR] {
         storage.create_dir_all(&dir.join(name)).map_err(io("create", dir))?;
     }
+    storage.sync_dir(dir).map_err(io("sync", dir))?; // What has a marker has these.
     let mut marker = [0; MARKER_LEN];
     marker[..8].copy_from_slice(MARKER_MAGIC);
     marker[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -327,8 +329,13 @@ fn create_repository(storage: &dyn Storage, dir: &Path, entropy: &dyn Entropy) -
     let sum = crate::base::checksum(&marker[..24], 0, 0);
     marker[24..].copy_from_slice(&sum.to_le_bytes());
     let unfinished = dir.join(format!("{MARKER}{UNFINISHED}"));
-    files::put_whole(storage, (&unfinished, &dir.join(MARKER)), &marker)?;
-    storage.sync_dir(dir).map_err(io("sync", dir))
+    let named = dir.join(MARKER);
+    files::put_whole(storage, (&unfinished, &named), &marker)?;
+    storage.sync_dir(dir).map_err(|error| {
+        // Who comes next must not take it for durable.
+        let _stays_if_it_fails = storage.remove_file(&named);
+        Error::io("sync", dir, error)
+    })
 }
 
 fn read_marker(storage: &dyn Storage, path: &Path) -> Result<u64> {

@@ -16,6 +16,9 @@ use crate::storage::{EntryType, OpenMode, Storage, StorageFile};
 const BEING_BACKED_UP: &str = ".being-backed-up-";
 /// Digits of that number, in base 16.
 const NUMBER_DIGITS: usize = 16;
+/// Bytes of the database's name at most: file systems mostly take 255, of which what says that it
+/// is being backed up, and that it is unfinished, need 72.
+const NAME_LEN_MAX: usize = 180;
 /// Directories within one another in a database, at most.
 const DEPTH_MAX: usize = 4;
 
@@ -43,11 +46,13 @@ impl<'d> Moment<'d> {
     pub(super) fn take(db: &'d Db) -> Result<Moment<'d>> {
         let alone = db.lock_for_backup()?;
         let (storage, dir) = db.place();
+        // Beside where it is, not beside a link to it: there it may be on another file system.
+        let dir = &storage.resolve(dir).unwrap_or_else(|_| dir.to_owned());
         let name = dir.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
             let what = format!("{} has no name to put one beside it", dir.display());
             Error::invalid(what)
         })?;
-        let prefix = format!("{name}{BEING_BACKED_UP}");
+        let prefix = prefix_of(name);
         remove_left_over(&**storage, parent_of(dir), &prefix)?;
         let root = dir.with_file_name(format!("{prefix}{:0NUMBER_DIGITS$x}", db.draw()));
         let report = db.checkpoint(&root)?;
@@ -101,6 +106,14 @@ impl Drop for Moment<'_> {
 pub(super) fn parent_of(dir: &Path) -> &Path {
     let parent = dir.parent().filter(|parent| *parent != Path::new(""));
     parent.unwrap_or(Path::new("."))
+}
+
+/// What its name begins with, for a database of this name.
+fn prefix_of(name: &str) -> String {
+    match name.len() <= NAME_LEN_MAX {
+        true => format!("{name}{BEING_BACKED_UP}"),
+        false => format!("{}{BEING_BACKED_UP}", blake3::hash(name.as_bytes()).to_hex()),
+    }
 }
 
 /// Removes what a process that has ended has left.
@@ -191,5 +204,14 @@ mod tests {
             );
         }
         assert!(!is_ours(&format!("{number}.db")));
+    }
+
+    #[test]
+    fn names_of_any_length_have_room() {
+        assert_eq!(prefix_of("my.lithe"), "my.lithe.being-backed-up-");
+        let of_len = |len: usize| prefix_of(&"n".repeat(len));
+        let room = 255 - (NUMBER_DIGITS + ".unfinished-checkpoint-".len() + NUMBER_DIGITS);
+        assert!((1..=255).all(|len| of_len(len).len() <= room));
+        assert_ne!(of_len(254), of_len(255));
     }
 }

@@ -16,7 +16,8 @@
 //! database under the name, and both beside it, whole. Opening does not make a new one there, but
 //! says so: which of them gets the name is to be chosen.
 
-use std::io::{ErrorKind, Read};
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -159,7 +160,7 @@ impl BackupRepository {
     /// there is open, or somebody changes the repository; `DiskFull`, `Io`, and what opening says
     /// if it was asked for. What is at `target` is as it was, and what was made is removed as far
     /// as possible; but when the last step or its sync fails, `target` may be either, and the other
-    /// one stays where this one was made.
+    /// one stays where this one was made (or, in two steps, where the one that gives way was put).
     pub fn restore(
         &self,
         number: u64,
@@ -281,7 +282,7 @@ struct Making {
     gives_way: Option<Box<dyn StorageLock>>,
     /// Its own: held until its name is durable, so that nobody writes to it before.
     own_lock: Option<Box<dyn StorageLock>>,
-    dirs: Vec<PathBuf>,
+    dirs: BTreeSet<PathBuf>,
     files: Vec<(PathBuf, Content)>,
     /// Manifests, which have another name yet.
     manifests: Vec<PathBuf>,
@@ -318,27 +319,25 @@ impl Making {
             make_directory(&*storage, &parent)?;
         }
         let root = target.with_file_name(format!("{name}{UNFINISHED_RESTORE}{drawn:016x}"));
-        storage.create_dir(&root).map_err(|error| Error::io("create", &root, error))?;
+        let made = storage.create_dir(&root);
+        // One that is there by chance is somebody else's.
+        let is_made = !matches!(&made, Err(error) if error.kind() == ErrorKind::AlreadyExists);
         let mut making = Making {
             storage,
             target: target.to_owned(),
             parent,
             name,
-            dirs: vec![root.clone()],
+            dirs: BTreeSet::from([root.clone()]),
             root,
-            is_made: true,
+            is_made,
             gives_way,
             own_lock: None,
             files: Vec::new(),
             manifests: Vec::new(),
         };
-        match making.lock() {
-            Ok(()) => Ok(making),
-            Err(error) => {
-                making.take_back();
-                Err(error)
-            }
-        }
+        made.map_err(|error| Error::io("create", &making.root, error))?;
+        making.lock()?;
+        Ok(making)
     }
 
     fn lock(&mut self) -> Result<()> {
@@ -365,7 +364,7 @@ impl Making {
         if !self.dirs.contains(&dir) {
             let made = self.storage.create_dir(&dir);
             made.map_err(|error| Error::io("create", &dir, error))?;
-            self.dirs.push(dir);
+            self.dirs.insert(dir);
         }
         Ok(())
     }
@@ -443,9 +442,15 @@ impl Making {
         let exchanged = self.storage.exchange(&self.root, &self.target);
         let old = match exchanged {
             Ok(()) => self.root.clone(),
-            Err(error) if error.kind() == ErrorKind::Unsupported => self.rename_both()?,
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                self.rename_both().inspect_err(|_| {
+                    // Unless the one that was there is there again, both stay.
+                    self.is_made = exists(&*self.storage, &self.target).unwrap_or(false);
+                })?
+            }
             Err(error) => {
-                self.is_made = false; // Which of the two it is, is not known for certain.
+                // Else which of the two it is, is not known for certain.
+                self.is_made = is_of_mount_point(&error);
                 return Err(Error::io("exchange", &self.target, error));
             }
         };
@@ -461,7 +466,9 @@ impl Making {
         let before = self.target.with_file_name(format!("{}{BEFORE_RESTORE}", self.name));
         self.rename(&self.target, &before)?;
         if let Err(error) = self.rename(&self.root, &self.target) {
-            let _both_are_there = self.rename(&before, &self.target);
+            if self.rename(&before, &self.target).is_ok() {
+                let _it_is_there_all_the_same = self.sync_dir(&self.parent);
+            }
             return Err(error);
         }
         Ok(before)
@@ -486,7 +493,8 @@ impl Making {
     /// As far as it goes: first that it could be taken for a database.
     fn take_back(&mut self) {
         self.own_lock = None;
-        if self.is_made && remove_manifests(&*self.storage, &self.root).is_ok() {
+        let is_made = std::mem::replace(&mut self.is_made, false);
+        if is_made && remove_manifests(&*self.storage, &self.root).is_ok() {
             let _stays_if_it_fails = remove_tree(&*self.storage, &self.root);
         }
     }
@@ -494,6 +502,18 @@ impl Making {
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         self.storage.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))
     }
+}
+
+/// Also when whoever is told of the progress panics.
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.take_back();
+    }
+}
+
+/// Whether a name cannot be another's since something is mounted there: nothing has changed.
+fn is_of_mount_point(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ResourceBusy | ErrorKind::CrossesDevices)
 }
 
 /// What a manifest is called that is not to be opened yet.

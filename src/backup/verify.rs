@@ -1,6 +1,7 @@
 //! Reading everything back: lists, and files against their hashes.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::BackupRepository;
@@ -30,7 +31,7 @@ impl BackupCheck {
     }
 }
 
-/// Something that is missing in a repository, or damaged.
+/// Something that is missing in a repository, damaged, or not to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupProblem {
@@ -45,11 +46,12 @@ pub struct BackupProblem {
 impl BackupRepository {
     /// Reads the files of a backup, or of all, each once, and verifies them, and their lists. What
     /// is wrong is in what is returned. That a backup is what the database was shows when it is
-    /// restored and opened. In memory are 150 bytes a file.
+    /// restored and opened. In memory are 150 bytes a file, and 8 for each backup that has it.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such backup; `FormatVersion`, `Io`, `Locked` while
-    /// somebody changes the repository.
+    /// `InvalidArgument` when there is no such backup; `FormatVersion`; `Io` when it cannot be told
+    /// which backups there are, or the work was ended; `Locked` while somebody changes the
+    /// repository.
     pub fn verify(&self, number: Option<u64>, options: BackupOptions<'_>) -> Result<BackupCheck> {
         let _lock = self.share()?;
         let numbers = match number {
@@ -89,11 +91,16 @@ impl BackupRepository {
 }
 
 /// # Errors
-/// What is no damage.
+/// What is no damage, and that the work was ended.
 fn problem(error: Error, backups: Vec<u64>) -> Result<BackupProblem> {
     match error {
         Error::Corruption { file, offset, what } => {
             let what = format!("at {offset}: {what}");
+            Ok(BackupProblem { file, what, backups })
+        }
+        // A disk that does not give it says so like this, and all others are to be looked at too.
+        Error::Io { action, path: file, source } if source.kind() != ErrorKind::Interrupted => {
+            let what = format!("could not {action} it: {source}");
             Ok(BackupProblem { file, what, backups })
         }
         other => Err(other),

@@ -74,7 +74,8 @@ impl<'w> BackupOptions<'w> {
 
     /// Calls this behind each piece of up to 1 MiB, and behind each file. Where it says
     /// [`ControlFlow::Break`] the work ends with an `Io` error of the kind `Interrupted`, and the
-    /// state is that after any other error.
+    /// state is that after any other error. It must not make a backup of the same database, which
+    /// would wait for this one.
     pub fn go_on_while(
         mut self,
         go_on: impl FnMut(&BackupProgress) -> ControlFlow<()> + 'w,
@@ -84,8 +85,9 @@ impl<'w> BackupOptions<'w> {
     }
 
     /// Has files that the repository has already, and that the new backup has in common with
-    /// others, read and verified too; one that is missing or damaged is written again, which makes
-    /// the other backups whole. Costs reading the whole backup in the repository.
+    /// others, read and verified too; one that is missing, damaged or not to be read is written
+    /// again, which makes the other backups whole. Costs reading the whole backup in the
+    /// repository.
     pub fn verify_shared(mut self) -> BackupOptions<'w> {
         self.shared = Shared::Verified;
         self

@@ -98,6 +98,8 @@ impl HashedWriter {
     pub(super) fn finish(self) -> Result<Content> {
         assert_eq!(self.left(), 0, "a file is written whole");
         self.file.sync().map_err(|error| Error::io("sync", &self.path, error))?;
+        // What is durable leaves the system's memory by that: who reads it back reads the disk.
+        self.file.begin_writeback(0, self.len);
         Ok(Content { len: self.len, hash: *self.hasher.finalize().as_bytes() })
     }
 }

@@ -264,6 +264,8 @@ impl Error {
     }
 }
 
+/// What messages call a backup that is sent or read as a stream, as no file's name says.
+pub(crate) const BACKUP_STREAM: &str = "the stream of the backup";
 /// The folder of a database in which those of stores are.
 const STORES_FOLDER: &str = "keyspaces";
 
@@ -273,6 +275,11 @@ fn advice_on(file: &Path) -> &'static str {
     let is_of = |stem: &str| name.starts_with(stem);
     if is_of("KEYRING") {
         "restore the keyring from a checkpoint or a backup: without it nothing can be read"
+    } else if is_of("backup-") || is_of("BACKUPS") || is_in_repository(file) {
+        "another backup may be whole, which verifying the repository says; a new one that verifies \
+         what it shares with others writes again what is damaged"
+    } else if name == BACKUP_STREAM {
+        "have it sent again: this one is no backup"
     } else if is_of("seg-") || is_of("tbl-") || is_of("val-") {
         "what lies in other files can be read on: copy the directory first, then restore a backup \
          or a checkpoint, or let `repair` make a new database of what can be read; it lists the \
@@ -284,6 +291,14 @@ fn advice_on(file: &Path) -> &'static str {
         "copy the directory first, then restore a backup or a checkpoint, or let `repair` make a \
          new database of what can be read; it lists what is lost"
     }
+}
+
+/// Whether it has the name of a file in a repository of backups: a hash and a length.
+fn is_in_repository(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.split_once('-').is_some_and(|(hash, _)| {
+        hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 impl fmt::Display for Error {
@@ -410,6 +425,11 @@ mod tests {
             let advice = of(&format!("/db/keyspaces/00000001/{name}")).advice();
             assert!(advice.unwrap().contains("`repair`"), "{name}");
         }
+        let hash = "0123456789abcdef".repeat(4);
+        for name in [&*format!("files/{hash}-120"), "backups/backup-00000003", "BACKUPS"] {
+            assert!(of(&format!("/kept/{name}")).advice().unwrap().contains("verif"), "{name}");
+        }
+        assert!(of(BACKUP_STREAM).advice().unwrap().contains("again"));
         assert_eq!(Error::Closed.advice(), None);
     }
 }

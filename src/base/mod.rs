@@ -32,6 +32,7 @@ pub use contained::contained;
 pub use counter::StripedCounters;
 pub(crate) use counter::{STRIPE_COUNT as THREAD_STRIPES, stripe_of_thread};
 pub use entry::{Cursor, EntryKind, EntryRef, lost_its_place};
+pub(crate) use error::BACKUP_STREAM;
 pub use error::{Error, Result};
 pub use expiry::{Expiring, Expiry, ExpirySpan, Lifetime, MOMENT_MAX};
 pub use operands::{MergeBase, Operands};

@@ -1,5 +1,6 @@
 //! Opening: the manifest, the structures' indexes, and the log behind what they hold.
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::db::history::Unarchived;
 use crate::db::maintain::runtime_of;
 use crate::db::options::{Access, Builder, OpenExisting, Sizes};
 use crate::db::replay::{Replayer, Uncounted};
+use crate::db::scrub::Scrubber;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime, State, Table};
 use crate::db::time::Time;
 use crate::manifest::{Edit, KeyspaceRecord, Manifest, Structure, Totals};
@@ -117,6 +119,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
         core.set_poison(OPENED_FOR_READING);
     }
     let started = Watcher::start(&core, slow_after).and_then(|()| Workers::start(&core));
+    let started = started.and_then(|()| Scrubber::start(&core));
     started.inspect_err(|_| core.give_up_opening())?;
     reserve.keep();
     core.workers.wake();
@@ -187,6 +190,7 @@ fn take_directory(builder: Builder, dir: &Path) -> Result<(Builder, Box<dyn Stor
     let is_there = Manifest::exists(&*builder.storage, dir)?;
     if builder.access == Access::ReadOnly {
         if !is_there {
+            refuse_interrupted_restore(&builder, dir)?;
             return Err(no_database(dir)); // Not even a lock file is made.
         }
         let lock = share_directory(&*builder.storage, dir)?;
@@ -204,7 +208,7 @@ fn take_directory(builder: Builder, dir: &Path) -> Result<(Builder, Box<dyn Stor
 }
 
 fn no_database(dir: &Path) -> Error {
-    let source = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no database");
+    let source = io::Error::new(ErrorKind::NotFound, "there is no database");
     Error::io("open", dir, source)
 }
 
@@ -215,9 +219,11 @@ fn refuse_interrupted_restore(builder: &Builder, dir: &Path) -> Result<()> {
     let mut before = name.to_owned();
     before.push(BEFORE_RESTORE);
     let before = dir.with_file_name(before);
-    let is_there = builder.storage.exists(&before);
-    if !is_there.map_err(|error| Error::io("look for", &before, error))? {
-        return Ok(());
+    match Manifest::exists(&*builder.storage, &before) {
+        Ok(true) => {}
+        Ok(false) => return Ok(()), // What is left of one that was being removed is none either.
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotADirectory => return Ok(()),
+        Err(error) => return Err(error),
     }
     let (shown, before) = (dir.display(), before.display());
     Err(Error::invalid(format!(

@@ -43,6 +43,11 @@ pub enum Failure {
         /// How many.
         problem_count: usize,
     },
+    /// Backups are not whole; what is wrong is on standard output already.
+    DamagedBackups {
+        /// Files that are missing, damaged or not to be read.
+        file_count: usize,
+    },
     /// `torture` has found something, or has not found what was planted; what is on standard output
     /// already.
     Tortured {
@@ -112,7 +117,10 @@ impl Failure {
             Failure::Store(error) => store_exit_code(error),
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Failure::Input { .. } | Failure::Output(_) | Failure::Other(_) => 3,
-            Failure::Damaged { .. } | Failure::Repaired { .. } | Failure::Tortured { .. } => 4,
+            Failure::Damaged { .. }
+            | Failure::DamagedBackups { .. }
+            | Failure::Repaired { .. }
+            | Failure::Tortured { .. } => 4,
             Failure::Interrupted => 130,
         }
     }
@@ -130,8 +138,13 @@ impl Failure {
             }
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
             Failure::Output(error) => Some(format!("could not write standard output: {error}")),
-            Failure::Damaged { problem_count: 1 } => Some("1 problem found".to_owned()),
-            Failure::Damaged { problem_count } => Some(format!("{problem_count} problems found")),
+            Failure::Damaged { problem_count: 1 } | Failure::DamagedBackups { file_count: 1 } => {
+                Some("1 problem found".to_owned())
+            }
+            Failure::Damaged { problem_count: count }
+            | Failure::DamagedBackups { file_count: count } => {
+                Some(format!("{count} problems found"))
+            }
             Failure::Repaired { problem_count: 1 } => {
                 Some("repaired, and not whole: 1 piece of damage has cost something".to_owned())
             }
@@ -158,6 +171,7 @@ impl Failure {
         match self {
             Failure::Store(error) => store_advice(error),
             Failure::Damaged { .. } => Some(RESTORE_ADVICE),
+            Failure::DamagedBackups { .. } => Some(BACKUP_ADVICE),
             Failure::Repaired { .. } => {
                 Some("keep the damaged database until it is known that a backup has what is lost")
             }
@@ -169,6 +183,9 @@ impl Failure {
 
 const RESTORE_ADVICE: &str = "copy the database directory before anything else, then restore a \
     backup; `lithe repair SOURCE TARGET` makes a new database of what can be read";
+
+const BACKUP_ADVICE: &str = "`lithe backup create --verify-shared` makes a backup that is whole, \
+    and writes again what others have in common with it; those that stay damaged can be removed";
 
 const TORTURE_ADVICE: &str =
     "keep the directory that is named: `story.txt` and `records.txt` in it say how it came about";
@@ -204,7 +221,7 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         Error::Locked { .. } => {
             Some("close the other program first, or wait for it; `--read-only` reads beside others")
         }
-        Error::Corruption { .. } => Some(RESTORE_ADVICE),
+        Error::Corruption { .. } => error.advice(),
         Error::DiskFull { .. } => Some("free some room and run the command again"),
         Error::FormatVersion { .. } => Some("use a newer `lithe`"),
         Error::BeyondRetention { .. } => Some("`lithe history` prints what is kept of a key"),
@@ -260,6 +277,7 @@ mod tests {
             (Error::corruption(path, 16, "bad checksum").into(), 4),
             (Failure::Differs { keys: 2, keyspaces: 0, is_all: true }, 1),
             (Failure::Damaged { problem_count: 2 }, 4),
+            (Failure::DamagedBackups { file_count: 2 }, 4),
             (Failure::Tortured { what: "1 finding".into() }, 4),
             (Failure::Interrupted, 130),
         ];

@@ -7,12 +7,9 @@ use super::format::{
     HEAD_LEN, PAYLOAD_LEN_MAX, RECORD_HEAD_LEN, RecordHead, RecordKind, StreamInfo, put_head_right,
     verifies,
 };
-use crate::backup::list::{Content, HASH_LEN, PATH_LEN_MAX, is_path};
+use crate::backup::list::{Content, HASH_LEN, is_path};
 use crate::backup::work::{BackupOptions, Work};
-use crate::base::{Error, Result};
-
-/// What messages call a stream that is read.
-const NAME: &str = "the stream of the backup";
+use crate::base::{BACKUP_STREAM, Error, Result};
 
 /// A backup that comes as a stream, as [`Db::backup_to`](crate::Db::backup_to) and
 /// [`BackupRepository::export`](crate::BackupRepository::export) write it.
@@ -98,7 +95,7 @@ impl<R: Read> BackupStream<R> {
     pub fn open(mut from: R) -> Result<BackupStream<R>> {
         let mut head = [0; HEAD_LEN];
         fill(&mut from, &mut head, 0)?;
-        let (stream, info) = StreamInfo::decode(&head, Path::new(NAME))?;
+        let (stream, info) = StreamInfo::decode(&head, Path::new(BACKUP_STREAM))?;
         Ok(BackupStream {
             from,
             stream,
@@ -113,7 +110,8 @@ impl<R: Read> BackupStream<R> {
         })
     }
 
-    /// What it says of itself.
+    /// What it says of itself: how much there is to be restored, among others. It does not have
+    /// more, or it is damaged.
     pub fn info(&self) -> &StreamInfo {
         &self.info
     }
@@ -152,10 +150,14 @@ impl<R: Read> BackupStream<R> {
             RecordKind::File => {
                 let len = record.value;
                 let path = std::str::from_utf8(&self.payload).unwrap_or_default().to_owned();
-                if !is_path(&path) || path.len() > PATH_LEN_MAX || path <= self.last_path {
+                if !is_path(&path) || path <= self.last_path {
                     return Err(damaged(at, "a path that no backup has"));
                 }
                 self.bytes = self.bytes.saturating_add(len);
+                // Who has looked at what it says of itself must not get more.
+                if self.files.count >= self.info.files || self.bytes > self.info.bytes {
+                    return Err(damaged(at, "it has more files than it says at its beginning"));
+                }
                 path.clone_into(&mut self.last_path);
                 let hasher = blake3::Hasher::new();
                 self.current = Some(CurrentFile { path: path.clone(), len, at: 0, hasher });
@@ -262,13 +264,13 @@ pub(crate) fn fuzz_stream(bytes: &[u8]) {
 }
 
 fn damaged(offset: u64, what: &str) -> Error {
-    Error::corruption(Path::new(NAME), offset, what)
+    Error::corruption(Path::new(BACKUP_STREAM), offset, what)
 }
 
 /// Reads so many bytes of a record at `offset`.
 fn fill(from: &mut impl Read, bytes: &mut [u8], offset: u64) -> Result<()> {
     from.read_exact(bytes).map_err(|error| match error.kind() {
         ErrorKind::UnexpectedEof => damaged(offset, "it ends early: it was cut"),
-        _ => Error::io("read", Path::new(NAME), error),
+        _ => Error::io("read", Path::new(BACKUP_STREAM), error),
     })
 }

@@ -10,11 +10,8 @@ use crate::backup::files::read_all;
 use crate::backup::list::Content;
 use crate::backup::moment::Moment;
 use crate::backup::work::{BackupOptions, Work};
-use crate::base::{Entropy, Error, Result, SystemEntropy};
+use crate::base::{BACKUP_STREAM, Entropy, Error, Result, SystemEntropy};
 use crate::db::Db;
-
-/// What messages call a stream that is written.
-const NAME: &str = "the stream of the backup";
 
 impl Db {
     /// Writes a backup of the database, as it is now, to a stream: a full one. What is written is
@@ -164,7 +161,7 @@ impl<W: Write> Sending<W> {
     fn end(mut self) -> Result<()> {
         let (count, hash) = self.files.finish();
         self.record(RecordKind::End, count, &hash)?;
-        self.to.flush().map_err(|error| Error::io("flush", Path::new(NAME), error))
+        self.to.flush().map_err(|error| Error::io("flush", Path::new(BACKUP_STREAM), error))
     }
 
     fn record(&mut self, kind: RecordKind, value: u64, payload: &[u8]) -> Result<()> {
@@ -176,6 +173,7 @@ impl<W: Write> Sending<W> {
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.offset += bytes.len() as u64;
-        self.to.write_all(bytes).map_err(|error| Error::io("write", Path::new(NAME), error))
+        let wrote = self.to.write_all(bytes);
+        wrote.map_err(|error| Error::io("write", Path::new(BACKUP_STREAM), error))
     }
 }

@@ -96,6 +96,8 @@ fn records_out_of_place_and_of_other_streams_are_refused() {
         begun().record(RecordKind::Zeros, 0, &[]),
         begun().record(RecordKind::Bytes, 0, b"hellO").record(RecordKind::EndOfFile, 0, &hash),
         Forge::new(2, 5).file("a", b"hello").end(),
+        Forge::new(0, 5).file("a", b"hello").end(),
+        Forge::new(1, 4).file("a", b"hello").end(),
         Forge::new(1, 6).file("a", b"hello").end(),
         Forge::new(2, 10).file("b", b"hello").file("a", b"hello").end(),
         Forge::new(2, 10).file("a", b"hello").file("a", b"hello").end(),

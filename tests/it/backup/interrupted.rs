@@ -1,12 +1,12 @@
 //! Crashes at the mutations of making, removing, restoring and importing, and calls that fail:
 //! whatever is there is whole.
 
-use lithedb::BackupStream;
+use lithedb::{Access, BackupStream};
 
 use super::*;
 
 const MODES: [CrashMode; 4] =
-    [CrashMode::KeepAll, CrashMode::DropAll, CrashMode::RandomSectors, CrashMode::Prefix];
+    [CrashMode::RandomSectors, CrashMode::Prefix, CrashMode::KeepAll, CrashMode::DropAll];
 /// Restoring everything takes its time: it is done at each so-manieth of the crashes.
 const RESTORED_ONE_IN: u64 = 11;
 
@@ -48,8 +48,8 @@ fn expect_verified(storage: &SimStorage, place: &str) {
     assert!(check.is_ok(), "{place}: {check:?}");
 }
 
-/// Has `act` crash at each of its mutations, in every mode, and `look` at what is left: it is told
-/// at which of how many.
+/// Has `act` crash at each of its mutations, so that all of what is not synced is left, or nothing,
+/// or some, and `look` at what is left: it is told at which of how many.
 fn crash_everywhere(
     storage: &SimStorage,
     act: impl Fn(&SimStorage) -> Result<(), Error>,
@@ -70,8 +70,9 @@ fn crash_everywhere(
             continue;
         }
         crashed += 1;
-        let mode = MODES[(nth % MODES.len() as u64) as usize];
-        let modes = if nth + 6 > count { &MODES[..] } else { &[mode, CrashMode::DropAll] };
+        let some = MODES[(nth % 2) as usize];
+        let all_or_some = [some, CrashMode::KeepAll, CrashMode::DropAll];
+        let modes = if nth + 6 > count { &MODES[..] } else { &all_or_some };
         for &mode in modes {
             let left = storage.crash(mode, nth);
             look(&left, (nth, count), &format!("{nth} of {count}, {mode:?}"));
@@ -141,15 +142,29 @@ fn an_interrupted_removal_leaves_what_is_listed_whole() {
 
 #[test]
 fn an_interrupted_creation_of_a_repository_is_done_again() {
-    let storage = SimStorage::new(8);
-    let create = |storage: &SimStorage| {
-        let in_storage = Arc::new(storage.clone());
-        BackupRepository::open_in(in_storage, "/a/backups", OpenExisting::OrCreate).map(drop)
+    let (storage, _) = prepared();
+    let made_in = |storage: &SimStorage, existing| {
+        BackupRepository::open_in(Arc::new(storage.clone()), "/a/backups", existing)
     };
+    let create = |storage: &SimStorage| made_in(storage, OpenExisting::OrCreate).map(drop);
     crash_everywhere(&storage, create, |left, _, place| {
         create(left).unwrap_or_else(|error| panic!("{place}: {error}"));
-        create(left).unwrap();
+        let backups = made_in(left, OpenExisting::Only).unwrap();
+        assert_eq!(backups.list().unwrap(), [], "{place}");
+        // All that belongs to one is there, and as durable as what it has.
+        backups.create(&open(left, PATH)).unwrap();
+        let later = made_in(&left.crash(CrashMode::DropAll, 1), OpenExisting::Only).unwrap();
+        let check = later.verify(None, BackupOptions::new()).unwrap();
+        assert!(check.is_ok() && check.backups == 1, "{place}: {check:?}");
     });
+    // One whose name may never be durable is made again.
+    let failing = FaultRule::new(FaultEffect::Error(ErrorKind::Other));
+    let failing = failing.on(&[Operation::SyncDir]).path("/a/backups").skip(1);
+    storage.arm(FaultPlan::new().rule(failing));
+    create(&storage).unwrap_err();
+    storage.disarm();
+    create(&storage).unwrap();
+    made_in(&storage.crash(CrashMode::DropAll, 1), OpenExisting::Only).unwrap();
 }
 
 #[test]
@@ -227,8 +242,13 @@ fn an_interrupted_restore_in_two_steps_loses_neither_database() {
             return;
         }
         between += 1;
-        for existing in [OpenExisting::OrCreate, OpenExisting::Only] {
-            let opened = builder(left).existing(existing).open(PATH);
+        let only = OpenExisting::Only;
+        for (existing, access) in [
+            (OpenExisting::OrCreate, Access::ReadWrite),
+            (only, Access::ReadWrite),
+            (only, Access::ReadOnly),
+        ] {
+            let opened = builder(left).existing(existing).access(access).open(PATH);
             let said = opened.unwrap_err().to_string();
             assert!(said.contains("/db.before-restore"), "{said}");
         }
@@ -262,6 +282,60 @@ fn an_interrupted_import_is_not_there_or_whole() {
             expect_verified(left, place);
         }
     });
+}
+
+/// A sync that fails leaves names that a later one may not make durable, also such as an
+/// interrupted backup had left.
+#[test]
+fn names_of_which_a_sync_has_failed_are_not_relied_on() {
+    let (storage, expected) = prepared();
+    let all: BTreeMap<u64, &Contents> = (1..).zip(&expected).collect();
+    let db = open(&storage, PATH);
+    let backups = repository(&storage);
+    let listed = files_of(&storage, "files").len();
+    let ended = BackupOptions::new().go_on_while(|progress| match progress.files {
+        files if files + 3 < progress.all_files => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    });
+    backups.create_with(&db, ended).unwrap_err();
+    let left = files_of(&storage, "files").len();
+    assert!(left > listed + 1, "{left} of {listed}");
+    let failing = FaultRule::new(FaultEffect::Error(ErrorKind::Other));
+    let failing = failing.on(&[Operation::SyncDir]).path("/backups/files");
+    storage.arm(FaultPlan::new().rule(failing));
+    backups.create(&db).unwrap_err();
+    storage.disarm();
+    assert_eq!(files_of(&storage, "files").len(), listed);
+    assert_eq!(backups.create(&db).unwrap().number, 3);
+    drop(db);
+    let left = storage.crash(CrashMode::DropAll, 1);
+    expect_verified(&left, "after the power cut");
+    expect_all(&left, &all, "after the power cut");
+}
+
+/// If neither gets the name, both stay, and opening says so.
+#[test]
+fn two_steps_of_which_the_second_fails_and_the_way_back_too_lose_neither_database() {
+    let (storage, expected) = prepared();
+    let backups = repository(&storage);
+    let rule = |kind| FaultRule::new(FaultEffect::Error(kind)).on(&[Operation::Rename]);
+    let failing = FaultPlan::new().rule(rule(ErrorKind::Unsupported).skip(1));
+    // Of the manifest, the exchange, the first step; then the second, and the way back.
+    storage.arm(failing.rule(rule(ErrorKind::Other).skip(3).times(2)));
+    backups.restore(1, PATH, RestoreOptions::new().replace()).unwrap_err();
+    storage.disarm();
+    assert!(is_invalid(&builder(&storage).open(PATH)));
+    assert_eq!(contents(&open(&storage, "/db.before-restore")), expected[2]);
+    let found = names(&storage);
+    let new = found.iter().find(|name| name.contains("unfinished-restore")).unwrap();
+    assert_eq!(contents(&open(&storage, &format!("/{new}"))), expected[0]);
+    // What has kept the name of one from being another's for certain has changed nothing.
+    let (storage, expected) = prepared();
+    storage.arm(FaultPlan::new().rule(rule(ErrorKind::ResourceBusy).skip(1)));
+    repository(&storage).restore(1, PATH, RestoreOptions::new().replace()).unwrap_err();
+    storage.disarm();
+    assert_eq!(names(&storage), ["backups", "db"]);
+    assert_eq!(contents(&open(&storage, PATH)), expected[2]);
 }
 
 /// Calls that fail, one at a time: what was not made is not there, and can be made again.

@@ -164,6 +164,7 @@ fn run(seed: u64) {
             }
             3 => {
                 db.close().unwrap();
+                drop(db); // As long as it is there, it has its files open.
                 db = model.open(PATH);
             }
             4 if !made.is_empty() && model.random.below(3) == 0 => {
@@ -172,6 +173,7 @@ fn run(seed: u64) {
                 let keys: Vec<u64> = made.keys().copied().collect();
                 let number = keys[model.random.index(keys.len())];
                 backups.restore(number, PATH, RestoreOptions::new().replace()).unwrap();
+                drop(db);
                 db = model.open(PATH);
                 assert!(contents(&db) == made[&number].contents);
             }

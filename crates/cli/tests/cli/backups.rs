@@ -78,8 +78,14 @@ fn damage_in_a_repository_is_named_with_the_backups_that_have_it() {
     assert!(found.text().contains("(of backup 1)"), "{found:?}");
     shell.run(&["backup", "restore", "kept", "1", "then"]).fails(4);
     assert!(!shell.path("then").exists());
-    // What is written again makes the first one whole.
+    assert!(found.stderr.contains("--verify-shared"), "{found:?}");
+    // Whatever of it the next one has is written again, and that one is whole.
+    for entry in fs::read_dir(shell.path("kept/files")).unwrap() {
+        fs::write(entry.unwrap().path(), "nothing of that kind").unwrap();
+    }
     shell.db(&["backup", "create", "kept", "--verify-shared"]).ok();
+    shell.run(&["backup", "verify", "kept", "2"]).ok();
+    shell.run(&["backup", "remove", "kept", "1"]).ok();
     shell.run(&["backup", "verify", "kept"]).ok();
 }
 

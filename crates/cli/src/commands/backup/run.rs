@@ -172,7 +172,7 @@ fn verify(at_work: &AtWork<'_>, directory: &Path, number: Option<u64>) -> Outcom
     }
     out.flush()?;
     if !check.is_ok() {
-        return Err(Failure::Damaged { problem_count: check.problems.len() });
+        return Err(Failure::DamagedBackups { file_count: check.problems.len() });
     }
     at_work.notices.say(checked_text(&check));
     Ok(())
