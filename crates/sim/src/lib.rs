@@ -15,13 +15,17 @@
 //! | `model` | everything that can be read, against `BTreeMap`s |
 //! | `space` | flexible spaces: all of this for them |
 //! | `twins` | the same operations on two structures |
-//! | `torture` | real processes that are killed, real file systems whose power is cut: `lithe torture` |
-//! | `ledger`, `parallel`, `allocation` | counting, running on several threads, limits |
+//! | `torture` | real processes are killed, real file systems cut off: `lithe torture` |
+//! | `campaign` | runs of all of these by seed, one after the other |
+//! | `ledger`, `journal` | counting, and writing down what was counted and found |
+//! | `shrink`, `parallel`, `allocation` | cutting down, running on several threads, limits |
 //!
 //! Without the feature `campaigns` there is only what `torture` needs, which `lithe` has in it.
 
 #[cfg(feature = "campaigns")]
 pub mod allocation;
+#[cfg(feature = "campaigns")]
+pub mod campaign;
 pub mod checkpoints;
 pub mod clock;
 #[cfg(feature = "campaigns")]
@@ -40,6 +44,7 @@ mod histories;
 pub mod indexed;
 #[cfg(feature = "campaigns")]
 pub mod isolation;
+pub mod journal;
 pub mod ledger;
 #[cfg(feature = "campaigns")]
 pub mod model;
@@ -51,6 +56,8 @@ pub mod readback;
 pub mod sample;
 pub mod session;
 pub mod setup;
+#[cfg(feature = "campaigns")]
+pub mod shrink;
 #[cfg(feature = "campaigns")]
 pub mod space;
 pub mod timeline;

@@ -1,23 +1,28 @@
 //! `lithe-sim`: the campaigns, for as long as one likes. See `lithe-sim help`.
 //!
-//! Every finding is printed with the arguments that show it again.
+//! Every finding is printed when it is found, with the arguments that show it again, and each
+//! minute what was tried up to then. With `--ledger FILE` both are added to a file as well, so that
+//! a campaign that is broken off counts for what it has done.
 
 mod arguments;
 
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lithe_sim::allocation::WatchedAllocator;
+use lithe_sim::campaign::{Campaign, Runner};
 use lithe_sim::corpus::Corpus;
 use lithe_sim::crash::canary::CANARIES;
-use lithe_sim::crash::{CrashRun, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
-use lithe_sim::damage::{Ending, Fixture, Injury, RepairMistake, Thoroughness};
-use lithe_sim::damage::{run_repair, run_repairs};
-use lithe_sim::faults::FaultRun;
+use lithe_sim::crash::{CrashRun, STATES, STATES_AFTER_RECOVERY, STATES_IN_RECOVERY, WhenFound};
+use lithe_sim::damage::{DamageKind, DamageRun, Ending, RepairMistake};
+use lithe_sim::faults::{FaultRun, full};
 use lithe_sim::isolation::appends::{APPEND_TRANSACTIONS, AppendRun};
 use lithe_sim::isolation::planted::PLANTED;
 use lithe_sim::isolation::{IsolationRun, TRANSACTIONS};
+use lithe_sim::journal::{Entry, Journal, shell_word};
 use lithe_sim::ledger::Ledger;
 use lithe_sim::model::ModelRun;
 use lithe_sim::model::canary::INDEX_CANARIES;
@@ -25,7 +30,7 @@ use lithe_sim::parallel::run_cases;
 use lithe_sim::random::seed_of;
 use lithe_sim::space::canary::SPACE_CANARIES;
 use lithe_sim::space::damage::SpaceFixture;
-use lithe_sim::space::faults::{SpaceFaultRun, fill_up};
+use lithe_sim::space::faults::{SpaceFaultRun, fill_all};
 use lithe_sim::space::{self, SpaceCrashRun, SpaceModelRun};
 use lithe_sim::twins::{TWIN_OPERATIONS, TWIN_SETUPS, TwinRun};
 use lithedb::Structure;
@@ -40,16 +45,22 @@ static ALLOCATOR: WatchedAllocator = WatchedAllocator;
 const HELP: &str = "\
 lithe-sim COMMAND [OPTIONS]
 
+  campaign     runs of all kinds by seed, one after the other
+                 --seconds N  none is begun later (default 600), --runs N  nor behind so many,
+                 --only NAME  of one kind alone: crash, model, twins, isolation, appends, errors,
+                 full, flips, truncations, sectors, files, repairs, space-crash, space-model,
+                 space-flips, space-errors, space-full
   crash        power cuts and kills at every mutation, and during recovery
                  --states N  how many states in all (default 100000)
                  --per-point N  states at each point (default 24)
-                 --run SEED [--point P [--state S]]  one run, point or state again
+                 --run SEED [--point P [--state S]]  one run, point or state again,
+                 --keep N,N,..  with these of its operations alone
                  --structure N  all keyspaces of one structure: 0 Flex, 1 Lsm, 2 History
                  --diet NAME  which operations: everything (default), conversions,
                  checkpoints, indexes, ingests, tables, builds, encryption
   model        random operations against BTreeMaps
                  --runs N (default 100), --operations N each (default 3000), --run SEED,
-                 --structure N, --diet NAME as above
+                 --structure N, --diet NAME, --keep N,N,.. as above
   twins        the same operations on both structures, which must answer alike
                  --operations N (default 1000000) in runs of --each N (default 50000),
                  --run SEED
@@ -70,7 +81,7 @@ lithe-sim COMMAND [OPTIONS]
                  --runs N (default 10), --operations N each (default 40), --stride N,
                  --run SEED [--case N], --diet NAME as above
   full         disks of every size that fill up and empty again
-                 --runs N (default 10), --run SEED --room BYTES
+                 --runs N (default 10), --run SEED [--room BYTES]
   space        flexible spaces: crashes, a vector to compare with, rot, faults, full disks
                  --states N  crash states in all (default 100000), --per-point N (default 24),
                  --runs N  of each of the others (default 20)
@@ -79,8 +90,12 @@ lithe-sim COMMAND [OPTIONS]
   seeds        samples for the fuzz targets, into fuzz/corpus
   canary       planted mistakes, which must be found
 
-Options of all: --seed N (default 1), --threads N (default 2)
+Options of all: --seed N (default 1), --threads N (default 2), --ledger FILE  that what is found and
+                counted is added to while it goes on
 ";
+
+/// Count of planted mistakes that nobody has found, in the ledger.
+const NOT_FOUND: &str = "canaries that were not found";
 
 fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
@@ -90,27 +105,82 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let clock = SystemClock::new();
-    let ledger = Arc::new(Ledger::new());
-    match arguments.command.as_str() {
-        "crash" => crash(&arguments, &ledger),
-        "model" => model(&arguments, &ledger),
-        "twins" => twins(&arguments, &ledger),
-        "isolation" => isolation(&arguments, &ledger),
-        "appends" => appends(&arguments, &ledger),
-        "flips" | "truncations" | "sectors" | "files" | "repairs" => damage(&arguments, &ledger),
-        "errors" => errors(&arguments, &ledger),
-        "full" => full(&arguments, &ledger),
-        "space" => space(&arguments, &ledger),
-        "seeds" => write_seeds(),
-        "canary" => canary(&arguments, &ledger),
-        _ => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
+    if ["help", "--help"].contains(&arguments.command.as_str()) {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
     }
-    println!("{ledger}\n{:.1} s", clock.monotonic().as_secs_f64());
-    if ledger.finding_count() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let journal = match arguments.word("ledger").map(|file| Journal::append_to(Path::new(file))) {
+        Some(Err(error)) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+        Some(Ok(journal)) => Arc::new(journal),
+        None => Arc::new(Journal::nowhere()),
+    };
+    let words: Vec<String> =
+        std::env::args().skip(1).map(|word| shell_word(&word).into_owned()).collect();
+    let command = words.join(" ");
+    let clock = SystemClock::new();
+    let ledger = Arc::new(journal.ledger("lithe-sim", &command, say));
+    journal.add(Entry::Begun, &format!("lithe-sim {command}"));
+    if let Err(message) = run(&arguments, &journal, &ledger) {
+        eprintln!("{message}\n\n{HELP}");
+        return ExitCode::from(2);
+    }
+    let seconds = clock.monotonic().as_secs_f64();
+    let line = format!("lithe-sim {command}: {}; {seconds:.1} s", ledger.line());
+    journal.add(Entry::Ended, &line);
+    say(&format!("{ledger}\n{seconds:.1} s"));
+    if let Err(error) = journal.finish() {
+        eprintln!("could not add to the ledger: {error}");
+        return ExitCode::from(3);
+    }
+    match ledger.finding_count() + ledger.counted(NOT_FOUND) {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// For people. Nobody may be reading any more; the campaign goes on.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// Does what the command says.
+fn run(arguments: &Arguments, journal: &Arc<Journal>, ledger: &Arc<Ledger>) -> Result<(), String> {
+    match arguments.command.as_str() {
+        "campaign" => return campaign(arguments, journal, ledger),
+        "crash" => crash(arguments, ledger),
+        "model" => model(arguments, ledger),
+        "twins" => twins(arguments, ledger),
+        "isolation" => isolation(arguments, ledger),
+        "appends" => appends(arguments, ledger),
+        "errors" => errors(arguments, ledger),
+        "full" => full(arguments, ledger),
+        "space" => space(arguments, ledger),
+        "seeds" => write_seeds(),
+        "canary" => canary(arguments, ledger),
+        name => match DamageKind::named(name) {
+            Some(kind) => damage(kind, arguments, ledger),
+            None => return Err(format!("there is no command {name:?}")),
+        },
+    }
+    Ok(())
+}
+
+fn campaign(arguments: &Arguments, journal: &Arc<Journal>, total: &Ledger) -> Result<(), String> {
+    /// How long it goes on, if nothing is said.
+    const SECONDS: u64 = 600;
+    let only = match arguments.word("only").map(|name| (name, Runner::named(name))) {
+        Some((name, None)) => return Err(format!("--only: there are no runs {name:?}")),
+        only => only.and_then(|(_, runner)| runner),
+    };
+    let run_count_max = arguments.number("runs");
+    let seconds = arguments.number("seconds").or(run_count_max.is_none().then_some(SECONDS));
+    let time_max = seconds.map(Duration::from_secs);
+    let (seed, threads) = (arguments.seed(), arguments.threads());
+    Campaign { seed, threads, run_count_max, time_max, only }.run(total, journal, say);
+    Ok(())
 }
 
 fn crash(arguments: &Arguments, ledger: &Arc<Ledger>) {
@@ -120,7 +190,11 @@ fn crash(arguments: &Arguments, ledger: &Arc<Ledger>) {
     let of_seed = |seed| CrashRun { structure, diet, ..CrashRun::of_seed(seed, per_point) };
     if let Some(seed) = arguments.number("run") {
         let mut run = of_seed(seed);
+        run.kept = arguments.kept();
         run.only_point = arguments.number("point");
+        if run.only_point.is_some() {
+            run.when_found = WhenFound::GoOn;
+        }
         if let Some(state) = arguments.number("state") {
             run.states = state..state + 1;
         }
@@ -141,7 +215,7 @@ fn model(arguments: &Arguments, ledger: &Arc<Ledger>) {
     let (structure, diet) = (structure_of(arguments), arguments.diet());
     let of_seed = |seed| ModelRun { structure, diet, ..ModelRun::new(seed, op_count) };
     if let Some(seed) = arguments.number("run") {
-        of_seed(seed).run(ledger);
+        ModelRun { kept: arguments.kept(), ..of_seed(seed) }.run(ledger);
         return;
     }
     let run_count = arguments.number("runs").unwrap_or(100);
@@ -202,60 +276,17 @@ fn appends(arguments: &Arguments, ledger: &Arc<Ledger>) {
     });
 }
 
-fn damage(arguments: &Arguments, ledger: &Arc<Ledger>) {
-    let seed = arguments.seed();
-    let op_count = arguments.number("operations").unwrap_or(120) as usize;
-    let usual_stride = if arguments.command == "repairs" { 101 } else { 1 };
-    let stride = arguments.number("stride").unwrap_or(usual_stride);
-    let is_encrypted = arguments.number("encrypted").is_some_and(|number| number > 0);
-    for (number, ending) in [Ending::Closed, Ending::Killed].into_iter().enumerate() {
-        if arguments.number("ending").is_some_and(|only| only != number as u64) {
-            continue;
-        }
-        let build = if is_encrypted { Fixture::encrypted } else { Fixture::build };
-        let built = build(seed, ending, op_count)
-            .and_then(|fixture| Ok((fixture, build(seed ^ 1 << 32, ending, op_count)?)));
-        let (fixture, other) = match built {
-            Ok(built) => built,
-            Err(finding) => {
-                ledger.note(finding.at("the fixture"), || format!("flips --seed {seed}"));
-                continue;
-            }
-        };
-        println!("{ending:?}: {:?}", fixture.files());
-        let injuries = match arguments.command.as_str() {
-            "flips" => lithe_sim::damage::flips(&fixture, stride, Thoroughness::AllBits),
-            "truncations" => lithe_sim::damage::truncations(&fixture, stride),
-            "sectors" => lithe_sim::damage::sectors(&fixture),
-            "repairs" => repairs_of(&fixture, &other, stride),
-            _ => lithe_sim::damage::misplacements(&fixture, &other),
-        };
-        let encrypted = if is_encrypted { " --encrypted 1" } else { "" };
-        let sizes = format!("--operations {op_count} --stride {stride}");
-        let command = &arguments.command;
-        let repeat = format!("{command} --seed {seed} {sizes} --ending {number}{encrypted}");
-        if command == "repairs" {
-            match arguments.number("case") {
-                Some(case) => run_repair(&fixture, &injuries[case as usize], ledger, &repeat),
-                None => run_repairs(&fixture, &injuries, arguments.threads(), ledger, &repeat),
-            }
-            continue;
-        }
-        if let Some(case) = arguments.number("case") {
-            lithe_sim::damage::run_one(&fixture, &injuries[case as usize], ledger, &repeat);
-            continue;
-        }
-        lithe_sim::damage::run(&fixture, &injuries, arguments.threads(), ledger, &repeat);
-    }
-}
-
-/// Some of every kind of damage.
-fn repairs_of(fixture: &Fixture, other: &Fixture, stride: u64) -> Vec<Injury> {
-    let mut all = lithe_sim::damage::flips(fixture, stride, Thoroughness::OneBit);
-    all.extend(lithe_sim::damage::truncations(fixture, stride * 8));
-    all.extend(lithe_sim::damage::sectors(fixture));
-    all.extend(lithe_sim::damage::misplacements(fixture, other));
-    all
+fn damage(kind: DamageKind, arguments: &Arguments, ledger: &Arc<Ledger>) {
+    let run = DamageRun {
+        kind,
+        seed: arguments.seed(),
+        op_count: arguments.number("operations").unwrap_or(120) as usize,
+        stride: arguments.number("stride").unwrap_or(kind.usual_stride()),
+        is_encrypted: arguments.number("encrypted").is_some_and(|number| number > 0),
+        ending: arguments.number("ending").and_then(Ending::of_number),
+        case: arguments.number("case"),
+    };
+    run.run(arguments.threads(), ledger);
 }
 
 fn errors(arguments: &Arguments, ledger: &Arc<Ledger>) {
@@ -278,18 +309,14 @@ fn errors(arguments: &Arguments, ledger: &Arc<Ledger>) {
 }
 
 fn full(arguments: &Arguments, ledger: &Arc<Ledger>) {
-    /// Sizes of disks that are tried in each run: one page more each time.
-    const SIZE_COUNT: u64 = 100;
-    if let (Some(seed), Some(room)) = (arguments.number("run"), arguments.number("room")) {
-        lithe_sim::faults::full::run(seed, room, ledger);
-        return;
+    match (arguments.number("run"), arguments.number("room")) {
+        (Some(seed), Some(room)) => return full::run(seed, room, ledger),
+        (Some(seed), None) => return full::run_all(seed, arguments.threads(), ledger),
+        (None, _) => {}
     }
-    let run_count = arguments.number("runs").unwrap_or(10);
-    run_cases(arguments.threads(), run_count * SIZE_COUNT, |number| {
-        let seed = seed_of(&[arguments.seed(), number / SIZE_COUNT]);
-        lithe_sim::faults::full::run(seed, number % SIZE_COUNT * 4096, ledger);
-        true
-    });
+    for number in 0..arguments.number("runs").unwrap_or(10) {
+        full::run_all(seed_of(&[arguments.seed(), number]), arguments.threads(), ledger);
+    }
 }
 
 fn space(arguments: &Arguments, ledger: &Arc<Ledger>) {
@@ -302,7 +329,7 @@ fn space(arguments: &Arguments, ledger: &Arc<Ledger>) {
         Err(finding) => ledger.note(finding, || format!("space --flips {seed:#x}")),
     };
     let faults = |seed| SpaceFaultRun { seed, op_count: 30, stride: 1 }.run(threads, ledger);
-    let full = |seed| (0..40).for_each(|room| fill_up(seed, room * 4096, ledger));
+    let full = |seed| fill_all(seed, ledger);
     if let Some(seed) = arguments.number("run") {
         let mut run = SpaceCrashRun::of_seed(seed, per_point);
         run.only_point = arguments.number("point");
@@ -375,7 +402,7 @@ fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
         Some(count) => println!("found after {count} runs: {what}"),
         None => {
             println!("NOT FOUND in {RUN_COUNT_MAX} runs: {what}");
-            ledger.count("canaries that were not found");
+            ledger.count(NOT_FOUND);
         }
     };
     let seed = arguments.seed();
@@ -389,7 +416,7 @@ fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
         tell(canary.runs_until_found(seed, RUN_COUNT_MAX), format!("forgotten {}", canary.name));
     }
     tell(
-        lithe_sim::faults::full::missing_reserve_is_found(seed, RUN_COUNT_MAX),
+        full::missing_reserve_is_found(seed, RUN_COUNT_MAX),
         "a reserve that is not there".to_owned(),
     );
     for mistake in RepairMistake::PLANTED {
@@ -401,7 +428,7 @@ fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
             Some(true) => println!("found: planted {}", planted.name),
             _ => {
                 println!("NOT FOUND: planted {}", planted.name);
-                ledger.count("canaries that were not found");
+                ledger.count(NOT_FOUND);
             }
         }
     }

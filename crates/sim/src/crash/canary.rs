@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lithedb::Structure;
 use lithedb::storage::{FaultEffect, FaultPlan, FaultRule, Operation};
 
-use crate::crash::{CrashRun, Diet};
+use crate::crash::{CrashRun, Diet, WhenFound};
 use crate::ledger::Ledger;
 use crate::random::seed_of;
 
@@ -201,7 +201,7 @@ impl Canary {
             run.planted = self.plan();
             run.diet = self.diet;
             run.structure = self.structure;
-            run.is_over_when_found = true;
+            run.when_found = WhenFound::End;
             run.run(&ledger);
             ledger.finding_count() > 0
         })

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `states` | what a crash leaves: two generators, written independently |
 //! | `examine` | opening on what is left, judging it, going on and crashing again |
+//! | `smaller` | cutting a run down that goes wrong |
 //! | `canary` | planted mistakes that must be found |
 //!
 //! Everything follows from the seed of the run, the number of the point and the number of the
@@ -16,11 +17,12 @@
 
 pub mod canary;
 mod examine;
+mod smaller;
 pub(crate) mod states;
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lithedb::Structure;
 use lithedb::storage::{FaultPlan, Operation, SimStorage};
@@ -33,9 +35,11 @@ use crate::random::{Random, seed_of};
 use crate::sample::ValueSizes;
 use crate::session::{Session, SharedTimeline, look};
 use crate::setup::Setup;
+use crate::shrink::{keep_argument, pick};
 use crate::watched::{Mutation, WatchedStorage};
 
 use examine::Examiner;
+use smaller::Struck;
 
 pub use crate::diet::Diet;
 
@@ -83,8 +87,22 @@ pub struct CrashRun {
     pub structure: Option<Structure>,
     /// Faults of the storage while the run goes on: planted mistakes.
     pub planted: FaultPlan,
-    /// Whether nothing more is tried once something was found.
-    pub is_over_when_found: bool,
+    /// What becomes of it when something is found.
+    pub when_found: WhenFound,
+    /// The numbers of the operations that are left, if it was cut down.
+    pub kept: Option<Vec<usize>>,
+}
+
+/// What becomes of a run in which something is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFound {
+    /// It goes on to its end, and is cut down behind that: to fewer operations of which the same
+    /// kind of thing comes.
+    CutDown,
+    /// It goes on to its end.
+    GoOn,
+    /// Nothing more is tried.
+    End,
 }
 
 impl CrashRun {
@@ -103,7 +121,8 @@ impl CrashRun {
             diet: Diet::Everything,
             structure: None,
             planted: FaultPlan::new(),
-            is_over_when_found: false,
+            when_found: WhenFound::CutDown,
+            kept: None,
         }
     }
 
@@ -117,17 +136,23 @@ impl CrashRun {
         }
     }
 
-    /// What the program is to be called with for this run.
-    fn command(&self) -> String {
+    /// What the program is to be called with for this run, but for the number of states.
+    #[must_use]
+    pub fn command(&self) -> String {
         let structure = self.structure.map(Structure::to_u8);
         let structure = structure.map(|number| format!(" --structure {number}"));
-        let diet = self.diet.argument();
-        format!("crash --run {:#x}{}{diet}", self.seed, structure.unwrap_or_default())
+        let (diet, keep) = (self.diet.argument(), keep_argument(self.kept.as_deref()));
+        format!("crash --run {:#x}{}{diet}{keep}", self.seed, structure.unwrap_or_default())
     }
 
     /// What it does.
     #[must_use]
     pub fn ops(&self) -> Vec<Op> {
+        pick(&self.drawn(), self.kept.as_deref())
+    }
+
+    /// What it would do if nothing were left out.
+    fn drawn(&self) -> Vec<Op> {
         let mut random = Random::new(seed_of(&[self.seed, 1]));
         let key_count = random.pick(&[12, 60, 160]);
         let sizes = random.pick(&[ValueSizes::Mixed, ValueSizes::Mixed, ValueSizes::Small]);
@@ -139,37 +164,40 @@ impl CrashRun {
     pub fn run(&self, ledger: &Arc<Ledger>) {
         let storage = SimStorage::new(self.seed);
         storage.arm(self.planted.clone());
-        let timeline = SharedTimeline::default();
         let setup = Arc::new(self.setup()); // One: it watches the nonces of all openings.
         let striker = Arc::new(Striker {
             run: self.clone(),
             storage: storage.clone(),
-            timeline: Arc::clone(&timeline),
+            timeline: SharedTimeline::default(),
             examiner: Examiner { setup: Arc::clone(&setup), ledger: Arc::clone(ledger) },
+            first: Mutex::new(None),
             point: AtomicU64::new(0),
+            operation: AtomicUsize::new(0),
         });
         let watcher = Arc::clone(&striker);
         let hook = Arc::new(move |mutation: &Mutation<'_>| watcher.strike(mutation));
         let watched = WatchedStorage::new(storage.clone(), hook);
-        let outcome = survive(|| self.drive(&setup, watched, &timeline, ledger));
+        let outcome = survive(|| self.drive(&setup, watched, &striker));
         if let Err(finding) = outcome.and_then(|()| expect_no_misuse(&storage)) {
-            ledger.note(finding.at("the run itself"), || self.command());
+            let finding = finding.at("the run itself");
+            ledger.note(finding.clone(), || self.command());
+            striker.note_first(None, finding);
         }
         ledger.count_many(HOLES, storage.count_of(Operation::PunchHole));
         ledger.count("runs");
+        let first = striker.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(struck) = first.filter(|_| self.when_found == WhenFound::CutDown) {
+            self.cut_down(struck, ledger);
+        }
     }
 
-    fn drive(
-        &self,
-        setup: &Setup,
-        storage: WatchedStorage,
-        timeline: &SharedTimeline,
-        ledger: &Ledger,
-    ) -> Verdict {
-        let session = Session::open(setup, Arc::new(storage), 0, Arc::clone(timeline));
+    fn drive(&self, setup: &Setup, storage: WatchedStorage, striker: &Striker) -> Verdict {
+        let (timeline, ledger) = (Arc::clone(&striker.timeline), &striker.examiner.ledger);
+        let session = Session::open(setup, Arc::new(storage), 0, timeline);
         let mut session =
             session.map_err(|error| Finding::new(Fault::FailedOpen, error.to_string()))?;
         for (number, op) in self.ops().iter().enumerate() {
+            striker.operation.store(number, Ordering::Relaxed);
             let done = session.run(op);
             done.map_err(|trouble| trouble.into_finding().at(&format!("operation {number}")))?;
         }
@@ -193,8 +221,13 @@ struct Striker {
     storage: SimStorage,
     timeline: SharedTimeline,
     examiner: Examiner,
+    // Guarded by itself.
+    /// What was found first.
+    first: Mutex<Option<Struck>>,
     // Atomic.
     point: AtomicU64,
+    /// Which operation is under way: its place among those that there are.
+    operation: AtomicUsize,
 }
 
 impl Striker {
@@ -206,7 +239,7 @@ impl Striker {
         };
         let is_of_kind = self.run.only_operation.is_none_or(|only| mutation.operation == only);
         let ledger = &self.examiner.ledger;
-        let is_over = self.run.is_over_when_found && ledger.finding_count() > 0;
+        let is_over = self.run.when_found == WhenFound::End && ledger.finding_count() > 0;
         if !is_due || !is_of_kind || is_over {
             return;
         }
@@ -224,11 +257,20 @@ impl Striker {
             });
             if let Err(finding) = verdict {
                 let place = format!("{what} before {:?} {:?}", mutation.operation, mutation.path);
-                ledger.note(finding.at(&place), || {
+                let finding = finding.at(&place);
+                ledger.note(finding.clone(), || {
                     let run = self.run.command();
                     format!("{run} --point {point} --state {index}")
                 });
+                self.note_first(Some(index), finding);
             }
         }
+    }
+
+    /// Something was found, with the state of this number.
+    fn note_first(&self, state: Option<u64>, finding: Finding) {
+        let operation = self.operation.load(Ordering::Relaxed);
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(Struck { finding, operation, state });
     }
 }

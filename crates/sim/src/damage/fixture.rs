@@ -28,6 +28,26 @@ pub enum Ending {
     Killed,
 }
 
+impl Ending {
+    /// Both.
+    pub const ALL: [Ending; 2] = [Ending::Closed, Ending::Killed];
+
+    /// Its number, on the command line.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        match self {
+            Ending::Closed => 0,
+            Ending::Killed => 1,
+        }
+    }
+
+    /// The one of this number.
+    #[must_use]
+    pub fn of_number(number: u64) -> Option<Ending> {
+        Ending::ALL.into_iter().find(|ending| ending.number() == number)
+    }
+}
+
 /// A database, and what it must show.
 pub struct Fixture {
     /// How it is opened.

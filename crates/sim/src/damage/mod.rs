@@ -10,7 +10,9 @@
 //! | `injury` | the kinds of damage, and lists of them |
 //! | `inspect` | opening, reading and checking; what the outcome means |
 //! | `repairs` | repairing what was damaged; what the new database must have |
+//! | `by_kind` | a seed's databases, damaged in all ways of a kind |
 
+mod by_kind;
 mod fixture;
 mod injury;
 mod inspect;
@@ -22,6 +24,7 @@ use crate::allocation::within_reason;
 use crate::ledger::Ledger;
 use crate::parallel::{run_cases, survive};
 
+pub use by_kind::{DamageKind, DamageRun};
 pub use fixture::{Ending, Fixture};
 pub use injury::{Injury, Thoroughness, flips, misplacements, sectors, truncations};
 pub use inspect::Outcome;

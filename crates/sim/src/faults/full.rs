@@ -8,7 +8,7 @@ use lithedb::{Durability, Error, HealthState};
 use crate::finding::{Fault, Finding, Verdict};
 use crate::ledger::Ledger;
 use crate::ops::{Extent, Mix, Op, Purpose, draw};
-use crate::parallel::survive;
+use crate::parallel::{run_cases, survive};
 use crate::random::{Random, seed_of};
 use crate::readback::{Detail, expect_check_ok, read_all};
 use crate::sample::{Key, Value, ValueSizes};
@@ -20,6 +20,9 @@ use crate::timeline::Survival;
 const OPS_PER_STEP: usize = 40;
 /// Steps of filling up and giving room back.
 const STEP_COUNT: u64 = 6;
+/// Sizes of disks that all of a seed have: one page more each time.
+const SIZE_COUNT: u64 = 100;
+const PAGE_SIZE: u64 = 4096;
 /// Room that is given in each step.
 const ROOM_PER_STEP: u64 = 48 << 10;
 
@@ -42,6 +45,14 @@ struct Met {
 enum Planted {
     Nothing,
     NoReserve,
+}
+
+/// Runs the databases of a seed on disks of all sizes.
+pub fn run_all(seed: u64, threads: usize, ledger: &Ledger) {
+    run_cases(threads, SIZE_COUNT, |number| {
+        run(seed, number * PAGE_SIZE, ledger);
+        true
+    });
 }
 
 /// Runs a database on a disk of `room` bytes more than an empty one takes, and gives more room in

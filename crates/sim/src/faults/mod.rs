@@ -131,11 +131,17 @@ impl FaultRun {
         match verdict {
             Ok(outcome) => ledger.count(outcome.name()),
             Err(finding) => ledger.note(finding.at(&format!("{case:?}")), || {
-                let (seed, op_count, stride) = (self.seed, self.op_count, self.stride);
-                let (diet, ops) = (self.diet.argument(), format!("--operations {op_count}"));
-                format!("errors --run {seed:#x} {ops} --stride {stride} --case {number}{diet}")
+                format!("{} --case {number}", self.command())
             }),
         }
+    }
+
+    /// What the program is to be called with for this run.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let (seed, op_count, stride) = (self.seed, self.op_count, self.stride);
+        let (diet, ops) = (self.diet.argument(), format!("--operations {op_count}"));
+        format!("errors --run {seed:#x} {ops} --stride {stride}{diet}")
     }
 
     /// The storage after a run in which nothing fails, which has counted the calls, and the paths

@@ -92,11 +92,15 @@ impl AppendRun {
             judge(&openings)
         });
         if let Err(finding) = judged {
-            ledger.note(finding, || {
-                let Self { seed, transaction_count } = self;
-                format!("appends --run {seed:#x} --transactions {transaction_count}")
-            });
+            ledger.note(finding, || self.command());
         }
+    }
+
+    /// What the program is to be called with for this run, as far as threads can be repeated.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let AppendRun { seed, transaction_count } = self;
+        format!("appends --run {seed:#x} --transactions {transaction_count}")
     }
 
     fn setup(&self) -> Setup {

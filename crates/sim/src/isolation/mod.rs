@@ -75,11 +75,15 @@ impl IsolationRun {
     pub fn run(&self, ledger: &Arc<Ledger>) {
         ledger.count("runs");
         if let Err(finding) = survive(|| self.try_run(ledger)) {
-            ledger.note(finding, || {
-                let Self { seed, transaction_count } = self;
-                format!("isolation --run {seed:#x} --transactions {transaction_count}")
-            });
+            ledger.note(finding, || self.command());
         }
+    }
+
+    /// What the program is to be called with for this run, as far as threads can be repeated.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let IsolationRun { seed, transaction_count } = self;
+        format!("isolation --run {seed:#x} --transactions {transaction_count}")
     }
 
     /// Runs it and hands each history to `look` before it is judged.

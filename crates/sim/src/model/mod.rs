@@ -5,11 +5,9 @@
 //! |---|---|
 //! | `compare` | reads, iterators and cursors against sorted rows |
 //! | `canary` | planted mistakes that must be found |
-//! | `shrink` | cutting a failing run down |
 
 pub mod canary;
 mod compare;
-mod shrink;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +19,7 @@ use crate::checkpoints::{self, Use};
 use crate::diet::Diet;
 use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::indexed::{compare_index, expect_shows, indexes_of};
-use crate::ledger::{HOLES, Ledger};
+use crate::ledger::{HOLES, Ledger, Story};
 use crate::ops::{Farewell, INDEX_NAMES, IndexReading, Mix, Op, Purpose, Reading, draw_run};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
@@ -29,16 +27,17 @@ use crate::readback::{expect_check_ok, expect_pasts, millis_of, now_of};
 use crate::sample::ValueSizes;
 use crate::session::{Session, SharedTimeline, Trouble, expect_key, index_name};
 use crate::setup::Setup;
+use crate::shrink::{keep_argument, pick, shrink};
 use crate::timeline::{Catalog, IndexState, Indexes, Rows, Timeline, rows_at};
 
 use compare::{View, compare};
-
-pub use shrink::shrink;
 
 /// Count of operations, in the ledger.
 pub const OPERATIONS: &str = "operations";
 /// Snapshots that are held at most.
 const SNAPSHOTS_MAX: usize = 6;
+/// So often it is tried at most whether a failing run fails with fewer operations: some are slow.
+const TRIES_MAX: usize = 600;
 
 /// A run against the model.
 #[derive(Clone, Debug)]
@@ -51,13 +50,15 @@ pub struct ModelRun {
     pub diet: Diet,
     /// The structure of all keyspaces, if it is to be one.
     pub structure: Option<Structure>,
+    /// The numbers of the operations that are left, if it was cut down.
+    pub kept: Option<Vec<usize>>,
 }
 
 impl ModelRun {
     /// The run of a seed, with so many operations of every kind.
     #[must_use]
     pub fn new(seed: u64, op_count: usize) -> ModelRun {
-        ModelRun { seed, op_count, diet: Diet::Everything, structure: None }
+        ModelRun { seed, op_count, diet: Diet::Everything, structure: None, kept: None }
     }
 
     /// How the database is opened.
@@ -73,29 +74,55 @@ impl ModelRun {
     /// What it does.
     #[must_use]
     pub fn ops(&self) -> Vec<Op> {
+        pick(&self.drawn(), self.kept.as_deref())
+    }
+
+    /// What it would do if nothing were left out.
+    fn drawn(&self) -> Vec<Op> {
         let mut random = Random::new(seed_of(&[self.seed, 2]));
         let key_count = random.pick(&[20, 160, 160, 700]);
         let mix = Mix { key_count, sizes: ValueSizes::Mixed, purpose: Purpose::Comparing };
         self.diet.draw(&mut random, mix, self.op_count)
     }
 
-    /// Runs it; a failure is cut down before it is noted.
+    /// What the program is to be called with for this run.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let ModelRun { seed, op_count, .. } = self;
+        let structure = self.structure.map(Structure::to_u8);
+        let structure = structure.map(|number| format!(" --structure {number}"));
+        let (structure, diet) = (structure.unwrap_or_default(), self.diet.argument());
+        let keep = keep_argument(self.kept.as_deref());
+        format!("model --run {seed:#x} --operations {op_count}{structure}{diet}{keep}")
+    }
+
+    /// Runs it; a failure is noted, and then cut down.
     pub fn run(&self, ledger: &Arc<Ledger>) {
         let (setup, ops) = (self.setup(), self.ops());
+        let tried = self.try_ops(&setup, &ops, ledger);
         ledger.count_many(OPERATIONS, ops.len() as u64);
         ledger.count("runs");
-        if let Err(finding) = self.try_ops(&setup, &ops, ledger) {
-            let (ops, finding) = shrink(ops, finding, |ops| self.try_ops(&setup, ops, ledger));
-            let finding = finding.at(&format!("{ops:?} with {setup:?}"));
-            ledger.note(finding, || {
-                let diet = self.diet.argument();
-                let structure = self.structure.map(Structure::to_u8);
-                let structure = structure.map(|number| format!(" --structure {number}"));
-                let structure = structure.unwrap_or_default();
-                let (seed, op_count) = (self.seed, self.op_count);
-                format!("model --run {seed:#x} --operations {op_count}{structure}{diet}")
-            });
+        if let Err(finding) = tried {
+            ledger.note(finding.clone(), || self.command());
+            self.cut_down(&setup, finding, ledger);
         }
+    }
+
+    /// Finds fewer operations that go wrong in the same way.
+    fn cut_down(&self, setup: &Setup, finding: Finding, ledger: &Ledger) {
+        let drawn = self.drawn();
+        let numbers = self.kept.clone().unwrap_or_else(|| (0..drawn.len()).collect());
+        let (len_before, uncounted) = (numbers.len(), Ledger::new());
+        let (numbers, finding) = shrink(numbers, finding, TRIES_MAX, |numbers| {
+            self.try_ops(setup, &pick(&drawn, Some(numbers)), &uncounted)
+        });
+        if numbers.len() == len_before {
+            return;
+        }
+        let ops = pick(&drawn, Some(&numbers));
+        let finding = finding.at(&format!("{ops:?} with {setup:?}"));
+        let repeat = ModelRun { kept: Some(numbers), ..self.clone() }.command();
+        ledger.note_smaller(&Story { finding, repeat });
     }
 
     /// Runs it with this setup, as far as it goes.

@@ -19,6 +19,7 @@ use crate::random::{Random, seed_of};
 
 /// A small space that was closed.
 pub struct SpaceFixture {
+    seed: u64,
     setup: Setup,
     storage: SimStorage,
     model: Model,
@@ -53,7 +54,7 @@ impl SpaceFixture {
         let model = read_all(&space);
         let model = model.map_err(|error| Finding::new(Fault::FailedOpen, error.to_string()))?;
         space.close().map_err(|error| Finding::new(Fault::Refused, error.to_string()))?;
-        Ok(SpaceFixture { setup, storage, model })
+        Ok(SpaceFixture { seed, setup, storage, model })
     }
 
     /// Injures every file in every way, at every `stride`th byte, and notes what is wrong.
@@ -75,7 +76,7 @@ impl SpaceFixture {
             match survive(|| self.try_one(path, *injury)) {
                 Ok(outcome) => ledger.count(outcome),
                 Err(finding) => ledger.note(finding.at(&format!("{injury:?} of {path:?}")), || {
-                    format!("space --flips {:#x}", self.setup.seed)
+                    format!("space --flips {:#x} --stride {stride}", self.seed)
                 }),
             }
             true

@@ -18,6 +18,9 @@ use crate::random::{Random, seed_of};
 
 /// How often in a row a call is interrupted.
 const INTERRUPTIONS: u64 = 20;
+/// Sizes of disks that a space is run on.
+const SIZE_COUNT: u64 = 40;
+const PAGE_SIZE: u64 = 4096;
 
 /// A run with a fault at each of its calls.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +122,11 @@ impl SpaceFaultRun {
         }
         Ok(())
     }
+}
+
+/// Runs a space on disks of some sizes: one page more each time.
+pub fn fill_all(seed: u64, ledger: &Ledger) {
+    (0..SIZE_COUNT).for_each(|number| fill_up(seed, number * PAGE_SIZE, ledger));
 }
 
 /// Runs a space on a disk of `room` bytes, which grows whenever something is refused.

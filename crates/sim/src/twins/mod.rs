@@ -33,6 +33,8 @@ use indexes::Indexing;
 pub const TWIN_OPERATIONS: &str = "operations on twins";
 /// Count of entries that walks have compared, in the ledger.
 pub const TWIN_ENTRIES: &str = "entries walked over and compared";
+/// Operations are counted by so many, while they go on.
+const COUNTED_EVERY: u64 = 1000;
 /// Option sets that runs have.
 pub const TWIN_SETUPS: u64 = 64;
 /// Keys of odd shapes among those of a run.
@@ -54,14 +56,17 @@ pub struct TwinRun {
 impl TwinRun {
     /// Runs it.
     pub fn run(&self, ledger: &Arc<Ledger>) {
+        let mut done = 0;
         let outcome = survive(|| {
             let mut twins = Twins::open(self.seed)?;
-            let mut done = 0;
             let verdict = (0..self.op_count).try_for_each(|number| {
                 done = number + 1;
+                if done.is_multiple_of(COUNTED_EVERY) {
+                    ledger.count_many(TWIN_OPERATIONS, COUNTED_EVERY);
+                }
                 twins.step().map_err(|finding| finding.at(&format!("operation {number}")))
             });
-            ledger.count_many(TWIN_OPERATIONS, done);
+            ledger.count_many(TWIN_OPERATIONS, done % COUNTED_EVERY);
             verdict?;
             twins.compare_all()?;
             twins.reopen()?;
@@ -72,10 +77,15 @@ impl TwinRun {
         });
         if let Err(finding) = outcome {
             let finding = finding.at(&format!("{:?}", setup_of(self.seed)));
-            ledger.note(finding, || {
-                format!("twins --run {:#x} --operations {}", self.seed, self.op_count)
-            });
+            // What comes behind the one that went wrong is not needed.
+            ledger.note(finding, || TwinRun { op_count: done, ..*self }.command());
         }
+    }
+
+    /// What the program is to be called with for this run.
+    #[must_use]
+    pub fn command(&self) -> String {
+        format!("twins --run {:#x} --operations {}", self.seed, self.op_count)
     }
 }
 
