@@ -42,11 +42,12 @@ pub use db::{
     HealthState, Index, IndexBuildReport, IndexEntry, IndexInfo, IndexIter, IndexOptions,
     IndexView, Ingest, IngestReport, Iter, KEY_LEN_MAX, KeyRotationReport, KeyVersion, Keys,
     Keyspace, KeyspaceInfo, KeyspaceStats, Loss, LossKind, OpenExisting, PointInTime, Previous,
-    RecoveryReport, RepairOptions, RepairReport, RestoreReport, Rewrite, Savepoint, Snapshot,
-    Stats, Swap, TABLE_FILE_SIZE_MAX, TableIngestReport, TableSummary, TableWriter, Transaction,
-    TransactionCursor, TransactionIndex, TransactionIndexEntry, TransactionIndexIter,
-    TransactionIter, UPDATE_TRY_COUNT, UpgradeReport, VALUE_LEN_MAX, VacuumReport, ValueFileStats,
-    ValueReader, ValueWriter, Versions, VersionsByStamp, WriteBatch, repair,
+    RecoveryReport, RepairOptions, RepairReport, RestoreReport, Rewrite, Savepoint, ScrubOptions,
+    ScrubStatus, Snapshot, Stats, Swap, TABLE_FILE_SIZE_MAX, TableIngestReport, TableSummary,
+    TableWriter, Transaction, TransactionCursor, TransactionIndex, TransactionIndexEntry,
+    TransactionIndexIter, TransactionIter, UPDATE_TRY_COUNT, UpgradeReport, VALUE_LEN_MAX,
+    VacuumReport, ValueFileStats, ValueReader, ValueWriter, Versions, VersionsByStamp, WriteBatch,
+    repair,
 };
 pub use extractor::{ExtractError, IndexExtractor, IndexKeys};
 pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};

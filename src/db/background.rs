@@ -167,6 +167,7 @@ impl Core {
     pub(super) fn give_up_opening(&self) {
         self.set_closed();
         self.workers.join();
+        self.scrubber.end();
         self.watcher.end();
         self.guard.abandon_reserve();
     }
@@ -183,7 +184,10 @@ impl Core {
         if self.step()? || self.clean_in_background()?.is_some() {
             return Ok(true);
         }
-        Ok(matches!(self.consolidate_in_background()?, Found::Work { .. }))
+        if matches!(self.consolidate_in_background()?, Found::Work { .. }) {
+            return Ok(true);
+        }
+        Ok(self.scrub_step())
     }
 
     fn has_idle_work(&self) -> bool {

@@ -16,6 +16,7 @@ use crate::db::encryption::KeyringFile;
 use crate::db::feed::Acknowledged;
 use crate::db::health::{Failures, HealthListener, Watcher};
 use crate::db::options::{Access, Background, Builder, Durability, Sizes};
+use crate::db::scrub::Scrubber;
 use crate::db::snapshot::SnapshotRegister;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published};
 use crate::db::stats::StallCounters;
@@ -103,6 +104,7 @@ pub(super) struct Core {
     pub workers: Workers,
     pub watcher: Watcher,
     pub failures: Failures,
+    pub scrubber: Scrubber,
     pub snapshots: SnapshotRegister,
     pub transactions: Arc<TransactionRegister>,
     pub stalls: StallCounters,
@@ -200,6 +202,7 @@ impl Core {
             workers: Workers::default(),
             watcher: Watcher::default(),
             failures: Failures::default(),
+            scrubber: Scrubber::new(builder.scrub),
             snapshots: SnapshotRegister::default(),
             transactions: TransactionRegister::new(parts.sizes.budget / KEPT_FRACTION),
             stalls: StallCounters::default(),

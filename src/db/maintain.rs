@@ -639,6 +639,7 @@ impl Core {
         let watched = self.watcher.until_dropped();
         self.log.wake_waiting();
         self.workers.join();
+        self.scrubber.end();
         self.cleaning.give_up();
         self.log.wait_for_writers();
         drop(self.staging.write().unwrap_or_else(PoisonError::into_inner));

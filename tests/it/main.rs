@@ -47,6 +47,7 @@ mod reduce;
 mod regression;
 mod repair;
 mod retention;
+mod scrub;
 mod space;
 mod stats;
 mod support;

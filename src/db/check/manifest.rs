@@ -5,7 +5,7 @@ use crate::manifest::Manifest;
 use crate::structure::{Findings, Site};
 
 impl Core {
-    pub(super) fn check_manifest(&self, findings: &mut Findings) {
+    pub(in crate::db) fn check_manifest(&self, findings: &mut Findings) {
         findings.files += 1;
         let manifest = self.lock_manifest();
         let site = Site::default().in_file(manifest.path());

@@ -20,6 +20,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(in crate::db) use walk::Throttle;
 pub use walk::{CheckOptions, CheckPosition, CheckProgress};
 
 use self::walk::PacedWalk;
@@ -98,7 +99,7 @@ impl Core {
         let mut keyspaces: Vec<&Arc<KeyspaceState>> = state.keyspaces.iter().collect();
         // A keyspace that comes later has a higher number.
         keyspaces.sort_by_key(|keyspace| keyspace.runtime.store_id);
-        let from = options.from.clone().unwrap_or(CheckPosition { store: 0, place: Vec::new() });
+        let from = options.from.clone().unwrap_or_else(CheckPosition::beginning);
         for keyspace in keyspaces {
             let number = keyspace.runtime.store_id;
             if number < from.store || walk.stopped_at.is_some() {
@@ -139,7 +140,7 @@ impl Core {
 
     /// H6: that nothing but an ingest that is to be archived is in a keyspace and not in its
     /// archive. The caller has the keyspace's turn to flush.
-    fn check_archived(&self, runtime: &Runtime, findings: &mut Findings) {
+    pub(super) fn check_archived(&self, runtime: &Runtime, findings: &mut Findings) {
         let Some(archive) = &runtime.archive else { return };
         if self.unarchived(runtime).is_some() {
             return;

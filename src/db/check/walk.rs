@@ -15,6 +15,8 @@ use crate::structure::{CheckWalk, Findings};
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Shorter ones are put together.
 const WAIT_MIN: Duration = Duration::from_millis(2);
+/// For so long, at most, may be read faster behind having read slower.
+const CREDIT_MAX: Duration = Duration::from_millis(100);
 /// The lowest rate.
 const RATE_MIN: u64 = 64 << 10;
 
@@ -69,6 +71,36 @@ pub struct CheckPosition {
     pub(super) store: u32,
     /// Where in it, as its structure says it.
     pub(super) place: Vec<u8>,
+}
+
+impl CheckPosition {
+    /// In front of everything.
+    pub(in crate::db) fn beginning() -> CheckPosition {
+        CheckPosition::at_store(0)
+    }
+
+    /// In front of a store's data.
+    pub(in crate::db) fn at_store(store: u32) -> CheckPosition {
+        CheckPosition { store, place: Vec::new() }
+    }
+
+    /// In front of a place in a store.
+    pub(in crate::db) fn within(store: u32, place: Vec<u8>) -> CheckPosition {
+        CheckPosition { store, place }
+    }
+
+    pub(in crate::db) fn store(&self) -> u32 {
+        self.store
+    }
+
+    pub(in crate::db) fn place(&self) -> &[u8] {
+        &self.place
+    }
+
+    /// Whether it is in front of all of a store's data.
+    pub(in crate::db) fn is_at_store(&self) -> bool {
+        self.place.is_empty()
+    }
 }
 
 impl fmt::Display for CheckPosition {
@@ -147,16 +179,45 @@ impl Db {
     }
 }
 
+/// Keeps reading to a rate, on average.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::db) struct Throttle {
+    bytes_per_second: u64,
+    /// Bytes that were waited for, and until when that took.
+    bytes: u64,
+    since: Duration,
+}
+
+impl Throttle {
+    /// From `now` on.
+    pub(in crate::db) fn new(bytes_per_second: u64, now: Duration) -> Throttle {
+        Throttle { bytes_per_second, bytes: 0, since: now }
+    }
+
+    /// How long is to be waited when `bytes` were read in all; then it is taken to have been.
+    pub(in crate::db) fn wait_for(&mut self, bytes: u64, now: Duration) -> Duration {
+        let read = bytes.saturating_sub(self.bytes);
+        let cost = Duration::from_secs_f64(read as f64 / self.bytes_per_second as f64);
+        let taken = now.saturating_sub(self.since);
+        let left = cost.saturating_sub(taken);
+        // What a slow disk has left over is not made up for at once.
+        let is_behind = taken > cost + CREDIT_MAX;
+        if left < WAIT_MIN && !is_behind {
+            return Duration::ZERO; // It is waited for with what comes.
+        }
+        (self.bytes, self.since) = (bytes, now + left);
+        left
+    }
+}
+
 /// A check that somebody goes through.
 pub(super) struct PacedWalk<'a> {
     core: &'a Core,
-    rate: Option<u64>,
+    throttle: Option<Throttle>,
     go_on: &'a mut dyn FnMut(&CheckProgress<'_>) -> ControlFlow<()>,
     /// Where it begins in the store at hand.
     start: Vec<u8>,
     position: CheckPosition,
-    /// Bytes that were read, and when, when it was last held to the rate.
-    paced: (u64, Duration),
     /// Where it was broken off.
     pub stopped_at: Option<CheckPosition>,
 }
@@ -167,9 +228,9 @@ impl<'a> PacedWalk<'a> {
         rate: Option<u64>,
         go_on: &'a mut dyn FnMut(&CheckProgress<'_>) -> ControlFlow<()>,
     ) -> PacedWalk<'a> {
-        let (start, position) = (Vec::new(), CheckPosition { store: 0, place: Vec::new() });
-        let paced = (0, core.clock.monotonic());
-        PacedWalk { core, rate, go_on, start, position, paced, stopped_at: None }
+        let (start, position) = (Vec::new(), CheckPosition::beginning());
+        let throttle = rate.map(|rate| Throttle::new(rate, core.clock.monotonic()));
+        PacedWalk { core, throttle, go_on, start, position, stopped_at: None }
     }
 
     /// Goes on with a store, from this place on.
@@ -195,19 +256,8 @@ impl<'a> PacedWalk<'a> {
 
     /// Waits as long as what was read since takes at the rate.
     fn wait(&mut self, findings: &Findings) -> ControlFlow<()> {
-        let Some(rate) = self.rate else { return ControlFlow::Continue(()) };
-        let (bytes, began) = self.paced;
-        let read = findings.bytes.saturating_sub(bytes);
-        let cost = Duration::from_secs_f64(read as f64 / rate as f64);
-        let taken = self.core.clock.monotonic().saturating_sub(began);
-        let mut left = cost.saturating_sub(taken);
-        if left < WAIT_MIN {
-            if taken > cost + WAIT_MAX {
-                // What a slow disk has left over is not made up for at once.
-                self.paced = (findings.bytes, self.core.clock.monotonic());
-            }
-            return ControlFlow::Continue(()); // With what comes.
-        }
+        let Some(throttle) = &mut self.throttle else { return ControlFlow::Continue(()) };
+        let mut left = throttle.wait_for(findings.bytes, self.core.clock.monotonic());
         while !left.is_zero() {
             let part = left.min(WAIT_MAX);
             std::thread::sleep(part);
@@ -216,7 +266,6 @@ impl<'a> PacedWalk<'a> {
                 self.ask(findings)?;
             }
         }
-        self.paced = (findings.bytes, self.core.clock.monotonic());
         ControlFlow::Continue(())
     }
 }
@@ -235,5 +284,23 @@ impl CheckWalk for PacedWalk<'_> {
 
     fn passed(&mut self, findings: &Findings) -> ControlFlow<()> {
         self.wait(findings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_throttle_keeps_to_its_rate_on_average_and_saves_nothing_up() {
+        let millis = Duration::from_millis;
+        let mut throttle = Throttle::new(1000, millis(50));
+        assert_eq!(throttle.wait_for(1, millis(50)), Duration::ZERO, "with what comes");
+        assert_eq!(throttle.wait_for(100, millis(50)), millis(100));
+        assert_eq!(throttle.wait_for(100, millis(150)), Duration::ZERO);
+        assert_eq!(throttle.wait_for(200, millis(200)), millis(50), "half of it has passed");
+        // A disk that took a second for 100 bytes is not read at full speed for the next 900.
+        assert_eq!(throttle.wait_for(300, millis(1250)), Duration::ZERO);
+        assert_eq!(throttle.wait_for(1200, millis(1250)), millis(900));
     }
 }

@@ -33,6 +33,9 @@ pub enum BackgroundWork {
     Removal,
     /// The listener of [`crate::Builder::on_health`] panicked.
     Listener,
+    /// Everything is verified ([`crate::Builder::scrub`]), and something was not right: it is the
+    /// data that has failed. Solved by a pass that finds nothing wrong there any more.
+    Scrub,
 }
 
 impl fmt::Display for BackgroundWork {
@@ -45,6 +48,7 @@ impl fmt::Display for BackgroundWork {
             BackgroundWork::LogFile => "log file",
             BackgroundWork::Removal => "removal",
             BackgroundWork::Listener => "health listener",
+            BackgroundWork::Scrub => "scrub",
         })
     }
 }
@@ -178,6 +182,21 @@ impl Failures {
     pub(in crate::db) fn note_panic(&self, work: BackgroundWork, why: String, now: u64) {
         self.total.fetch_add(1, Ordering::Relaxed);
         self.add(work, None, (None, why), None, now);
+    }
+
+    /// Notes that something of a keyspace is not right, or of none.
+    #[cold]
+    pub(in crate::db) fn note_found(&self, keyspace_id: Option<u32>, what: String, now: u64) {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        self.add(BackgroundWork::Scrub, keyspace_id, (None, what), None, now);
+    }
+
+    /// Notes that all of it is right.
+    pub(in crate::db) fn note_clean(&self, keyspace_id: Option<u32>) {
+        if self.are_open() {
+            let work = BackgroundWork::Scrub;
+            self.remove(|told| told.work == work && told.keyspace_id == keyspace_id);
+        }
     }
 
     fn add(

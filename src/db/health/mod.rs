@@ -21,6 +21,7 @@ pub(in crate::db) use failures::{Failures, changed_nothing, may_pass};
 pub(in crate::db) use watcher::{HealthListener, Watcher};
 
 use super::{Access, Core, Db};
+use crate::db::scrub::ScrubStatus;
 use crate::db::state::{KeyspaceState, Runtime};
 use crate::storage::{FullDisk, ReserveFigures, SlowCall};
 
@@ -82,6 +83,9 @@ pub struct Health {
     pub last_failed_read: Option<(PathBuf, String)>,
     /// Room that is kept for a full disk.
     pub reserve: ReserveFigures,
+    /// How far scrubbing is and what it has found, if there is any
+    /// ([`crate::Builder::scrub`]). While something is not right it is among the failures.
+    pub scrub: Option<ScrubStatus>,
 }
 
 impl Health {
@@ -137,8 +141,10 @@ impl Core {
         for failure in &mut failures {
             failure.keyspace = failure.keyspace_id.and_then(|id| self.name_of_keyspace(id));
         }
+        // Data that has rotted is no work that is tried again.
+        let is_failing = failures.iter().any(|failure| failure.work != BackgroundWork::Scrub);
         Health {
-            state: self.health_state(!failures.is_empty()),
+            state: self.health_state(is_failing),
             failures,
             failures_total: self.failures.total(),
             slow_calls: guard.slow_calls(),
@@ -147,6 +153,7 @@ impl Core {
             reads_failed,
             last_failed_read: guard.last_failed_read(),
             reserve: guard.reserve_figures(),
+            scrub: self.scrubber.status(),
         }
     }
 

@@ -456,7 +456,7 @@ impl<'a> Repair<'a> {
 
 /// Opens the new database, builds its indexes, and looks whether it is sound.
 fn finish(builder: Builder, target: &Path, report: &mut RepairReport) -> Result<()> {
-    let db = Builder { access: Access::ReadWrite, ..builder }.open(target)?;
+    let db = Builder { access: Access::ReadWrite, scrub: None, ..builder }.open(target)?;
     for info in db.keyspaces() {
         let keyspace = db.keyspace(&info.name)?;
         for index in keyspace.indexes()? {

@@ -5,6 +5,7 @@ use std::fmt::{Display, Write as _};
 
 use super::{BytesWritten, KeyspaceStats, Stats};
 use crate::db::health::HealthState;
+use crate::db::scrub::ScrubStatus;
 
 /// What a metric does over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,12 @@ const FIGURES: &[Figure] = &[
         "Bytes a second that compaction in the background writes at most; 0 without a limit."),
     ("cleaning_rate_bytes", Gauge, |s| s.cleaning_rate as f64,
         "Bytes a second that cleaning in the background writes at most."),
+    ("scrub_bytes_total", Counter, |s| of_scrub(s, |scrub| scrub.bytes),
+        "Bytes that scrubbing has read and verified since opening."),
+    ("scrub_passes_total", Counter, |s| of_scrub(s, |scrub| scrub.passes),
+        "Passes of scrubbing that have come to their end since opening."),
+    ("scrub_problems_total", Counter, |s| of_scrub(s, |scrub| scrub.problem_count),
+        "How often scrubbing has found something wrong since opening."),
     ("snapshots", Gauge, |s| s.snapshots as f64, "Snapshots held."),
     ("oldest_snapshot_seconds", Gauge, |s| s.oldest_snapshot_age.unwrap_or_default().as_secs_f64(),
         "Age of the oldest snapshot; 0 when there is none."),
@@ -187,6 +194,10 @@ const KEYSPACE_FIGURES: &[KeyspaceFigure] = &[
     ("cache_misses_total", Counter, |s| s.cache_misses as f64,
         "Blocks not found in memory, for all keyspaces, since opening."),
 ];
+
+fn of_scrub(stats: &Stats, figure: fn(&ScrubStatus) -> u64) -> f64 {
+    stats.health.scrub.as_ref().map_or(0.0, |scrub| figure(scrub) as f64)
+}
 
 impl Stats {
     /// The figures in the text format of Prometheus. Names begin with `lithedb_`. Bytes written by
