@@ -163,7 +163,7 @@ impl<'r> Files<'r> {
             let path = dir.join(&entry.name);
             storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
             count += 1;
-            bytes += content.len;
+            bytes = u64::saturating_add(bytes, content.len); // As its name says.
         }
         Ok((count, bytes))
     }

@@ -1,6 +1,6 @@
 //! Removing backups: the lists first, durably, and then the files that no other list names (Q2).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{BackupRepository, LISTS_DIR};
 use crate::base::{Error, Result};
@@ -18,26 +18,37 @@ pub struct PruneReport {
 }
 
 impl BackupRepository {
-    /// Removes all backups but the newest `keep`, and the files that no other one has. With
-    /// `usize::MAX` only what interrupted backups and removals have left. In memory are 100 bytes a
-    /// file that stays.
+    /// Removes all backups but the newest `keep` of each database, and the files that no other one
+    /// has. With `usize::MAX` only what interrupted backups and removals have left. In memory are
+    /// 100 bytes a file that stays.
     ///
     /// # Errors
-    /// `Corruption` of a list that stays: nothing is removed then. `Io`: some may be gone, and what
+    /// `Corruption` of a list, of which it is not known whose it is and what it names: nothing is
+    /// removed then, and it can be by its number. `Io`: some may be gone, and what
     /// is listed is whole; the next one goes on. (After a sync that failed a power cut may bring
     /// back the list of a backup that was removed, and whose files go with the next one: verifying
     /// says so, and it can be removed again.) `Locked`.
     pub fn prune(&self, keep: usize) -> Result<PruneReport> {
         let _lock = self.lock()?;
-        let numbers = self.numbers()?;
-        let (gone, kept) = numbers.split_at(numbers.len().saturating_sub(keep));
-        self.remove_all(gone, kept)
+        let (mut gone, mut kept) = (Vec::new(), Vec::new());
+        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+        for number in self.numbers()?.into_iter().rev() {
+            let count = counts.entry(self.read_list(number)?.head().database).or_default();
+            match *count < keep {
+                true => kept.push(number),
+                false => gone.push(number),
+            }
+            *count = count.saturating_add(1);
+        }
+        gone.reverse(); // The oldest first.
+        self.remove_all(&gone, &kept)
     }
 
     /// Removes one backup, also a damaged one, and the files that only it has.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such backup; as [`BackupRepository::prune`].
+    /// `InvalidArgument` when there is no such backup; `Corruption` of the list of another one; else
+    /// as [`BackupRepository::prune`].
     pub fn remove(&self, number: u64) -> Result<PruneReport> {
         let _lock = self.lock()?;
         let numbers = self.numbers()?;

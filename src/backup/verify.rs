@@ -74,7 +74,8 @@ impl BackupRepository {
             }
         }
         let mut work = Work::begin(options);
-        work.expect(contents.len() as u64, contents.keys().map(|content| content.len).sum());
+        let lens = contents.keys().map(|content| content.len);
+        work.expect(contents.len() as u64, lens.fold(0, u64::saturating_add));
         let files = self.files();
         for (content, backups) in contents {
             let path = files.path_of(&content);
@@ -83,7 +84,7 @@ impl BackupRepository {
                 check.problems.push(problem(error, backups)?);
             }
             check.files += 1;
-            check.bytes += content.len;
+            check.bytes = check.bytes.saturating_add(content.len);
             work.end_file(&path)?;
         }
         Ok(check)

@@ -197,7 +197,7 @@ fn an_interrupted_restore_leaves_nothing_that_opens_or_all_of_it() {
     assert!(made > 0);
 }
 
-/// Z4: whatever a crash leaves at the target is whole, as it was or as it was to be.
+/// Q4: whatever a crash leaves at the target is whole, as it was or as it was to be.
 #[test]
 fn an_interrupted_restore_over_a_database_leaves_one_of_the_two() {
     let (storage, expected) = prepared();

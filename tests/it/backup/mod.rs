@@ -145,7 +145,28 @@ fn what_was_there_comes_back_and_nothing_is_written_twice() {
     assert_eq!(storage.violations(), [""; 0]);
 }
 
-/// Z3: after a restore, numbers of files are given again, to other files of the same length even.
+/// Each database keeps as many as were asked for: one that is backed up rarely loses none to others.
+#[test]
+fn the_newest_of_each_database_stay() {
+    let storage = SimStorage::new(3);
+    let backups = repository(&storage);
+    let (one, other) = (builder(&storage).open(PATH), builder(&storage).open("/other"));
+    let (one, other) = (one.unwrap(), other.unwrap());
+    fill(&one, 0..10, 0);
+    fill(&other, 0..10, 5);
+    let expected = contents(&other);
+    let rare = backups.create(&other).unwrap();
+    let often: Vec<u64> = (0..4).map(|_| backups.create(&one).unwrap().number).collect();
+    assert_eq!(backups.prune(2).unwrap().backups, 2);
+    let left: Vec<u64> = backups.list().unwrap().iter().map(|info| info.number).collect();
+    assert_eq!(left, [rare.number, often[2], often[3]]);
+    backups.restore(rare.number, TARGET, RestoreOptions::new()).unwrap();
+    assert_eq!(contents(&open(&storage, TARGET)), expected);
+    assert_eq!(backups.prune(0).unwrap().backups, 3);
+    assert!(files_of(&storage, "files").is_empty());
+}
+
+/// Q3: after a restore, numbers of files are given again, to other files of the same length even.
 #[test]
 fn files_of_the_same_name_and_length_are_told_apart() {
     let storage = SimStorage::new(2);

@@ -96,11 +96,11 @@ pub enum Action {
         /// Number of the backup
         number: u64,
     },
-    /// Remove all but the newest, with the files that only they have
+    /// Remove all but the newest of each database, with the files that only they have
     Prune {
         /// Directory of the backups
         directory: PathBuf,
-        /// How many stay
+        /// How many stay of each
         #[arg(long, value_name = "COUNT")]
         keep: usize,
     },
