@@ -452,10 +452,10 @@ impl Builder {
 
     /// What is told how the database is, whenever that has changed: by a thread of its own, a
     /// fourth of a second behind it at most, with no lock held; with [`Background::Stepped`] by
-    /// [`Db::step`], and by calls that have to do such a step. It may use the database and close it;
-    /// one that keeps a [`Db`] keeps it open. Closing by others waits until it has returned: it must
-    /// not wait for them. Changes that come quickly are told together. One that panics is told on;
-    /// the panic is among [`Health::failures`] until it has returned.
+    /// [`Db::step`], and by calls that have to do such a step. It may use the database and close
+    /// it; one that keeps a [`Db`] keeps it open. Closing by others waits until it has returned: it
+    /// must not wait for them. Changes that come quickly are told together. One that panics is told
+    /// on; the panic is among [`Health::failures`] until it has returned.
     #[must_use]
     pub fn on_health(mut self, listener: impl Fn(&Health) + Send + Sync + 'static) -> Builder {
         self.listener = Some(HealthListener(Arc::new(listener)));

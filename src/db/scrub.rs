@@ -115,14 +115,21 @@ pub struct ScrubStatus {
     pub problem_count: u64,
 }
 
+/// Whether the index of the store at hand was looked at in the pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Entry {
+    #[default]
+    Due,
+    Done,
+}
+
 /// What is known of scrubbing.
 #[derive(Debug, Default)]
 struct Progress {
     status: ScrubStatus,
     /// Where the next pass begins, if not at the beginning.
     from: Option<CheckPosition>,
-    /// Whether the index of the store at hand was looked at.
-    is_entered: bool,
+    entry: Entry,
     /// Whether anything was wrong with the store at hand.
     has_problems: bool,
     /// When the next pass begins.
@@ -227,18 +234,19 @@ fn scrub(core: &Core, rate: u64) {
 impl Progress {
     /// Where the pass is, and whether the store at hand was entered; begins one if it is time, else
     /// how long it is until then.
-    fn begin(&mut self, now: Duration) -> std::result::Result<(CheckPosition, bool), Duration> {
+    fn begin(&mut self, now: Duration) -> std::result::Result<(CheckPosition, Entry), Duration> {
         if self.status.position.is_none() {
             if now < self.due_at {
                 return Err(self.due_at - now);
             }
             let from = self.from.take().unwrap_or_else(CheckPosition::beginning);
             // What a pass begins within, an earlier one has entered.
-            (self.is_entered, self.has_problems) = (!from.is_at_store(), false);
+            self.entry = if from.is_at_store() { Entry::Due } else { Entry::Done };
+            self.has_problems = false;
             self.status.position = Some(from);
         }
         let position = self.status.position.clone();
-        Ok((position.unwrap_or_else(CheckPosition::beginning), self.is_entered))
+        Ok((position.unwrap_or_else(CheckPosition::beginning), self.entry))
     }
 
     fn note(&mut self, findings: &Findings) {
@@ -253,9 +261,9 @@ impl Progress {
         }
     }
 
-    fn go_to(&mut self, position: CheckPosition, is_entered: bool) {
+    fn go_to(&mut self, position: CheckPosition, entry: Entry) {
         self.status.position = Some(position);
-        self.is_entered = is_entered;
+        self.entry = entry;
     }
 
     fn end_pass(&mut self, due_at: Duration, wall_millis: u64) {
@@ -301,7 +309,7 @@ impl Core {
             Err(TryLockError::WouldBlock) => return Scrubbed::NotFor(PAUSED_WAIT),
         };
         let begun = lock(&scrubber.progress).begin(self.clock.monotonic());
-        let (position, is_entered) = match begun {
+        let (position, entry) = match begun {
             Ok(begun) => begun,
             Err(wait) => return Scrubbed::NotFor(wait),
         };
@@ -314,14 +322,14 @@ impl Core {
             return Scrubbed::Slice;
         };
         // The store that it was at may be gone.
-        let (position, is_entered) = match runtime.store_id == position.store() {
-            true => (position, is_entered),
+        let (position, entry) = match runtime.store_id == position.store() {
+            true => (position, entry),
             false => {
                 lock(&scrubber.progress).has_problems = false;
-                (CheckPosition::at_store(runtime.store_id), false)
+                (CheckPosition::at_store(runtime.store_id), Entry::Due)
             }
         };
-        self.scrub_store(&runtime, position, is_entered, (options.slice_bytes(), keep));
+        self.scrub_store(&runtime, (position, entry), (options.slice_bytes(), keep));
         Scrubbed::Slice
     }
 
@@ -346,12 +354,11 @@ impl Core {
     fn scrub_store(
         &self,
         runtime: &Runtime,
-        position: CheckPosition,
-        is_entered: bool,
+        (position, entry): (CheckPosition, Entry),
         (slice_bytes, keep): (u64, &mut dyn FnMut(u64) -> ControlFlow<()>),
     ) {
         let mut findings = Findings::default();
-        let Some(data) = self.enter(runtime, is_entered, &mut findings) else { return };
+        let Some(data) = self.enter(runtime, entry, &mut findings) else { return };
         let (start, place) = (position.place().to_vec(), position.place().to_vec());
         let mut walk = ScrubWalk { start, place, slice_bytes, keep, is_broken_off: false };
         data.check_data(&mut findings, &mut walk);
@@ -361,11 +368,12 @@ impl Core {
         let mut progress = lock(&self.scrubber.progress);
         progress.has_problems |= !findings.problems.is_empty();
         if is_broken_off {
-            progress.go_to(CheckPosition::within(runtime.store_id, place), true);
+            progress.go_to(CheckPosition::within(runtime.store_id, place), Entry::Done);
             return;
         }
         let is_clean = !std::mem::take(&mut progress.has_problems);
-        progress.go_to(CheckPosition::at_store(runtime.store_id.saturating_add(1)), false);
+        let next = CheckPosition::at_store(runtime.store_id.saturating_add(1));
+        progress.go_to(next, Entry::Due);
         drop(progress);
         if is_clean {
             self.failures.note_clean(Some(runtime.id));
@@ -377,10 +385,10 @@ impl Core {
     fn enter(
         &self,
         runtime: &Runtime,
-        is_entered: bool,
+        entry: Entry,
         findings: &mut Findings,
     ) -> Option<Box<dyn DataCheck>> {
-        if is_entered {
+        if entry == Entry::Done {
             return Some(runtime.store.begin_check());
         }
         let _turn = lock(&runtime.flushing);
