@@ -3,7 +3,8 @@
 //!
 //! What is left of one when the process ends has a name that says what it is, and is cleared away
 //! by the next backup of the database. A database is open once, and who makes a backup of it holds
-//! a lock of its own: so what is there then belongs to nobody.
+//! a lock of its own: so what is there then belongs to nobody; or to a backup whose database was
+//! closed meanwhile, which finds files missing then, and fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};

@@ -47,8 +47,8 @@ impl BackupRepository {
     /// Removes one backup, also a damaged one, and the files that only it has.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such backup; `Corruption` of the list of another one; else
-    /// as [`BackupRepository::prune`].
+    /// `InvalidArgument` when there is no such backup; `Corruption` of the list of another one;
+    /// else as [`BackupRepository::prune`].
     pub fn remove(&self, number: u64) -> Result<PruneReport> {
         let _lock = self.lock()?;
         let numbers = self.numbers()?;

@@ -145,7 +145,7 @@ fn what_was_there_comes_back_and_nothing_is_written_twice() {
     assert_eq!(storage.violations(), [""; 0]);
 }
 
-/// Each database keeps as many as were asked for: one that is backed up rarely loses none to others.
+/// Each database keeps as many as were asked for: one that is backed up rarely loses none.
 #[test]
 fn the_newest_of_each_database_stay() {
     let storage = SimStorage::new(3);
