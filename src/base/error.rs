@@ -233,9 +233,7 @@ impl Error {
         let (Error::Corruption { file, .. } | Error::FormatVersion { file, .. }) = self else {
             return None;
         };
-        let mut names = file.iter().filter_map(|name| name.to_str());
-        names.find(|name| *name == STORES_FOLDER)?;
-        names.next()?.parse().ok()
+        store_of(file)
     }
 
     /// What to do about damage, a key or a version that is not the right one; `None` for what needs
@@ -269,6 +267,15 @@ pub(crate) const BACKUP_STREAM: &str = "the stream of the backup";
 /// The folder of a database in which those of stores are.
 const STORES_FOLDER: &str = "keyspaces";
 
+/// The number of the store that a file is of, or that a folder is.
+fn store_of(file: &Path) -> Option<u32> {
+    // The last one: the database may itself be in a folder of that name.
+    let folder = file.ancestors().find(|path| {
+        path.parent().and_then(Path::file_name).is_some_and(|name| name == STORES_FOLDER)
+    });
+    folder?.file_name()?.to_str()?.parse().ok()
+}
+
 /// What to do when this file is damaged.
 fn advice_on(file: &Path) -> &'static str {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -280,6 +287,9 @@ fn advice_on(file: &Path) -> &'static str {
          what it shares with others writes again what is damaged"
     } else if name == BACKUP_STREAM {
         "have it sent again: this one is no backup"
+    } else if is_of("space-") || is_of("seg-") && store_of(file).is_none() {
+        "what lies elsewhere in the space can be read on; no repair knows what belongs here: \
+         restore a copy of the space"
     } else if is_of("seg-") || is_of("tbl-") || is_of("val-") {
         "what lies in other files can be read on: copy the directory first, then restore a backup \
          or a checkpoint, or let `repair` make a new database of what can be read; it lists the \
@@ -414,6 +424,10 @@ mod tests {
     fn damage_says_whose_it_is_and_what_to_do() {
         let of = |path: &str| Error::corruption(Path::new(path), 7, "expected one, found two");
         assert_eq!(of("/db/keyspaces/00000012/seg-00000001").damaged_store(), Some(12));
+        let within = of("/keyspaces/db/keyspaces/00000003/tbl-00000001");
+        assert_eq!(within.damaged_store(), Some(3));
+        assert_eq!(of("/db/keyspaces/00000004").damaged_store(), Some(4));
+        assert_eq!(of("/keyspaces/db/wal/00000001.wal").damaged_store(), None);
         assert_eq!(of("/db/values/val-00000001").damaged_store(), None);
         assert_eq!(Error::Closed.damaged_store(), None);
         let files = ["KEYRING", "wal/00000001.wal", "values/val-00000001", "MANIFEST-00000001"];
@@ -430,6 +444,7 @@ mod tests {
             assert!(of(&format!("/kept/{name}")).advice().unwrap().contains("verif"), "{name}");
         }
         assert!(of(BACKUP_STREAM).advice().unwrap().contains("again"));
+        assert!(!of("/my.space/seg-00000001").advice().unwrap().contains("`repair`"));
         assert_eq!(Error::Closed.advice(), None);
     }
 }
