@@ -72,7 +72,7 @@ const LOCK_FILE: &str = "LOCK";
 /// | a value | its entry is left out; nothing older takes its place |
 /// | the index of a keyspace | its files are searched, stamps say what is newest: all doubtful |
 /// | the log | commits in front of the damage are taken, those behind it [listed][p] |
-/// | the manifest | what it says up to the damage; folders that it knows nothing of are keyspaces |
+/// | the manifest | what it says up to the damage; folders that it does not know are keyspaces |
 /// | the keyring | one of its two slots will do; without any there is nothing to be read |
 ///
 /// Without the index of a keyspace, what was deleted may be there again. Folders of which the
@@ -82,9 +82,9 @@ const LOCK_FILE: &str = "LOCK";
 /// [d]: LossKind::Doubtful
 /// [p]: RepairOptions::past_log_damage
 ///
-/// Time: everything is read and written once, indexes are built, and what came of it is checked.
-/// Memory: the budget of the builder, what the index of one keyspace takes, and one block of each
-/// file that overlaps in its keys with others.
+/// Time: everything is read twice and written once, indexes are built, and what came of it is
+/// checked. Memory: the budget of the builder, what the index of one keyspace takes, and one block
+/// of each file that overlaps in its keys with others.
 ///
 /// ```
 /// # fn main() -> lithedb::Result<()> {
