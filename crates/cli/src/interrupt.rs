@@ -8,11 +8,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 /// 128 + the number of the signal, as shells have it.
 const EXIT_CODE_INTERRUPTED: i32 = 130;
+const EXIT_CODE_TERMINATED: i32 = 143;
 
 /// Tells a graceful command that Ctrl-C was pressed.
 #[derive(Clone, Debug)]
@@ -24,11 +25,24 @@ pub struct Interrupt {
 impl Interrupt {
     /// Installs the handlers.
     pub fn install() -> io::Result<Interrupt> {
-        let is_final = Arc::new(AtomicBool::new(true));
+        let interrupt = Interrupt { is_final: Arc::new(AtomicBool::new(true)) };
+        interrupt.listen(SIGINT, EXIT_CODE_INTERRUPTED)?;
+        Ok(interrupt)
+    }
+
+    fn listen(&self, signal: i32, exit_code: i32) -> io::Result<()> {
         // Handlers run in this order: the first looks at the flag before the second sets it (I1).
-        flag::register_conditional_shutdown(SIGINT, EXIT_CODE_INTERRUPTED, Arc::clone(&is_final))?;
-        flag::register(SIGINT, Arc::clone(&is_final))?;
-        Ok(Interrupt { is_final })
+        flag::register_conditional_shutdown(signal, exit_code, Arc::clone(&self.is_final))?;
+        flag::register(signal, Arc::clone(&self.is_final))?;
+        Ok(())
+    }
+
+    /// As [`Self::graceful`], also for when the program is terminated: for a command that has
+    /// something to tidy up.
+    pub fn graceful_when_terminated(&self) -> io::Result<()> {
+        self.listen(SIGTERM, EXIT_CODE_TERMINATED)?;
+        self.graceful();
+        Ok(())
     }
 
     /// From now on the first Ctrl-C only raises the flag that [`Self::is_raised`] reads.

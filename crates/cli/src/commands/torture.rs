@@ -1,12 +1,13 @@
 //! `lithe torture`: kills the store and cuts the power of its disk, on the machine at hand.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use lithe_sim::journal::{Entry, Journal, shell_word};
 use lithe_sim::ledger::Ledger;
 use lithe_sim::torture::{
     self, Campaign, Copies, Cut, Disks, FileSystem, Honesty, KILLS, POWER_CUTS, Place,
@@ -15,7 +16,7 @@ use lithedb::base::{Clock as _, SystemClock};
 
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::notation::{count_text, duration_text, time_text};
+use crate::notation::{count_text, duration_text};
 use crate::output::{Notices, stdout};
 
 /// The hidden subcommand of the processes that are killed.
@@ -29,7 +30,8 @@ Examples:
 
 Nothing but what it makes itself is touched. Exit code 0: nothing was found; 4: something was, and
 the database is kept as it is, with its story beside it. With --canary a mistake is planted, and it
-is the other way round.";
+is the other way round. Ctrl-C ends behind the round at hand, and tidies up; a second one ends at
+once, and leaves directories and files.";
 
 const KILL_EXAMPLES: &str = "\
 Examples:
@@ -133,7 +135,8 @@ pub struct RoundArgs {
     #[arg(long, value_name = "NUMBER")]
     pub only: Option<u64>,
 
-    /// File that the ledger is added to [default: ledger.txt in the directory, or beside the file]
+    /// File that the ledger is added to, line by line while it goes on [default: ledger.txt in the
+    /// directory, or beside the file]
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
 
@@ -164,7 +167,8 @@ pub struct ChildArgs {
     pub errand: Vec<OsString>,
 }
 
-/// Runs a campaign, prints its ledger and adds it to the file.
+/// Runs a campaign. What is found is printed and added to the ledger's file when it is found, what
+/// was done each minute and at the end.
 pub fn run(notices: Notices, interrupt: &Interrupt, args: &TortureArgs) -> Outcome {
     let (place, rounds, ledger_path) = match &args.action {
         Action::Kill(kill) => {
@@ -176,23 +180,53 @@ pub fn run(notices: Notices, interrupt: &Interrupt, args: &TortureArgs) -> Outco
             (Place::Disks(disks_of(power)), &power.rounds, ledger_path.into())
         }
     };
-    let campaign = campaign_of(place, rounds)?;
-    interrupt.graceful();
-    let clock = SystemClock::new();
-    let ledger = campaign
-        .run(&|| interrupt.is_raised())
-        .map_err(|error| Failure::Other(format!("torture: {error}").into()))?;
-    let text = report(&ledger, clock.monotonic());
-    let mut out = stdout();
-    write!(out, "{text}")?;
-    out.flush()?;
     let ledger_path = rounds.ledger.as_ref().unwrap_or(&ledger_path);
-    append(ledger_path, &text).map_err(|error| {
-        let path = ledger_path.display();
-        Failure::Other(format!("could not add the ledger to {path}: {error}").into())
+    let campaign = campaign_of(place, rounds)?;
+    interrupt.graceful_when_terminated().map_err(|error| Failure::Other(Box::new(error)))?;
+    let (journal, command) = (Arc::new(open_journal(ledger_path)?), command_line());
+    let say = move |text: &str| notices.say(text);
+    let ledger = journal.ledger("lithe", &command, say);
+    let clock = SystemClock::new();
+    journal.add(Entry::Begun, &format!("lithe {command}"));
+    let done = campaign.run(&ledger, &|| interrupt.is_raised());
+    let effort = effort_of(&ledger, clock.monotonic());
+    let broken_off = done.as_ref().err().map(|error| format!("broken off: {error}; "));
+    let broken_off = broken_off.unwrap_or_default();
+    let line = format!("lithe {command}: {broken_off}{}; {effort}", ledger.line());
+    journal.add(Entry::Ended, &line);
+    let mut out = stdout();
+    writeln!(out, "lithe {command}\n{ledger}{effort}")?;
+    out.flush()?;
+    let path = ledger_path.display();
+    journal.finish().map_err(|error| {
+        Failure::Other(format!("could not add to the ledger {path}: {error}").into())
     })?;
-    notices.say(format_args!("added to {}", ledger_path.display()));
-    outcome_of(&ledger, rounds, interrupt)
+    let outcome = outcome_of(&ledger, rounds, interrupt, done);
+    if outcome.is_ok() {
+        notices.say(format_args!("added to {path}"));
+    }
+    outcome
+}
+
+/// How long it took, and what took it.
+fn effort_of(ledger: &Ledger, elapsed: Duration) -> String {
+    let strikes = ledger.counted(KILLS).max(ledger.counted(POWER_CUTS)).max(1);
+    let (took, each) = (duration_text(elapsed), duration_text(elapsed.div_f64(strikes as f64)));
+    format!("{took}, {each} a strike; version {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The file of the ledger, and the directory that it is in.
+fn open_journal(path: &Path) -> Result<Journal, Failure> {
+    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let journal = made.and_then(|()| Journal::append_to(path));
+    journal.map_err(|error| Failure::Other(format!("the ledger: {error}").into()))
+}
+
+/// What this program was called with.
+fn command_line() -> String {
+    let words = std::env::args_os().skip(1);
+    let words = words.map(|word| shell_word(&word.to_string_lossy()).into_owned());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Does what `torture` has sent this process to do.
@@ -235,43 +269,23 @@ fn campaign_of(place: Place, args: &RoundArgs) -> Result<Campaign, Failure> {
     })
 }
 
-/// What was called, and what came of it.
-fn report(ledger: &Ledger, elapsed: Duration) -> String {
-    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(SystemClock::new().wall_millis());
-    let words: Vec<String> =
-        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    let strikes = ledger.counted(KILLS).max(ledger.counted(POWER_CUTS)).max(1);
-    let each = elapsed.div_f64(strikes as f64);
-    format!(
-        "lithe {}\n{ledger}{}, {} a strike; version {}, {}\n",
-        words.join(" "),
-        duration_text(elapsed),
-        duration_text(each),
-        env!("CARGO_PKG_VERSION"),
-        time_text(now),
-    )
-}
-
-fn append(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-    writeln!(file, "{text}")
-}
-
-fn outcome_of(ledger: &Ledger, args: &RoundArgs, interrupt: &Interrupt) -> Outcome {
+fn outcome_of(
+    ledger: &Ledger,
+    args: &RoundArgs,
+    interrupt: &Interrupt,
+    done: io::Result<()>,
+) -> Outcome {
     let found = ledger.finding_count();
-    match (args.canary, found) {
-        (true, 0) if interrupt.is_raised() => Err(Failure::Interrupted),
-        (true, 0) => {
-            let what = "the mistake that was planted was not found".to_owned();
-            Err(Failure::Tortured { what })
+    let tortured = |what: String| Err(Failure::Tortured { what });
+    match (args.canary, found, done) {
+        (true, 1.., _) => Ok(()),
+        (false, 1, _) => tortured("1 finding, as told above".to_owned()),
+        (false, 2.., _) => {
+            tortured(format!("{} findings, the first of them told above", count_text(found)))
         }
-        (true, _) => Ok(()),
-        (false, 0) if interrupt.is_raised() => Err(Failure::Interrupted),
-        (false, 0) => Ok(()),
-        (false, 1) => Err(Failure::Tortured { what: "1 finding, as told above".to_owned() }),
-        (false, found) => {
-            let what = format!("{} findings, the first of them told above", count_text(found));
-            Err(Failure::Tortured { what })
-        }
+        (_, 0, Err(error)) => Err(Failure::Other(format!("torture: {error}").into())),
+        (_, 0, Ok(())) if interrupt.is_raised() => Err(Failure::Interrupted),
+        (true, 0, Ok(())) => tortured("the mistake that was planted was not found".to_owned()),
+        (false, 0, Ok(())) => Ok(()),
     }
 }

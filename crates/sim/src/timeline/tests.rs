@@ -177,6 +177,8 @@ fn what_is_acknowledged_behind_a_cut_may_be_there_or_not() {
     timeline.acknowledge(SeqNo::from_u64(4), Durability::Sync);
     let before = found(&[(1, &[("x", "1", 1)]), (2, &[("x", "1", 1)])]);
     assert_eq!(timeline.judge(&before, DURABLE).unwrap().commit, 1);
+    timeline.note_cut(); // The recovery was cut off, too: no more has to be there by that.
+    assert_eq!(timeline.judge(&before, DURABLE).unwrap().commit, 1);
     assert_eq!(timeline.judge(&before, ACKNOWLEDGED).unwrap_err().fault, Fault::Lost);
     let mut none = found(&[(1, &[]), (2, &[])]);
     assert_eq!(timeline.judge(&none, DURABLE).unwrap_err().fault, Fault::Lost);

@@ -106,13 +106,16 @@ impl Timeline {
     }
 
     /// The power was cut: what is acknowledged from here on may have been so when there was nothing
-    /// any more to make it durable on, and does not have to be there.
+    /// any more to make it durable on, and does not have to be there. Nor has it behind another
+    /// cut, that of an opening of which nothing was found.
     pub fn note_cut(&mut self) {
-        self.cut = Some(Cut {
-            durable: self.durable,
-            catalog_durable: self.catalog_durable,
-            indexes: self.indexes.clone(),
-        });
+        if self.cut.is_none() {
+            self.cut = Some(Cut {
+                durable: self.durable,
+                catalog_durable: self.catalog_durable,
+                indexes: self.indexes.clone(),
+            });
+        }
     }
 
     /// Notes what a checkpoint that is about to be made will have to show. Not if that is not known

@@ -170,15 +170,21 @@ pub fn run_child(words: Vec<OsString>, pipe: Box<dyn Write + Send>) -> Result<()
     });
     match survive(|| carry_out(&errand, &teller)) {
         Ok(Ok(())) => teller.say(&Record::Ended),
-        Ok(Err(refused)) => teller.say(&Record::Refused(refused)),
+        Ok(Err(refused)) => teller.say(&refused),
         Err(finding) => teller.say(&Record::Wrong(finding)),
     }
     Ok(())
 }
 
-/// Inside: what the database has refused.
-fn carry_out(errand: &Errand, teller: &Arc<Teller>) -> Verdict<Result<(), String>> {
-    let refused = |action: &str, error: &Error| Ok(Err(format!("{action}: {error}")));
+/// Inside: that the database has refused something, as a record.
+fn carry_out(errand: &Errand, teller: &Arc<Teller>) -> Verdict<Result<(), Record>> {
+    let refused = |action: &str, error: &Error| {
+        let what = format!("{action}: {error}");
+        Ok(Err(match error {
+            Error::DiskFull { .. } => Record::NoRoom(what),
+            _ => Record::Refused(what),
+        }))
+    };
     teller.say(&Record::Opening);
     let setup = setup_of(errand.setup, errand.diet, &errand.path);
     let storage: Arc<dyn Storage> = Arc::new(OsStorage::new());

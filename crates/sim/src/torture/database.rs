@@ -5,7 +5,7 @@
 //! in this process, or both; what is found is judged, and a new history begins with it. An opening
 //! that was struck before it said what it found begins none: what it did was recovery.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -50,7 +50,11 @@ const SLOWNESS_OF_DISKS: u64 = 8;
 /// A child goes on for so many microseconds at most when the power is gone: its calls fail.
 const BEHIND_CUT_MAX: u64 = 3_000;
 /// What the system says of each call then.
-const GONE: &str = "Input/output error";
+const GONE: [&str; 2] = ["Input/output error", "Read-only file system"];
+/// Where this code is, as panics say it: the tool's own, and not the store's.
+const OWN_CODE: &str = "crates/sim/";
+/// Openings of a round at most: by a child, and twice by the parent.
+const OPENINGS_PER_ROUND: u64 = 3;
 /// Diets, each as often as it is here. The one with a checkpoint open beside is for the simulation:
 /// a child has one database.
 const DIETS: [Diet; 12] = [
@@ -121,13 +125,15 @@ pub(super) struct Database<'c> {
     // Constant.
     campaign: &'c Campaign,
     pub(super) ledger: &'c Ledger,
+    number: u64,
     setup_number: u64,
     diet: Diet,
     pub(super) setup: Setup,
     // Changed by rounds.
     pub(super) ground: Ground,
+    /// For what depends on how far children came. What rounds do is drawn apart from it.
     pub(super) random: Random,
-    /// How often it was opened.
+    /// The number of the last opening: they rise.
     pub(super) nth: u64,
     /// Since the last opening that said what it found.
     pub(super) timeline: Timeline,
@@ -163,6 +169,7 @@ impl<'c> Database<'c> {
         Database {
             campaign,
             ledger,
+            number,
             setup_number,
             diet,
             setup,
@@ -176,23 +183,34 @@ impl<'c> Database<'c> {
         }
     }
 
-    /// So many rounds, and a look behind the last.
+    /// So many rounds, fewer if it is stopped, and a look behind the last.
     pub(super) fn rounds(&mut self, count: u64, stop: &dyn Fn() -> bool) -> Result<(), Stop> {
+        let mut is_looked_at = true;
         for round in 0..count {
             if stop() {
-                return Ok(());
+                break;
             }
-            self.round()?;
+            let seed = seed_of(&[self.campaign.seed, self.number, round, 0x70D1]);
+            let mut drawn = Random::new(seed);
+            self.nth = round * OPENINGS_PER_ROUND;
+            self.round(&mut drawn)?;
             self.ledger.count(ROUNDS);
             if self.campaign.copies == Copies::Kept {
                 self.ground.copy()?;
             }
-            if round + 1 == count || self.random.chance(VERIFIED_PER_MILLE) {
-                self.transcript.add("opened by the parent".to_owned());
-                self.verify()?;
-                self.ground.sweep()?;
+            is_looked_at = drawn.chance(VERIFIED_PER_MILLE);
+            if is_looked_at {
+                self.look()?;
             }
         }
+        if is_looked_at { Ok(()) } else { self.look() }
+    }
+
+    /// Opens it here, and looks at everything.
+    fn look(&mut self) -> Result<(), Stop> {
+        self.transcript.add("opened by the parent".to_owned());
+        self.verify()?;
+        self.ground.sweep()?;
         Ok(())
     }
 
@@ -201,8 +219,13 @@ impl<'c> Database<'c> {
         self.ground.remove()
     }
 
-    /// Leaves it as it is, with the story beside it; where that is.
-    pub(super) fn keep(&mut self, finding: &Finding) -> io::Result<String> {
+    /// Where it stays when it is kept.
+    pub(super) fn place(&self) -> String {
+        self.ground.side().display().to_string()
+    }
+
+    /// Leaves it as it is, with the story beside it.
+    pub(super) fn keep(&mut self, finding: &Finding) -> io::Result<()> {
         let Database { setup_number, diet, survival, .. } = self;
         let story = [
             finding.to_string(),
@@ -210,18 +233,19 @@ impl<'c> Database<'c> {
         ];
         self.ground.write("story.txt", story.iter())?;
         self.ground.write("records.txt", self.transcript.lines())?;
-        self.ground.leave()?;
-        Ok(self.ground.side().display().to_string())
+        self.ground.leave()
     }
 
-    fn round(&mut self) -> Result<(), Stop> {
+    fn round(&mut self, drawn: &mut Random) -> Result<(), Stop> {
         let slowness = if self.ground.has_disk() { SLOWNESS_OF_DISKS } else { 1 };
-        let moment = Moment::draw(&mut self.random, slowness);
-        let errand = self.draw_errand(moment);
+        let moment = Moment::draw(drawn, slowness);
+        let errand = self.draw_errand(moment, drawn);
         self.transcript.begin(&errand);
         self.transcript.add(format!("to be struck: {moment:?}"));
         let Campaign { program, child_subcommand, .. } = self.campaign;
-        let mut victim = Victim::start(program, child_subcommand, &errand)?;
+        let complaints = self.ground.complaints()?;
+        let called = (program.as_path(), *child_subcommand);
+        let mut victim = Victim::start(called, &errand, complaints)?;
         let mut run = Run { moment, phase: Phase::Starting, commits: 0, is_cut: false };
         let is_gone = self.follow(&victim, &mut run)?;
         if self.ground.has_disk() {
@@ -230,11 +254,8 @@ impl<'c> Database<'c> {
         let status = if is_gone { victim.wait()? } else { self.kill(&mut victim, &mut run)? };
         drop(victim);
         self.transcript.add(format!("{status}"));
+        self.expect_fair_end(status, &run)?;
         let is_killed = status.signal() == Some(9);
-        if !is_killed && !(status.success() && (run.phase == Phase::Ended || run.is_cut)) {
-            let what = format!("a child ended by itself: {status}");
-            return Err(Finding::new(Fault::Panic, what).into());
-        }
         self.ledger.count(match is_killed || run.is_cut {
             true => run.phase.counted(),
             false => "ended before they were struck",
@@ -246,7 +267,22 @@ impl<'c> Database<'c> {
         Ok(())
     }
 
-    fn draw_errand(&mut self, moment: Moment) -> Errand {
+    /// A child was killed, or has come to its end, or to that of its disk; and none of its threads
+    /// has panicked (Q4).
+    fn expect_fair_end(&self, status: ExitStatus, run: &Run) -> Result<(), Stop> {
+        if let Some(panic) = self.ground.panic_of_child()? {
+            let what = format!("a thread of a child {panic}");
+            return Err(Finding::new(Fault::Panic, what).into());
+        }
+        let is_killed = status.signal() == Some(9);
+        if is_killed || (status.success() && (run.phase == Phase::Ended || run.is_cut)) {
+            return Ok(());
+        }
+        let what = format!("a child ended by itself: {status}");
+        Err(Finding::new(Fault::Panic, what).into())
+    }
+
+    fn draw_errand(&mut self, moment: Moment, drawn: &mut Random) -> Errand {
         let planted = self.campaign.honesty == Honesty::Planted;
         self.nth += 1;
         Errand {
@@ -254,10 +290,10 @@ impl<'c> Database<'c> {
             setup: self.setup_number,
             diet: self.diet,
             nth: self.nth,
-            seed: self.random.draw(),
-            op_count: moment.op_count(&mut self.random),
-            farewell: if self.random.chance(600) { Farewell::Close } else { Farewell::Drop },
-            care: if self.random.chance(CHECKS_PER_MILLE) { Care::Checks } else { Care::None },
+            seed: drawn.draw(),
+            op_count: moment.op_count(drawn),
+            farewell: if drawn.chance(600) { Farewell::Close } else { Farewell::Drop },
+            care: if drawn.chance(CHECKS_PER_MILLE) { Care::Checks } else { Care::None },
             mistake: match (planted, self.ground.has_disk()) {
                 (false, _) => Mistake::None,
                 (true, false) => Mistake::DropsCommits,
@@ -318,9 +354,9 @@ impl<'c> Database<'c> {
     }
 
     /// A record was read.
-    fn hear(&mut self, record: Option<Record>, run: &mut Run) -> Verdict {
+    fn hear(&mut self, record: Option<Record>, run: &mut Run) -> Result<(), Stop> {
         let Some(record) = record else {
-            return Err(Finding::new(Fault::Wrong, "a child said what is no record"));
+            return Err(Finding::new(Fault::Wrong, "a child said what is no record").into());
         };
         self.transcript.note(&record);
         match record {
@@ -343,15 +379,17 @@ impl<'c> Database<'c> {
                 }
                 self.timeline.hear(told);
             }
-            Record::Refused(what) if run.is_cut => {
-                drop(what);
+            Record::Refused(_) | Record::NoRoom(_) if run.is_cut => {
                 self.ledger.count("errors told behind a cut");
             }
-            Record::Refused(what) => return Err(Finding::new(Fault::Refused, what)),
+            Record::Refused(what) => return Err(Finding::new(Fault::Refused, what).into()),
+            Record::NoRoom(what) => {
+                return Err(io::Error::new(ErrorKind::StorageFull, what).into());
+            }
             Record::Wrong(finding) if run.is_cut && is_for_want_of_a_disk(&finding) => {
                 self.ledger.count("errors told behind a cut");
             }
-            Record::Wrong(finding) => return Err(finding),
+            Record::Wrong(finding) => return Err(finding.into()),
             Record::Closing => run.phase = Phase::Closing,
             Record::Ended => run.phase = Phase::Ended,
         }
@@ -377,13 +415,20 @@ impl<'c> Database<'c> {
             checkpoint.commit = None; // It counts commits of the history that has ended.
         }
         self.older.append(&mut checkpoints);
+        // Which key it has is not found by reading; it goes on to have it.
+        let keys = self.timeline.keys.take();
         self.timeline = timeline_of(found);
+        self.timeline.keys = keys;
         self.survival = Survival::Acknowledged;
     }
 }
 
 /// Whether a child has found this because it could not read or write any more: no problem of the
-/// database.
+/// database. That it panics is one.
 fn is_for_want_of_a_disk(finding: &Finding) -> bool {
-    matches!(finding.fault, Fault::CheckFailed | Fault::Refused) || finding.what.contains(GONE)
+    match finding.fault {
+        Fault::CheckFailed | Fault::Refused => true,
+        Fault::Panic => finding.what.contains(OWN_CODE),
+        _ => GONE.iter().any(|gone| finding.what.contains(gone)),
+    }
 }

@@ -12,12 +12,20 @@
 //!   written before only what the kernel or a sync had written out.
 //! - flag 2: neither is; what the journal on disk does not have is as it was, also names and
 //!   lengths.
+//!
+//! The call ends whatever file system a directory is on. So it is made on nothing but what was seen
+//! to be mounted there by this program, of another device than what is around it.
+//!
+//! Mounts are kept apart from those of the machine, where that is allowed. They are gone with the
+//! process, however it ends. And no other process comes to have one as well, which would keep the
+//! file system that was shut down alive, so that mounting it again gave the same one.
 
 #![expect(unsafe_code, reason = "a call to the kernel that nobody wraps")]
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -25,6 +33,7 @@ use std::time::Duration;
 use lithedb::base::{Clock, SystemClock};
 use lithedb::storage::{EntryType, OpenMode, OsStorage, Storage};
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::{Disks, with_path};
 use crate::random::Random;
@@ -114,38 +123,78 @@ pub(super) struct Disk {
     mount: PathBuf,
     how: Disks,
     // Changed by whoever has it.
-    is_mounted: bool,
+    /// The device of what is mounted.
+    mounted: Option<u64>,
+}
+
+/// Gives this thread, and those that it starts from here on, mounts of their own. Where that is not
+/// allowed, mounting will say so, or do without.
+pub(super) fn keep_mounts_apart() {
+    // SAFETY: of all that may be unshared, `FILES` alone asks something of the caller.
+    let apart = unsafe { unshare_unsafe(UnshareFlags::NEWNS) };
+    if apart.is_ok() {
+        // Until then, what is mounted here is mounted there as well, and the other way round.
+        let _ = call("mount", &["--make-rprivate", "/"].map(OsStr::new));
+    }
 }
 
 impl Disk {
-    /// Makes one in the file `image`, and mounts it at `mount`, a directory.
+    /// Makes one in the file `image`, which must not be there, and mounts it at `mount`, a
+    /// directory. When that fails, the file is gone, but if it was there before.
     pub(super) fn make(image: PathBuf, mount: PathBuf, how: &Disks) -> io::Result<Disk> {
         let file = File::options().write(true).create_new(true).open(&image);
         let file = file.map_err(|error| with_path(&error, "make", &image))?;
-        file.set_len(how.file_system.size())?;
-        drop(file);
-        let (program, options) = how.file_system.make();
+        let mut disk = Disk { image, mount, how: how.clone(), mounted: None };
+        match disk.format(&file).and_then(|()| disk.mount()) {
+            Ok(()) => Ok(disk),
+            Err(error) => {
+                let _ = disk.remove(); // Why there is none says more.
+                Err(error)
+            }
+        }
+    }
+
+    fn format(&self, file: &File) -> io::Result<()> {
+        file.set_len(self.how.file_system.size())?;
+        let (program, options) = self.how.file_system.make();
         let [first, second] = options.map(OsStr::new);
-        call(program, &[first, second, image.as_os_str()])?;
-        let mut disk = Disk { image, mount, how: how.clone(), is_mounted: false };
-        disk.mount()?;
-        Ok(disk)
+        call(program, &[first, second, self.image.as_os_str()])
     }
 
     /// Cuts the power; before that, at times, some of what was not synced yet is written out, as
     /// the kernel does when it likes: pages of some files, and not their names and lengths.
     pub(super) fn cut(&self, random: &mut Random) -> io::Result<Cut> {
+        let root = File::options().read(true).open(&self.mount)?;
+        self.expect_own(&root)?;
         if random.chance(PUSHED_PER_MILLE) {
             push_out(&self.mount, random)?;
         }
         let cut = self.how.cut.unwrap_or_else(|| Cut::draw(random));
-        let root = File::options().read(true).open(&self.mount)?;
         // SAFETY: the kernel reads one `u32` behind the pointer, and changes no memory of ours.
         let call = unsafe { Setter::<{ SHUTDOWN }, u32>::new(cut.flag()) };
         // SAFETY: the opcode is that of this call, which wants what `Setter` hands it.
         let done = unsafe { ioctl(&root, call) };
         done.map_err(|error| with_path(&error.into(), "cut the power of", &self.mount))?;
         Ok(cut)
+    }
+
+    /// Q5: what is open is the root of this file system, and not a directory of another one in
+    /// which nothing is mounted any more.
+    fn expect_own(&self, root: &File) -> io::Result<()> {
+        let device = root.metadata()?.dev();
+        match self.mounted == Some(device) && device != self.device_around()? {
+            true => Ok(()),
+            false => {
+                let mount = self.mount.display();
+                Err(io::Error::other(format!("nothing of this program is mounted at {mount}")))
+            }
+        }
+    }
+
+    /// The device of the directory that the mount is in.
+    fn device_around(&self) -> io::Result<u64> {
+        let around = self.mount.parent().unwrap_or(&self.mount);
+        Ok(std::fs::metadata(around)?.dev())
     }
 
     /// Mounts it anew, which replays its journal.
@@ -157,7 +206,7 @@ impl Disk {
     /// Unmounts it.
     pub(super) fn unmount(&mut self) -> io::Result<()> {
         call_again("umount", &[self.mount.as_os_str()])?;
-        self.is_mounted = false;
+        self.mounted = None;
         Ok(())
     }
 
@@ -170,13 +219,13 @@ impl Disk {
             ["-t", self.how.file_system.name(), "-o", &options].map(OsStr::new);
         let (image, mount) = (self.image.as_os_str(), self.mount.as_os_str());
         call_again("mount", &[kind, name, o, options, image, mount])?;
-        self.is_mounted = true;
+        self.mounted = Some(std::fs::metadata(&self.mount)?.dev());
         Ok(())
     }
 
     /// Removes it.
     pub(super) fn remove(mut self) -> io::Result<()> {
-        if self.is_mounted {
+        if self.mounted.is_some() {
             self.unmount()?;
         }
         std::fs::remove_file(&self.image)
@@ -185,7 +234,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        if self.is_mounted {
+        if self.mounted.is_some() {
             let _ = self.unmount(); // Whoever gives it up has said why.
         }
     }

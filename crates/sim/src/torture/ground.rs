@@ -2,7 +2,7 @@
 //! cut as well.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::disk::{Cut, Disk};
@@ -11,6 +11,10 @@ use crate::random::Random;
 
 /// The database within the root.
 const DB_NAME: &str = "db";
+/// What children write to standard error, beside it.
+const COMPLAINTS: &str = "stderr.txt";
+/// Lines of a panic that are told: where it was, and why.
+const PANIC_LINES: usize = 2;
 
 /// The place of one database, with what the tool has beside it.
 #[derive(Debug)]
@@ -42,16 +46,31 @@ impl Ground {
             Place::Directory(_) => None,
             Place::Disks(disks) => {
                 let image = with_end(&disks.image, &format!(".{number}"));
-                let made = Disk::make(image.clone(), root.clone(), disks);
+                let made = Disk::make(image, root.clone(), disks);
                 if made.is_err() {
-                    // Nothing of it is of any use.
-                    let _ = fs::remove_file(&image);
-                    let _ = fs::remove_dir_all(&side);
+                    // Nothing is in there, or it stays.
+                    let _ = fs::remove_dir(&root).and_then(|()| fs::remove_dir(&side));
                 }
                 Some(made?)
             }
         };
         Ok(Ground { side, root, disk })
+    }
+
+    /// Where children complain: what they write to standard error.
+    pub(super) fn complaints(&self) -> io::Result<fs::File> {
+        let path = self.side.join(COMPLAINTS);
+        let file = fs::File::options().create(true).append(true).open(&path);
+        file.map_err(|error| with_path(&error, "make", &path))
+    }
+
+    /// What a thread of a child has panicked with, if one has (Q4).
+    pub(super) fn panic_of_child(&self) -> io::Result<Option<String>> {
+        let mut bytes = Vec::new();
+        fs::File::options().read(true).open(self.side.join(COMPLAINTS))?.read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let panic = text.find("panicked at").map(|at| &text[at..]);
+        Ok(panic.map(|panic| panic.lines().take(PANIC_LINES).collect::<Vec<_>>().join(" ")))
     }
 
     /// The database.

@@ -22,6 +22,13 @@
 //!   acknowledged as durable, as far as that was read from the pipe before the cut.
 //! - Q2  What was under way is there wholly or not at all; what is there is a prefix.
 //! - Q3  It opens, and its check finds nothing. So also when the opening before was interrupted.
+//! - Q4  No thread of a child panics, whatever becomes of the disk.
+//! - Q5  Nothing is touched that the tool has not made: what is there already under a name that it
+//!   needs is an error, and no other file system than its own is cut off.
+//!
+//! What each round does follows from the seed and the numbers of database and round, and from
+//! nothing that came before: not from how far a child came. So a finding's command repeats all but
+//! the exact moments.
 
 mod child;
 mod database;
@@ -38,10 +45,12 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::journal::shell_word;
 use crate::ledger::Ledger;
-use crate::parallel::run_cases;
+use crate::parallel::{run_cases, survive};
 
 pub use child::run_child;
 pub use database::{KILLS, POWER_CUTS, ROUNDS};
@@ -103,7 +112,7 @@ pub struct Campaign {
     pub rounds: u64,
     /// So many of them strike one database, then a new one is begun.
     pub each: u64,
-    /// Decides everything but the exact moments.
+    /// Decides everything but how far children come until their moment.
     pub seed: u64,
     /// So many databases at a time.
     pub workers: usize,
@@ -120,28 +129,34 @@ impl Campaign {
     /// when that is found.
     ///
     /// # Errors
-    /// When files cannot be made or removed, a child not be started, a file system not be mounted.
-    /// What that concerns stays where it is.
-    pub fn run(&self, stop: &(dyn Fn() -> bool + Sync)) -> io::Result<Ledger> {
-        let ledger = Ledger::of_program("lithe");
+    /// When files cannot be made or removed, a child not be started, a file system not be mounted,
+    /// or there is no room. It is over then, and what that concerns stays where it is; the ledger
+    /// has what was done.
+    pub fn run(&self, ledger: &Ledger, stop: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
+        if matches!(self.place, Place::Disks(_)) {
+            disk::keep_mounts_apart(); // In front of the threads, which have them as well.
+        }
         let failure = Mutex::new(None);
+        let is_over = AtomicBool::new(false);
+        let stop = || is_over.load(Ordering::Relaxed) || stop();
         let database_count = self.rounds.div_ceil(self.each.max(1));
         run_cases(self.workers, database_count, |number| {
             if self.only.is_some_and(|only| only != number) {
                 return true;
             }
-            let done = self.torture(number, &ledger, stop);
-            let is_over = done.is_err() || stop();
-            if let Err(error) = done {
-                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            if stop() {
+                return false;
             }
-            let is_found = self.honesty == Honesty::Planted && ledger.finding_count() > 0;
-            !is_over && !is_found
+            if let Err(error) = self.torture(number, ledger, &stop) {
+                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                is_over.store(true, Ordering::Relaxed);
+            }
+            if self.honesty == Honesty::Planted && ledger.finding_count() > 0 {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            !stop()
         });
-        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => Ok(ledger),
-        }
+        failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 
     /// Has one database struck again and again. With a finding it stays as it is.
@@ -154,16 +169,17 @@ impl Campaign {
         let ground = Ground::prepare(&self.place, number)?;
         let mut database = Database::new(self, ledger, number, ground);
         let rounds = self.each.min(self.rounds - number * self.each);
-        match database.rounds(rounds, stop) {
+        let done = survive(|| Ok(database.rounds(rounds, stop)));
+        match done.unwrap_or_else(|finding| Err(Stop::Found(finding.at("the parent")))) {
             Ok(()) => database.remove(),
             Err(Stop::Failed(error)) => Err(error),
             Err(Stop::Found(finding)) => {
-                let place = database.keep(&finding)?;
-                let finding = finding.at(&place);
-                ledger.note(finding, || self.command(number));
+                // First of all: what it is worth is not to depend on what comes behind.
+                ledger.note(finding.clone().at(&database.place()), || self.command(number));
+                let kept = database.keep(&finding);
                 match self.honesty {
-                    Honesty::Honest => Ok(()),
-                    Honesty::Planted => database.remove(),
+                    Honesty::Honest => kept,
+                    Honesty::Planted => kept.and_then(|()| database.remove()),
                 }
             }
         }
@@ -172,11 +188,12 @@ impl Campaign {
     /// What the program is to be called with for the database of this number, as far as a kill can
     /// be repeated.
     fn command(&self, number: u64) -> String {
+        let again = |path: &Path| shell_word(&format!("{}-again", path.display())).into_owned();
         let mut command = match &self.place {
-            Place::Directory(path) => format!("torture kill --dir {}-again", path.display()),
+            Place::Directory(path) => format!("torture kill --dir {}", again(path)),
             Place::Disks(disks) => {
-                let (image, kind) = (disks.image.display(), disks.file_system.name());
-                format!("torture power --image {image}-again --fs {kind}")
+                let (image, kind) = (again(&disks.image), disks.file_system.name());
+                format!("torture power --image {image} --fs {kind}")
             }
         };
         let Campaign { rounds, each, seed, .. } = self;
@@ -186,7 +203,7 @@ impl Campaign {
             let _ = write!(command, " --flag {}", cut.flag());
         }
         if let Place::Disks(Disks { mount_options: Some(options), .. }) = &self.place {
-            let _ = write!(command, " --mount-options {options}");
+            let _ = write!(command, " --mount-options {}", shell_word(options));
         }
         if self.honesty == Honesty::Planted {
             command.push_str(" --canary");

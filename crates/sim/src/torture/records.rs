@@ -50,6 +50,8 @@ pub(super) enum Record {
     Told(Told),
     /// The database has answered with an error.
     Refused(String),
+    /// It has found no room: that says something about the disk, and nothing about the database.
+    NoRoom(String),
     /// The database has answered what cannot be.
     Wrong(Finding),
     /// It is about to close the database.
@@ -84,6 +86,10 @@ impl Record {
             }
             Record::Closing => out.byte(5),
             Record::Ended => out.byte(6),
+            Record::NoRoom(what) => {
+                out.byte(7);
+                out.bytes(what.as_bytes());
+            }
         }
         let size = (out.0.len() - 4) as u32;
         out.0[..4].copy_from_slice(&size.to_le_bytes());
@@ -121,6 +127,7 @@ impl Record {
             }
             5 => Record::Closing,
             6 => Record::Ended,
+            7 => Record::NoRoom(from.text()?),
             _ => return None,
         };
         from.0.is_empty().then_some(record)

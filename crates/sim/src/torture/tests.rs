@@ -60,6 +60,7 @@ fn records() -> Vec<Record> {
         Record::Opening,
         Record::Found(Box::new(found())),
         Record::Refused("no".to_owned()),
+        Record::NoRoom("no room".to_owned()),
         Record::Wrong(Finding::new(Fault::Hole, "x")),
         Record::Closing,
         Record::Ended,

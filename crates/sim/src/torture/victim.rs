@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
+use std::fs::File;
 use std::io::{self, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -38,11 +39,15 @@ pub(super) struct Victim {
 
 impl Victim {
     /// Starts the program with this subcommand for this errand, in a group of processes of its own:
-    /// Ctrl-C is not meant for it.
-    pub(super) fn start(program: &Path, subcommand: &str, errand: &Errand) -> io::Result<Victim> {
+    /// Ctrl-C is not meant for it. What it complains of goes to the file.
+    pub(super) fn start(
+        (program, subcommand): (&Path, &str),
+        errand: &Errand,
+        complaints: File,
+    ) -> io::Result<Victim> {
         let mut command = Command::new(program);
         command.arg(subcommand).args(errand.to_words());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints).process_group(0);
         let mut child = command.spawn()?;
         let pipe = child.stdout.take().ok_or_else(|| io::Error::other("a child has no pipe"))?;
         let (sender, records) = channel();
