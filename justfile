@@ -66,8 +66,12 @@ soak *ARGS:
 model SEED='1':
     cargo run --release -p lithe-sim -- model --seed {{SEED}}
 
-# Processes that are killed, on a disk in memory: `just torture 50000 7`.
-torture ROUNDS='10000' SEED='1' DIR='/dev/shm/lithe-torture' *ARGS:
+# Runs of all kinds by seed, for so many seconds: `just torture 3600 7`, `just torture 600 1 --only crash`.
+torture SECONDS='600' SEED='1' *ARGS:
+    cargo run --release -p lithe-sim -- campaign --seconds {{SECONDS}} --seed {{SEED}} --ledger torture-ledger.txt {{ARGS}}
+
+# Processes that are killed, on a disk in memory: `just torture-kill 50000 7`.
+torture-kill ROUNDS='10000' SEED='1' DIR='/dev/shm/lithe-torture' *ARGS:
     cargo run --release -- torture kill --dir {{DIR}} --rounds {{ROUNDS}} --seed {{SEED}} --workers 2 {{ARGS}}
 
 # File systems whose power is cut, to be run as root: `just torture-power xfs 1000`.

@@ -372,6 +372,7 @@ fn write_seeds() {
         ("index_record", &corpus.index_records),
         ("frame", &corpus.frames),
         ("sealed_frame", &corpus.frames),
+        ("salvaged_file", &corpus.frames),
         ("keyring_slot", &corpus.keyring_slots),
         ("backup_list", &corpus.backup_lists),
         ("backup_stream", &corpus.backup_streams),

@@ -84,7 +84,7 @@ fn what_is_there_already_is_left_alone() {
     // So is a file that has the name of an image, whether one may mount here or not.
     shell.write("i.0", b"precious");
     shell.run(&["torture", "power", "--image", "i", "--fs", "ext4", "--rounds", "1"]).fails(3);
-    assert_eq!(std::fs::read(shell.path("i.0")).unwrap(), b"precious");
+    assert_eq!(std::fs::read_to_string(shell.path("i.0")).unwrap(), "precious");
     assert_eq!(names(&shell.path(".")), ["i.0", "i.ledger.txt", "t"]);
     shell.run(&["torture", "power", "--image", "i", "--fs", "vfat"]).fails(2);
     shell.run(&["torture", "power", "--image", "i", "--fs", "xfs", "--flag", "3"]).fails(2);

@@ -33,7 +33,6 @@ use std::time::Duration;
 use lithedb::base::{Clock, SystemClock};
 use lithedb::storage::{EntryType, OpenMode, OsStorage, Storage};
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::{Disks, with_path};
 use crate::random::Random;
@@ -129,7 +128,9 @@ pub(super) struct Disk {
 
 /// Gives this thread, and those that it starts from here on, mounts of their own. Where that is not
 /// allowed, mounting will say so, or do without.
+#[cfg(target_os = "linux")]
 pub(super) fn keep_mounts_apart() {
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
     // SAFETY: of all that may be unshared, `FILES` alone asks something of the caller.
     let apart = unsafe { unshare_unsafe(UnshareFlags::NEWNS) };
     if apart.is_ok() {
@@ -137,6 +138,10 @@ pub(super) fn keep_mounts_apart() {
         let _ = call("mount", &["--make-rprivate", "/"].map(OsStr::new));
     }
 }
+
+/// Elsewhere nothing is mounted.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn keep_mounts_apart() {}
 
 impl Disk {
     /// Makes one in the file `image`, which must not be there, and mounts it at `mount`, a
@@ -293,4 +298,43 @@ fn push_out(directory: &Path, random: &mut Random) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(mount: &Path, mounted: Option<u64>) -> Disk {
+        let (file_system, mount_options, cut) = (FileSystem::Ext4, None, None);
+        let image = mount.join("image");
+        let how = Disks { image: image.clone(), file_system, mount_options, cut };
+        Disk { image, mount: mount.to_owned(), how, mounted }
+    }
+
+    /// Q5: whoever has unmounted it, the file system around it goes on.
+    #[test]
+    fn a_directory_in_which_nothing_is_mounted_is_not_cut_off() {
+        let directory = std::env::temp_dir().join(format!("lithe-sim-disk-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let root = File::options().read(true).open(&directory).unwrap();
+        let device = root.metadata().unwrap().dev();
+        for mounted in [None, Some(device), Some(device + 1)] {
+            let disk = std::mem::ManuallyDrop::new(disk(&directory, mounted));
+            let refused = disk.expect_own(&root).unwrap_err();
+            assert!(refused.to_string().contains("nothing of this program"), "{refused}");
+        }
+        std::fs::remove_dir(&directory).unwrap();
+    }
+
+    #[test]
+    fn an_image_that_is_there_is_left_alone() {
+        let name = format!("lithe-sim-image-{}", std::process::id());
+        let image = std::env::temp_dir().join(name);
+        std::fs::File::create(&image).unwrap();
+        let how = disk(&image, None).how.clone();
+        let refused = Disk::make(image.clone(), image.join("mount"), &how).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert!(image.exists());
+        std::fs::remove_file(&image).unwrap();
+    }
 }
