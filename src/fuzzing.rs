@@ -12,7 +12,8 @@ use crate::memory::SharedBytes;
 use crate::storage::{MemoryStorage, OpenMode, Storage};
 use crate::structure::flex::FlexStore;
 use crate::structure::lsm::LsmStore;
-use crate::wal::{Lsn, WalOptions, WalPlace, replay};
+use crate::structure::salvage::fuzz_file;
+use crate::wal::{Lsn, WalOptions, WalPlace, replay, salvage_log};
 
 const PLACE: &str = "/fuzz";
 
@@ -103,7 +104,7 @@ fn storage_with(name: &str, bytes: &[u8]) -> Result<Arc<dyn Storage>> {
     Ok(storage)
 }
 
-/// A log file, as the only one of its log.
+/// A log file, as the only one of its log: replayed, and salvaged.
 pub fn wal_file(bytes: &[u8]) {
     let Ok(storage) = storage_with("00000001.wal", bytes) else { return };
     let options = WalOptions {
@@ -120,6 +121,35 @@ pub fn wal_file(bytes: &[u8]) {
         Ok(())
     });
     assert!(count <= bytes.len(), "every record takes some bytes");
+    for from in [None, Some(Lsn::ZERO)] {
+        let mut count = 0;
+        let _ = salvage_log(&place, from, &mut |record, _| {
+            count += 1;
+            crate::db::fuzz_commit_record(record.payload);
+            Ok(())
+        });
+        assert!(count <= bytes.len(), "every record is given once");
+    }
+}
+
+/// Frames of a segment, one behind the other, for what is salvaged of them; their checksums are
+/// put right.
+pub fn salvaged_file(bytes: &[u8]) {
+    const HEADER_LEN: usize = 40;
+    const FILE_TAG: u64 = 1;
+    const NAME: &str = "seg-00000001";
+    let mut file = vec![0; HEADER_LEN];
+    file.extend_from_slice(bytes);
+    let mut at = HEADER_LEN;
+    while let Some(len) = file.get(at + 8..).and_then(|field| field.first_chunk::<4>()) {
+        let len = FRAME_HEADER_LEN.saturating_add(u32::from_le_bytes(*len) as usize);
+        let Some(frame) = file.get_mut(at..at.saturating_add(len)) else { break };
+        let sum = checksum(&frame[8..], FILE_TAG, at as u64);
+        frame[..8].copy_from_slice(&sum.to_le_bytes());
+        at += len;
+    }
+    let Ok(storage) = storage_with(NAME, &file) else { return };
+    fuzz_file(&*storage, &Path::new(PLACE).join(NAME), FILE_TAG, HEADER_LEN as u64);
 }
 
 /// The payload of a commit record.

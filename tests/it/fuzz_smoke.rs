@@ -44,6 +44,13 @@ fn sealed_frames_take_any_bytes() {
 }
 
 #[test]
+fn files_to_be_salvaged_take_any_bytes() {
+    let frames = Corpus::collect().unwrap().frames;
+    feed(&[frames.concat()], FILE_COUNT, fuzzing::salvaged_file);
+    feed(&frames, INPUT_COUNT, fuzzing::salvaged_file);
+}
+
+#[test]
 fn slots_of_keyrings_take_any_bytes() {
     feed(&Corpus::collect().unwrap().keyring_slots, INPUT_COUNT, fuzzing::keyring_slot);
 }

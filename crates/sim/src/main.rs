@@ -365,7 +365,7 @@ fn space(arguments: &Arguments, ledger: &Arc<Ledger>) {
 /// Samples for the fuzz targets, into `fuzz/corpus` below the working directory.
 fn write_seeds() {
     let corpus = Corpus::collect().expect("nothing fails in the simulation");
-    let targets: [(&str, &[Vec<u8>]); 10] = [
+    let targets: [(&str, &[Vec<u8>]); 11] = [
         ("wal_file", &corpus.wal_files),
         ("commit_record", &corpus.commits),
         ("manifest_file", &corpus.manifests),

@@ -8,7 +8,8 @@
 //! | file | what |
 //! |---|---|
 //! | `file.rs` | frames of a file, found past damage |
-//! | `merge.rs` | layers as one sequence of entries, and what it could not tell |
+//! | `fuzz.rs` | the same of frames that say anything |
+| `merge.rs` | layers as one sequence of entries, and what it could not tell |
 //! | `../flex/salvage.rs`, `../lsm/salvage.rs` | the layers of a store |
 //!
 //! Invariants
@@ -20,6 +21,7 @@
 //!   damage. Searching takes time in proportion to what there is.
 
 mod file;
+mod fuzz;
 mod merge;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use crate::block::Block;
 use crate::manifest::{LogPosition, Structure};
 
 pub(in crate::structure) use file::{FoundFrame, Owner, Passed, SalvageFile};
+pub(crate) use fuzz::fuzz_file;
 pub(in crate::structure) use merge::OnePiece;
 pub use merge::{Merged, MetGap, SalvageMerge};
 
