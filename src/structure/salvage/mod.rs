@@ -8,8 +8,8 @@
 //! | file | what |
 //! |---|---|
 //! | `file.rs` | frames of a file, found past damage |
-//! | `fuzz.rs` | the same of frames that say anything |
-| `merge.rs` | layers as one sequence of entries, and what it could not tell |
+//! | `merge.rs` | layers as one sequence of entries, and what it could not tell |
+//! | `fuzz.rs` | both, of frames that say anything |
 //! | `../flex/salvage.rs`, `../lsm/salvage.rs` | the layers of a store |
 //!
 //! Invariants
