@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use lithedb::storage::{OsStorage, Storage};
-use lithedb::{Access, Builder, Error};
+use lithedb::{Access, Builder, Db, Error, HealthState};
 
 use super::child::patiently;
 use super::database::Database;
-use crate::checkpoints::Use;
+use crate::checkpoints::{Use, expect_backups_whole};
 use crate::clock::SimClock;
 use crate::finding::{Fault, Finding, Verdict};
 use crate::indexed::expect_building_goes_on;
@@ -51,11 +51,13 @@ impl Database<'_> {
         expect_key(&self.setup, &storage, &self.timeline)?;
         expect_pasts(&db, &self.timeline, moment.commit, &mut self.random)?;
         self.look_at_checkpoints(&storage)?;
+        expect_backups_whole(&storage, &self.setup.path)?;
         if self.random.chance(BUILT_ON_PER_MILLE) {
             let built = expect_building_goes_on(&db)?;
             self.ledger.count_many("indexes built on", built);
             found = read_all(&db, Detail::Rows).map_err(|error| failed("read", &error))?;
         }
+        expect_healthy(&db)?;
         if self.random.chance(500) {
             db.close().map_err(|error| failed("close", &error))?;
         }
@@ -107,6 +109,18 @@ impl Database<'_> {
             );
         }
         Ok(())
+    }
+}
+
+/// Nothing has failed in the background. That there is no room is no problem of the database.
+fn expect_healthy(db: &Db) -> Verdict {
+    let health = db.health();
+    match health.state {
+        HealthState::ReadOnly { .. } | HealthState::Failing => {
+            let what = format!("it is {}: {:?}", health.state, health.failures);
+            Err(Finding::new(Fault::Refused, what))
+        }
+        _ => Ok(()),
     }
 }
 
