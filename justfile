@@ -21,6 +21,10 @@ bench *ARGS:
 bench-peers *ARGS:
     cargo run --release --manifest-path bench-peers/Cargo.toml -- --out docs {{ARGS}}
 
+# The same engines on flipped bits, failing syncs and full disks: `just bench-peers-faults --parts flips`.
+bench-peers-faults *ARGS:
+    cargo run --release --manifest-path bench-peers/Cargo.toml -p faults -- {{ARGS}}
+
 # Instructions of the hot paths, beside the recorded baseline; `just instructions --record` records.
 instructions *ARGS:
     cargo bench -p lithe-bench --bench instructions -- {{ARGS}}
@@ -78,6 +82,10 @@ torture-kill ROUNDS='10000' SEED='1' DIR='/dev/shm/lithe-torture' *ARGS:
 torture-power FS='ext4' ROUNDS='1000' SEED='1' IMAGE='/dev/shm/lithe-torture.img' *ARGS:
     cargo build --release
     target/release/lithe torture power --image {{IMAGE}} --fs {{FS}} --rounds {{ROUNDS}} --seed {{SEED}} --workers 2 {{ARGS}}
+
+# Bugs that are built into the engine, one at a time, and which runner finds each: a table.
+seeded SEED='1' *ARGS:
+    RUSTFLAGS="--cfg seeded_bugs" cargo run --release --target-dir target/seeded -p lithe-sim -- seeded --seed {{SEED}} {{ARGS}}
 
 # The memtable's unsafe code under miri (needs a nightly toolchain with miri).
 miri:

@@ -15,6 +15,11 @@ pub mod index_key;
 mod operands;
 mod prefetch;
 mod range_tombstones;
+#[cfg(not(seeded_bugs))]
+pub(crate) mod seeded;
+#[cfg(seeded_bugs)]
+#[doc(hidden)]
+pub mod seeded;
 mod seqno;
 mod slice;
 mod value_pointer;

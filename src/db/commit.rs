@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Error, Result, SeqNo, StampClock};
 use crate::db::batch::{Target, WriteBatch};
 use crate::db::core::{Core, lock};
@@ -359,6 +360,10 @@ impl Core {
         basis: Basis<'_>,
     ) -> Result<SeqNo> {
         self.check_writable()?;
+        let durability = match is_seeded(Bug::AcknowledgedEarly) {
+            true => Durability::Buffered,
+            false => durability,
+        };
         batch.validate(self.opening)?;
         if batch.is_empty() {
             return Ok(self.visible());
@@ -532,9 +537,15 @@ impl Core {
 
     /// `Conflict` unless the premise holds against every commit that was appended before the call.
     fn verify(&self, premise: &Premise<'_>) -> Result<()> {
+        if is_seeded(Bug::PremiseUnchecked) {
+            return Ok(());
+        }
         // The queue first: what has left it by then is in memtables.
         let pending: Vec<Arc<Pending>> = lock(&self.log.queue).iter().cloned().collect();
         for commit in pending {
+            if is_seeded(Bug::CommitsUnderWayIgnored) {
+                break;
+            }
             if premise.against_commit(commit.batch.operations()) == Verdict::Changed {
                 return Err(Error::Conflict);
             }
@@ -547,6 +558,9 @@ impl Core {
 
     /// D4: a log that fails otherwise than for want of room leaves doubt.
     fn judge(&self, error: Error) -> Error {
+        if matches!(error, Error::DiskFull { .. }) && is_seeded(Bug::FullDiskPoisons) {
+            self.set_poison(&error.to_string());
+        }
         if matches!(error, Error::DiskFull { .. } | Error::InvalidArgument { .. }) {
             return error;
         }
@@ -633,7 +647,11 @@ impl Core {
             log.wal.sync_target()
         };
         let began = self.clock.monotonic();
-        let synced = self.values.sync().and_then(|()| ticket.run()); // V2: in this order
+        let values = match is_seeded(Bug::ValuesNotSynced) {
+            true => Ok(()),
+            false => self.values.sync(),
+        };
+        let synced = values.and_then(|()| ticket.run()); // V2: in this order
         let synced = synced.inspect_err(|error| self.set_poison(&error.to_string()))?;
         let ended = self.clock.monotonic();
         let served = lead.pass_on(synced, ended.saturating_sub(began), ended);

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::successor;
 use crate::base::{
     Cursor as _, EntryKind, Error, Expiring, Expiry, Lifetime, Result, SeqNo, Slice,
@@ -521,7 +522,10 @@ impl Core {
             conversion.note_ingest(&order.range, seqno); // Also if it fails: it is copied again.
         }
         let spans = runtime.archive.as_ref().map(|_| staged.spans());
-        let version = staged.commit(seqno);
+        let version = match is_seeded(Bug::IngestStampWrong) {
+            true => staged.commit(self.visible()),
+            false => staged.commit(seqno),
+        };
         let version = version.inspect_err(|error| self.note_failure(error))?; // D4
         let unarchived = spans.map(|spans| Unarchived::new(seqno, &version, spans, &self.budget));
         let with_version = |state: &State| {
@@ -587,6 +591,9 @@ impl Core {
         let keyspace = state.find(order.runtime.id);
         let keyspace = keyspace.ok_or_else(|| Error::KeyspaceNotFound { name: name() })?;
         let (first, end) = &order.range;
+        if is_seeded(Bug::IngestBelowMemtables) {
+            return Ok(false);
+        }
         for table in keyspace.tables() {
             if has_between(table, first, end.as_deref())? {
                 return Ok(true);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
@@ -125,7 +126,9 @@ impl Core {
         let started = self.clock.monotonic();
         // D5: else a power cut could leave the commits in this structure and not in the log, from
         // which the other keyspaces have to learn of them.
-        self.sync_to(Lsn::from_u64(table.log_end()))?;
+        if !is_seeded(Bug::FlushAheadOfLog) {
+            self.sync_to(Lsn::from_u64(table.log_end()))?;
+        }
         self.bring_to_conversion(&keyspace, table, order);
         self.archive(&keyspace, table, order)?; // H2: in front of the structure.
         let cursor = MemtableCursor::new(Arc::clone(&table.memtable), SeqNo::MAX);
@@ -373,6 +376,9 @@ impl Core {
         // After a crash, the stamps of commits that it took are above the visible one.
         let last_seqno = self.visible().max(manifest.state().last_seqno());
         let edit = Edit::AdvanceLog { log_start: needed, journals, last_seqno };
+        if is_seeded(Bug::LogGivenBackBeforeEdit) {
+            self.log.release(needed);
+        }
         self.apply_edit(&mut manifest, &edit)?;
         self.hold_log(manifest.state().consumers());
         drop(manifest);
@@ -387,6 +393,7 @@ impl Core {
         let state = self.published.state();
         let tables = state.keyspaces.iter().flat_map(|keyspace| keyspace.tables());
         let oldest = tables.filter_map(|table| table.log_start()).min();
+        let oldest = oldest.filter(|_| !is_seeded(Bug::LogGivenBackEarly));
         let applied = applier.applied().as_u64();
         oldest.map_or(applied, |oldest| oldest.min(applied))
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{EntryKind, EntryRef, Expiring, Expiry, RangeTombstones, Result, SeqNo, Slice};
 use crate::base::{ValuePointer, expiring_in, is_operands, pointer_in};
 use crate::db::iter::Entry;
@@ -42,6 +43,7 @@ impl KeyspaceState {
 
     #[inline(always)]
     fn find_in_memtables(&self, key: &[u8], at: SeqNo) -> InMemtables {
+        let at = if is_seeded(Bug::SnapshotSeesLater) { SeqNo::MAX } else { at };
         // The newest deletion of a range with the key in it, in the memtables so far.
         let mut deleted: Option<SeqNo> = None;
         for table in self.tables() {
@@ -143,7 +145,11 @@ impl KeyspaceState {
         let Some(Expiring { until, kind, .. }) = expiring_in(found.kind, &found.value) else {
             return Some((found, None));
         };
-        let is_there = as_of.now(&self.runtime.time) < until;
+        let until_then = match is_seeded(Bug::ExpiredEarly) {
+            true => until.saturating_sub(100),
+            false => until,
+        };
+        let is_there = as_of.now(&self.runtime.time) < until_then;
         let value = found.value.behind(Expiring::HEAD_LEN);
         is_there.then(|| (Found { kind, value, ..found }, Some(until)))
     }

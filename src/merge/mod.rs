@@ -13,6 +13,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Cursor, EntryRef, Result, lost_its_place};
 
 /// Which way a [`MergeCursor`] moved last; what M2 holds for.
@@ -63,7 +64,9 @@ impl<C: Cursor> MergeCursor<C> {
         for (index, source) in self.sources.iter().enumerate() {
             let Some(key) = source.key() else { continue };
             // A tie keeps the earlier source, which is the newer one (M1).
-            if best.is_none_or(|(_, best)| beats(key, best)) {
+            let wins =
+                |best: &[u8]| beats(key, best) || (key == best && is_seeded(Bug::OlderSourceWins));
+            if best.is_none_or(|(_, best)| wins(best)) {
                 best = Some((index, key));
             }
         }

@@ -9,6 +9,7 @@ use super::format::{CHUNK_LEN, chunk_offset, first_bad_chunk, hash_value, record
 use super::format::{FILE_HEADER_LEN, Form, RECORD_HEADER_LEN, RecordHeader, RecordLayout};
 use super::reader::ValueReader;
 use super::sealed::SealedRecord;
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Error, Result, Slice, ValuePointer};
 use crate::memory::{Heap, SharedBytes};
 use crate::storage::OpenMode;
@@ -190,6 +191,10 @@ pub(super) fn read_record(
     let value_offset = offset + RECORD_HEADER_LEN as u64;
     let (value, table) = layout.parts_of(record);
     debug_assert_eq!(value.len(), len as usize);
+    if is_seeded(Bug::ValueUnverified) {
+        let header = RecordHeader { hash: pointer.hash, ..header };
+        return Ok(Record { data: data.freeze(), layout, header });
+    }
     if sum_of(value, table, file.tag, value_offset) != header.sum {
         return Err(file.damaged(offset, "the value does not verify"));
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Error, Result};
 use crate::seal::{FileKey, SEAL_LEN, id_of};
 use crate::storage::{StorageFile, is_shared};
@@ -323,7 +324,10 @@ impl Wal {
         length: u64,
         parts: &[&[u8]],
     ) -> Result<()> {
-        let durable_up_to = self.durable_lsn();
+        let durable_up_to = match is_seeded(Bug::LogClaimsTooMuch) {
+            true => self.end,
+            false => self.durable_lsn(),
+        };
         let header = RecordHeader { lsn: self.end, durable_up_to, length, kind };
         let current = self.files.back().expect("a log has a current file");
         let offset = current.header.offset_of(self.end);
@@ -332,7 +336,9 @@ impl Wal {
             None => self.record_writer.write(file, tag, offset, &header, parts),
             Some(key) => self.record_writer.write_sealed((file, key), tag, offset, &header, parts),
         };
-        if let Err(source) = written {
+        if let Err(source) = written
+            && !is_seeded(Bug::LogWriteErrorSwallowed)
+        {
             let error = Error::io("write", &current.path, source);
             // Without room, the same place is written again later. Until then nothing valid may
             // be there, also if only padding was missing.

@@ -3,7 +3,6 @@
 //! | module | what |
 //! |---|---|
 //! | `args` | the command line |
-//! | `engines` | which engines there are, and how they are built |
 //! | `run` | runs steps in child processes, and gathers the figures |
 //! | `results` | the figures of a run, as they lie in `results.json` |
 //! | `judge` | which figures count, what is best, which checksums differ: pure functions |
@@ -14,7 +13,6 @@
 //! - C2  An engine that fails, or is too slow, does not stop the others; the page says so.
 
 mod args;
-mod engines;
 mod judge;
 mod page;
 mod results;
@@ -53,7 +51,7 @@ fn compare(args: &Args) -> Result<Vec<String>> {
             true => Some(serde_json::from_str(&fs::read_to_string(&file)?)?),
             false => None,
         };
-        let built = engines::build(&args.engines)?;
+        let built = programs::build(&args.engines)?;
         let keep = |results: &Results| -> Result<()> {
             Ok(fs::write(&file, serde_json::to_string_pretty(results)? + "\n")?)
         };

@@ -14,6 +14,7 @@
 //! | `isolation` | transactions of several threads, with every read judged |
 //! | `model` | everything that can be read, against `BTreeMap`s |
 //! | `space` | flexible spaces: all of this for them |
+//! | `seeded` | bugs that are built in, and who finds each; only with `--cfg seeded_bugs` |
 //! | `twins` | the same operations on two structures |
 //! | `torture` | real processes are killed, real file systems cut off: `lithe torture` |
 //! | `campaign` | runs of all of these by seed, one after the other |
@@ -54,6 +55,8 @@ pub mod parallel;
 pub mod random;
 pub mod readback;
 pub mod sample;
+#[cfg(all(feature = "campaigns", seeded_bugs))]
+pub mod seeded;
 pub mod session;
 pub mod setup;
 #[cfg(feature = "campaigns")]

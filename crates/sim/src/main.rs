@@ -89,6 +89,9 @@ lithe-sim COMMAND [OPTIONS]
                  [--stride N], --faults SEED, --full SEED  one of them again
   seeds        samples for the fuzz targets, into fuzz/corpus
   canary       planted mistakes, which must be found
+  seeded       bugs that are built into the engine, one at a time, and which runner finds each: a
+               table. Of a program that was built with RUSTFLAGS=\"--cfg seeded_bugs\".
+                 --limit SECONDS  for each (default 900), --bug N  one of them, in this process
 
 Options of all: --seed N (default 1), --threads N (default 2), --ledger FILE  that what is found and
                 counted is added to while it goes on
@@ -160,6 +163,7 @@ fn run(arguments: &Arguments, journal: &Arc<Journal>, ledger: &Arc<Ledger>) -> R
         "space" => space(arguments, ledger),
         "seeds" => write_seeds(),
         "canary" => canary(arguments, ledger),
+        "seeded" => return seeded(arguments, ledger),
         name => match DamageKind::named(name) {
             Some(kind) => damage(kind, arguments, ledger),
             None => return Err(format!("there is no command {name:?}")),
@@ -433,4 +437,39 @@ fn canary(arguments: &Arguments, ledger: &Arc<Ledger>) {
             }
         }
     }
+}
+
+/// What share of the seeded bugs must be found, in hundredths.
+#[cfg(seeded_bugs)]
+const KILLED_PERCENT_MIN: usize = 90;
+
+#[cfg(seeded_bugs)]
+fn seeded(arguments: &Arguments, ledger: &Arc<Ledger>) -> Result<(), String> {
+    use lithe_sim::finding::{Fault, Finding};
+    use lithe_sim::seeded::{fate_of, fates, table};
+    use lithedb::base::seeded::Bug;
+
+    let seed = arguments.seed();
+    if let Some(number) = arguments.number("bug") {
+        let bug = usize::try_from(number).ok().and_then(|number| Bug::ALL.get(number));
+        let bug = bug.ok_or_else(|| format!("--bug: there are {} bugs", Bug::ALL.len()))?;
+        println!("{}", fate_of(*bug, seed).to_line());
+        return Ok(());
+    }
+    let limit = Duration::from_secs(arguments.number("limit").unwrap_or(900));
+    let fates = fates(seed, arguments.threads(), limit);
+    let (table, killed) = table(&fates);
+    say(&format!("{table}\n{killed} of {} seeded bugs were killed.", fates.len()));
+    ledger.count_many("seeded bugs that were killed", killed as u64);
+    ledger.count_many("seeded bugs", fates.len() as u64);
+    if killed * 100 < fates.len() * KILLED_PERCENT_MIN {
+        let what = format!("{killed} of {} seeded bugs were killed", fates.len());
+        ledger.note(Finding::new(Fault::Silent, what), || format!("seeded --seed {seed}"));
+    }
+    Ok(())
+}
+
+#[cfg(not(seeded_bugs))]
+fn seeded(_: &Arguments, _: &Arc<Ledger>) -> Result<(), String> {
+    Err("there are no bugs in this program: build it with RUSTFLAGS=\"--cfg seeded_bugs\"".into())
 }

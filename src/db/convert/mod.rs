@@ -35,6 +35,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use self::switch::Underway;
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Result, SeqNo};
 use crate::db::core::{Core, lock};
 use crate::db::keyspace::Keyspace;
@@ -238,7 +239,8 @@ impl Core {
         let began = self.clock.monotonic();
         let copied_before = underway.report.bytes;
         if !self.compact_new_store(&underway.job)? {
-            let Some(part) = underway.job.next_part() else {
+            let is_early = underway.report.entries > 0 && is_seeded(Bug::ConversionSwitchedEarly);
+            let Some(part) = underway.job.next_part().filter(|_| !is_early) else {
                 underway.note_written();
                 self.switch(underway, &keyspace)?;
                 return Ok(Step::Over);

@@ -23,6 +23,7 @@ use std::sync::Arc;
 pub use rotation::KeyRotationReport;
 
 use crate::base::format::KEYRING_VERSION;
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Error, Result};
 use crate::db::Db;
 use crate::db::core::{Core, lock};
@@ -261,6 +262,9 @@ impl KeyringFile {
             move |source| Error::Io { action, path: path.clone(), source }
         };
         self.file.write_all_at(slot, offset_of(index)).map_err(io("write"))?;
+        if is_seeded(Bug::KeyringNotSynced) {
+            return Ok(());
+        }
         self.file.sync().map_err(io("sync"))
     }
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::base::seeded::{Bug, is_seeded};
 use crate::storage::{OpenMode, Storage, StorageFile};
 
 /// The file's name, in the database's directory.
@@ -143,7 +144,7 @@ impl Reserve {
     /// failure of anything but this.
     pub(super) fn open(&self) {
         let mut state = self.lock();
-        if self.size == 0 {
+        if self.size == 0 || is_seeded(Bug::ReserveNotKept) {
             self.remove_file();
             return;
         }

@@ -15,6 +15,7 @@ use super::record::ChangeRecord;
 use super::sweep::{Candidate, Choice, DELTA_TO_BASE_MAX, MERGE_BYTES_MAX, Sweep, Swept};
 use super::sweep::{choose, deltas_to_merge};
 use super::tree::FlexTree;
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Coverage, Cursor, EntryKind, EntryRef, RangeTombstones, Result};
 use crate::base::{SeqNo, Slice, is_operands};
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
@@ -314,6 +315,10 @@ impl<'a> Slicer<'a> {
         merged.seek_first()?;
         let folder = self.loader.folder();
         while let Some(entry) = merged.entry() {
+            if entry.kind == EntryKind::Tombstone && is_seeded(Bug::TombstoneLostInDeltas) {
+                merged.next()?;
+                continue;
+            }
             match is_operands(entry.kind, entry.value) {
                 true => {
                     let value = &folder.stacked(entry, merged.shadowed())?;
@@ -360,12 +365,16 @@ impl<'a> Slicer<'a> {
                 (None, Some(new)) => (new, From::New),
                 (Some(old), Some(new)) => match old.key.cmp(new.key) {
                     std::cmp::Ordering::Less => (old, From::Old),
+                    std::cmp::Ordering::Equal if is_seeded(Bug::OlderEntryKept) => {
+                        (old, From::Both)
+                    }
                     std::cmp::Ordering::Equal => (new, From::Both), // X2: the memtable is newer
                     std::cmp::Ordering::Greater => (new, From::New),
                 },
             };
             let is_erased = from == From::Old
                 && coverage == Coverage::Part
+                && !is_seeded(Bug::DeletedRangeForgotten)
                 && deleted.covering(entry.key, SeqNo::MAX).is_some();
             match entry.kind {
                 _ if is_erased => {}

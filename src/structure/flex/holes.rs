@@ -10,6 +10,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::base::seeded::{Bug, is_seeded};
+
 /// Blocks of the usual file systems. Where they are larger, the rest of a block stays taken.
 pub(super) const BLOCK_SIZE: u64 = 4096;
 /// A hole costs a call of some microseconds, an entry in the journal of the file system and an
@@ -89,6 +91,9 @@ impl DeadSpace {
 
 /// The whole blocks in a range.
 fn blocks_in(range: Range<u64>) -> Range<u64> {
+    if is_seeded(Bug::HoleTooLarge) {
+        return range.start / BLOCK_SIZE * BLOCK_SIZE..range.end.next_multiple_of(BLOCK_SIZE);
+    }
     let start = range.start.next_multiple_of(BLOCK_SIZE);
     start..(range.end / BLOCK_SIZE * BLOCK_SIZE).max(start)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::interval::{Interval, Run};
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Cursor, EntryKind, Error, Result, Slice, hash_key, is_operands};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::block::{FrameReader, Guide, GuideKind, SealedFrame};
@@ -163,7 +164,10 @@ impl Loader {
                 return self.find_by_guide(run, guide, key, hash, want);
             }
         }
-        let block = self.read_run(run)?;
+        let block = match self.read_run(run) {
+            Err(_) if is_seeded(Bug::ReadErrorIsAbsence) => return Ok(None),
+            block => block?,
+        };
         self.keep(run, &block);
         Ok(Found::in_block(&block, key))
     }

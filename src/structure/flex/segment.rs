@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::holes::{DeadSpace, HoleRule};
 use crate::base::format::{FILE_VERSION_MAX, version_found};
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Error, Result, checksum, checksum_seeded};
 use crate::seal::{FileIdentity, FileKey, Keyring, id_of};
 use crate::seal::{key_in_version, version_field};
@@ -465,6 +466,9 @@ impl Segment {
 
     /// Says that the newest durable index does not refer to the segment any more.
     pub(super) fn retire(&self) {
+        if is_seeded(Bug::SegmentRemovedEarly) {
+            let _removed = self.place.storage.remove_file(&self.path);
+        }
         if !self.retired.swap(true, Ordering::AcqRel) {
             self.place.pinned_bytes.fetch_add(self.size(), Ordering::Relaxed);
         }

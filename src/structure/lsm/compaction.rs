@@ -13,6 +13,7 @@ use super::pick::Pick;
 use super::record::RunPlace;
 use super::table::{ReadMode, RunCursor, Table, TableOptions, TablePlace, TableRecord};
 use super::version::Reader;
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{EntryKind, RangeTombstones, Result, hash_key, is_operands};
 use crate::structure::retention::{Retention, Sieve};
 use crate::structure::source::{as_of, with_moved_value};
@@ -65,6 +66,9 @@ impl Plan {
 
     /// What the inputs delete in a part, and hides something older.
     fn ranges_to_keep(&self, span: &KeySpan) -> Vec<KeySpan> {
+        if is_seeded(Bug::DeletedRangeDroppedEarly) {
+            return Vec::new();
+        }
         let Some(deleted) = &self.deleted else { return Vec::new() };
         let hides = |range: &KeySpan| {
             self.older.iter().any(|table| {
@@ -202,7 +206,8 @@ impl Merging {
         match entry.kind {
             EntryKind::Value => self.outputs.add(entry)?,
             EntryKind::Tombstone => {
-                if plan.is_in_older(entry.key, reader)? {
+                let is_dropped = is_seeded(Bug::TombstoneDroppedEarly);
+                if !is_dropped && plan.is_in_older(entry.key, reader)? {
                     self.outputs.add(entry)?;
                 }
             }

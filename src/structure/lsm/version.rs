@@ -8,6 +8,7 @@ use super::index::{Index, Run};
 use super::merge::{Merged, deletes_ranges, deletions_of, rank_of};
 use super::passing::PassingCursor;
 use super::table::{ReadMode, Sought, Table, TableCaches};
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::version_key::behind_keys;
 use crate::base::{
     EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo, Slice, StripedCounters,
@@ -48,8 +49,12 @@ pub(super) struct LsmVersion {
 impl LsmVersion {
     pub(super) fn new(index: &Index, reader: &Arc<Reader>) -> Arc<LsmVersion> {
         let deletes_ranges = index.tables().any(|(_, table)| deletes_ranges(table));
+        let mut runs = index.runs.clone();
+        if is_seeded(Bug::OlderRunWins) {
+            runs.reverse();
+        }
         Arc::new_cyclic(|own| LsmVersion {
-            runs: index.runs.clone(),
+            runs,
             reader: Arc::clone(reader),
             value_bytes: Arc::new(index.value_bytes.clone()),
             deletes_ranges,

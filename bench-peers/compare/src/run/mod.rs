@@ -16,11 +16,11 @@ mod child;
 mod schedule;
 
 use crate::args::Args;
-use crate::engines::{Builds, Built, compilers, revision};
 use crate::judge::OWN;
 use crate::results::{Head, Results};
 use child::{Limits, Outcome, run_step};
 use lithe_bench::{ChildArgs, Result, Step, machine};
+use programs::{Builds, Built, compilers, revision};
 use schedule::{Block, Turn, schedule};
 use std::collections::{HashMap, HashSet};
 use std::fs;

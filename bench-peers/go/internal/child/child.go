@@ -1,7 +1,7 @@
 // Package child is the program around an engine, with the same command line as the programs of the
 // engines in Rust: `about` says as one JSON object what the engine is and how it is set up;
-// `bench-child` runs one step and says its figures, one JSON object per line. Both on standard
-// output; complaints go to standard error.
+// `bench-child` runs one step and says its figures, one JSON object per line; `driven` does what
+// standard input says. All on standard output; complaints go to standard error.
 //
 // Invariants
 //   - J1  arguments and parse are inverse to each other.
@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"strconv"
 
+	"lithedb/bench-peers/internal/driven"
 	"lithedb/bench-peers/internal/engine"
 	"lithedb/bench-peers/internal/report"
 	"lithedb/bench-peers/internal/workloads"
@@ -24,8 +25,9 @@ import (
 
 // The subcommands.
 const (
-	aboutCommand = "about"
-	childCommand = "bench-child" // Takes a job.
+	aboutCommand  = "about"
+	childCommand  = "bench-child" // Takes a job.
+	drivenCommand = "driven"      // Takes a directory and memory.
 )
 
 // Main is the whole program.
@@ -46,11 +48,33 @@ func run(engine engine.Engine, arguments []string, output io.Writer) error {
 		return err
 	case len(arguments) > 0 && arguments[0] == childCommand:
 		return runStep(engine, arguments[1:], output)
+	case len(arguments) > 0 && arguments[0] == drivenCommand:
+		return drive(engine, arguments[1:], output)
 	default:
 		return fmt.Errorf("usage: %s %s, or %s %s --step STEP --engine %s --dir DIR --keys N "+
-			"--divisor N --memory SIZE [--label TEXT] [--file FILE]..",
-			os.Args[0], aboutCommand, os.Args[0], childCommand, engine.Name)
+			"--divisor N --memory SIZE [--label TEXT] [--file FILE].., or %s %s --dir DIR "+
+			"--memory SIZE",
+			os.Args[0], aboutCommand, os.Args[0], childCommand, engine.Name,
+			os.Args[0], drivenCommand)
 	}
+}
+
+func drive(kind engine.Engine, words []string, output io.Writer) error {
+	var dir, text string
+	flags := flag.NewFlagSet(drivenCommand, flag.ContinueOnError)
+	flags.StringVar(&dir, "dir", "", "the directory of the store")
+	flags.StringVar(&text, "memory", "", "memory for the engine: bytes, 256MiB, 1GiB, default")
+	if err := flags.Parse(words); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 || dir == "" {
+		return errors.New("wanted: --dir, --memory")
+	}
+	memory, err := engine.ParseMemory(text)
+	if err != nil {
+		return err
+	}
+	return driven.Run(kind, dir, memory, os.Stdin, output)
 }
 
 func runStep(engine engine.Engine, words []string, output io.Writer) error {

@@ -129,7 +129,7 @@ impl ModelRun {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    fn run_once(&self, setup: &Setup, ledger: &Ledger) -> Verdict {
+    pub(crate) fn run_once(&self, setup: &Setup, ledger: &Ledger) -> Verdict {
         self.try_ops(setup, &self.ops(), ledger)
     }
 

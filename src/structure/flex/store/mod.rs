@@ -20,6 +20,7 @@ use super::record::{ChangeRecord, Counters, Decoder, EditRecord, Encoder};
 use super::segment::{SegmentPlace, SharedFiles, missing};
 use super::sweep::{Sweep, fan_in_for};
 use super::tree::FlexTree;
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Cursor, Error, ExpirySpan, KeyRange, RangeTombstones, Result, SeqNo, Slice};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
@@ -338,10 +339,13 @@ impl FlexStore {
         if bytes.len() > EditLog::EDIT_LEN_MAX {
             return self.commit_in_snapshot(writer, edit);
         }
-        if !writer.log.fits(bytes.len()) {
+        let is_rotated = !writer.log.fits(bytes.len());
+        if is_rotated {
             writer.rotate_log(bytes.len())?;
         }
-        writer.log.append(&bytes)?;
+        if !is_rotated || !is_seeded(Bug::EditLostAtRotation) {
+            writer.log.append(&bytes)?;
+        }
         writer.edit_bytes_in_log += EditLog::edit_size(bytes.len());
         writer.index_bytes_written += EditLog::edit_size(bytes.len());
         writer.runs.note_listed();

@@ -17,6 +17,7 @@ use super::policy::{policy_of, table_options};
 use super::record::{Counters, EditRecord, Encoder, LEVEL_COUNT, PlacedTable, RunPlace};
 use super::table::{TableCaches, TableOptions, TablePlace, TableRecord};
 use super::version::{LsmVersion, Reader};
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{
     Coverage, Cursor, EntryKind, Error, RangeTombstones, Result, SeqNo, Slice, StripedCounters,
     is_operands,
@@ -330,6 +331,11 @@ impl LsmStore {
         let mut next = writer.index.clone();
         let lost = next.apply(&edit, &self.place);
         let lost = lost.expect("the edit was made from this very index");
+        if is_seeded(Bug::TablesRemovedBeforeEdit) {
+            for table in &lost {
+                let _removed = self.place.remove_orphan(table.record.number);
+            }
+        }
         self.make_durable(writer, &edit, next)?;
         let listed: Vec<u64> = edit.added.iter().map(|added| added.table.number).collect();
         self.place.forget_unlisted(&listed);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::format::{FramePointer, TableIdentity};
+use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Error, Result};
 use crate::block::{FrameKind, FramePlace, Packing, frame};
 use crate::seal::{FileKey, Keyring, id_of};
@@ -104,6 +105,9 @@ impl FrameWriter {
     /// Makes everything durable (the name needs the directory synced).
     pub(super) fn finish(&mut self) -> Result<()> {
         self.write_out()?;
+        if is_seeded(Bug::TablesNotSynced) {
+            return Ok(());
+        }
         self.file.sync().map_err(|error| Error::io("sync", &self.path, error))
     }
 }

@@ -15,6 +15,8 @@
 //! After F. Putze, P. Sanders and J. Singler, "Cache-, Hash- and Space-Efficient Bloom Filters"
 //! (2007); the bits from one hash by multiplication as P. Dillinger has it in RocksDB.
 
+use crate::base::seeded::{Bug, is_seeded};
+
 /// Bytes of a line: one of the processor's cache.
 pub(super) const LINE_LEN: usize = 64;
 const LINE_BITS: u64 = LINE_LEN as u64 * 8;
@@ -42,6 +44,9 @@ pub(super) fn put(hashes: &[u64], lines: u32, probes: u8, out: &mut Vec<u8>) {
     out.resize(start + lines as usize * LINE_LEN, 0);
     let (all, _) = out[start..].as_chunks_mut::<LINE_LEN>();
     for &hash in hashes {
+        if is_seeded(Bug::FilterDeniesKey) && hash.is_multiple_of(101) {
+            continue;
+        }
         let Some(line) = all.get_mut(line_of(hash, lines)) else { return };
         let mut bits = hash;
         for _ in 0..probes {

@@ -4,7 +4,10 @@
 //! directory, where it finds the flags (`.cargo/config.toml`). Go engines are the directories of
 //! `go/cmd`. An engine that cannot be built is left out, and the page says so.
 
-use crate::results::EngineAbout;
+mod about;
+
+pub use about::{EngineAbout, Safety};
+
 use lithe_bench::{Result, wrong};
 use std::env;
 use std::fs;
