@@ -246,7 +246,12 @@ fn kind_of(window: &mut FileWindow<'_>) -> Result<FileKind> {
     };
     by_magic.or_else(by_name).ok_or_else(|| {
         let path = path.display();
-        Error::invalid(format!("{path} is no file of a database, by its first bytes and its name"))
+        match name {
+            "LOCK" | "RESERVE" => Error::invalid(format!("{path} has nothing in it that is read")),
+            _ => Error::invalid(format!(
+                "{path} is no file of a database, by its first bytes and its name"
+            )),
+        }
     })
 }
 

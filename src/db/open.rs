@@ -374,8 +374,8 @@ impl<'a> Opening<'a> {
             let state = self.with_fresh_memtables(stores);
             let next_id = catalog.next_keyspace_id();
             let uncounted = Uncounted::behind(catalog.totals());
-            let mut replayer = Replayer::new(state, &self.meter, &self.shared.values, next_id)
-                .counting(uncounted);
+            let mut replayer =
+                Replayer::new(state, &self.meter, &self.shared.values, next_id).counting(uncounted);
             let log = replay_up_to(place, required, limit, &mut |record| replayer.take(&record))?;
             let durable_up_to = log.durable_up_to().max(required).max(Lsn::from_u64(proven));
             match replayer.first_without_value(durable_up_to)? {

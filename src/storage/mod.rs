@@ -213,6 +213,16 @@ pub trait Storage: Send + Sync + fmt::Debug {
         Ok(path.to_owned())
     }
 
+    /// Bytes that can be had at most beside what is in use, where `path` is; `None` where that is
+    /// not known, as by a storage that does not say how. That there are so many does not say that
+    /// who asks may have them: there are quotas.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn room(&self, _path: &Path) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// What the contents of files are sealed with, by those who write and read them, if they are.
     /// The database puts it there; a storage knows nothing of it.
     #[doc(hidden)]

@@ -245,9 +245,13 @@ impl Names {
 
     /// Gives each of two nodes the name of the other, as [`Names::change`] does.
     pub(super) fn change_both(&mut self, (one, from): (Node, &Place), (other, to): (Node, &Place)) {
+        let has_it = self.node_at(to).is_some_and(|node| node.id == other.id);
         self.take(other.id, to); // So that it is not thought to be replaced.
         self.change(one, from, to.clone());
-        self.change(other, to, from.clone());
+        match has_it {
+            true => self.add(other, from.clone()), // Its other names are its own.
+            false => self.change(other, to, from.clone()),
+        }
     }
 
     /// Renames; `None` when both names are the same.

@@ -204,6 +204,14 @@ impl Storage for OsStorage {
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         fs::canonicalize(path)
     }
+
+    /// All that is free, also what is kept for some users: this may be one of them.
+    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+        let found = rustix::fs::statvfs(path)?;
+        // Some file systems say nothing, which is zeros.
+        let is_known = found.f_blocks > 0 && found.f_frsize > 0;
+        Ok(is_known.then(|| found.f_bfree.saturating_mul(found.f_frsize)))
+    }
 }
 
 fn open_lock_file(path: &Path) -> io::Result<File> {
@@ -525,6 +533,18 @@ mod tests {
         let shown = String::from_utf8(shown.stdout).unwrap();
         let name = directory.path().to_str().unwrap();
         assert!(!shown.contains(name), "{shown}");
+    }
+
+    #[test]
+    fn the_room_is_that_of_the_file_system() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = OsStorage::new();
+        if let Some(room) = storage.room(directory.path()).unwrap() {
+            let found = rustix::fs::statvfs(directory.path()).unwrap();
+            assert!(room <= found.f_blocks.saturating_mul(found.f_frsize));
+        }
+        let absent = storage.room(&directory.path().join("absent"));
+        assert_eq!(absent.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -219,6 +219,13 @@ impl Storage for Overlay {
             None => self.below.resolve(path),
         }
     }
+
+    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+        match self.own(path) {
+            Some(_) => Ok(None), // It is in memory.
+            None => self.below.room(path),
+        }
+    }
 }
 
 impl fmt::Debug for Overlay {

@@ -84,6 +84,10 @@ impl Storage for SealedStorage {
         self.below.resolve(path)
     }
 
+    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.below.room(path)
+    }
+
     fn keyring(&self) -> Option<&Arc<Keyring>> {
         Some(&self.keyring)
     }

@@ -241,7 +241,7 @@ impl Walk<'_> {
 
     /// Reads a file from a position up to in front of `limit`; from where on the next one counts.
     fn file(&mut self, placed: &mut Placed, from: Lsn, limit: Lsn) -> Result<Lsn> {
-        let Placed { file, start } = placed;
+        let Placed { file, start, .. } = placed;
         let path = file.window.path().to_owned();
         let offset_of = |lsn: Lsn| HEADER_BLOCK_SIZE + lsn.bytes_since(*start);
         let mut lsn = from;

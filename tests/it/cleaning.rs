@@ -22,7 +22,8 @@ const VALUE_SIZE: usize = 4096;
 const FILE_SIZE: u64 = 256 << 10;
 
 fn builder(storage: &Arc<dyn Storage>, cleaning: Cleaning) -> Builder {
-    let builder = Db::builder().storage(Arc::clone(storage)).background(Background::Stepped);
+    let builder =
+        Db::builder().storage(Arc::clone(storage)).background(Background::Stepped).disk_reserve(0);
     builder.memory_budget(4 << 20).value_file_size(FILE_SIZE).cleaning(cleaning)
 }
 
@@ -201,6 +202,7 @@ fn deleting_everything_gives_everything_back() {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         // Defaults, but for who works.
         let builder = Db::builder().storage(Arc::clone(&storage)).background(Background::Stepped);
+        let builder = builder.disk_reserve(0);
         let db = builder.open("/db").unwrap();
         let keyspace = db.keyspace_or_create("k").unwrap();
         for key in (0..3000).step_by(100) {

@@ -228,7 +228,7 @@ fn copies_that_go_separate_ways_use_no_nonce_for_two_messages() {
     let copy = storage.duplicate();
     let value_of = |side: u8, number: u32| {
         // Some are the same, and come to the same place: those may have the same nonce.
-        let of = if number % 3 == 0 { 0 } else { side };
+        let of = if number.is_multiple_of(3) { 0 } else { side };
         vec![of ^ number as u8; 700 + number as usize % 2 * 900]
     };
     for (side, storage) in [(1, &storage), (2, &copy)] {

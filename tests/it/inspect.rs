@@ -45,7 +45,9 @@ fn files() -> (Arc<dyn Storage>, Db, Vec<PathBuf>) {
         for entry in storage.list_dir(&folder).unwrap() {
             match entry.entry_type {
                 EntryType::Directory => folders.push(folder.join(entry.name)),
-                _ if entry.name != "LOCK" => paths.push(folder.join(entry.name)),
+                _ if entry.name != "LOCK" && entry.name != "RESERVE" => {
+                    paths.push(folder.join(entry.name));
+                }
                 _ => {}
             }
         }

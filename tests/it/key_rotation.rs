@@ -40,7 +40,7 @@ fn options_of(kind: &str) -> KeyspaceOptions {
 }
 
 fn value_of(kind: &str, number: usize) -> Vec<u8> {
-    let len = if number % 7 == 0 { 400 } else { 20 };
+    let len = if number.is_multiple_of(7) { 400 } else { 20 };
     let mut value = format!("{kind} {number} ").repeat(len).into_bytes();
     value.truncate(len);
     value

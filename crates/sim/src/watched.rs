@@ -123,6 +123,10 @@ impl Storage for WatchedStorage {
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         self.inner.resolve(path)
     }
+
+    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.inner.room(path)
+    }
 }
 
 struct WatchedFile {

@@ -49,7 +49,8 @@ fn component(package: &Package, kind: &str) -> Value {
 }
 
 fn uses(package: &Package, supply: &Supply) -> Value {
-    let of = |id: &String| supply.packages.iter().find(|other| other.id == *id);
+    let shipped = || supply.packages.iter().filter(|other| other.is_shipped);
+    let of = |id: &String| shipped().find(|other| other.id == *id);
     let mut urls: Vec<String> = package.uses.iter().filter_map(of).map(Package::url).collect();
     urls.sort();
     urls.dedup();

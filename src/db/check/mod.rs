@@ -110,7 +110,7 @@ impl Core {
             let data = keyspace.runtime.store.check_index(&mut findings);
             self.check_archived(&keyspace.runtime, &mut findings);
             drop(turn);
-            walk.enter(number, if number == from.store { &*from.place } else { &[] });
+            walk.enter(number, if number == from.store { &from.place } else { &[] });
             data.check_data(&mut findings, &mut walk);
             self.check_memtables(keyspace, &mut findings);
         }

@@ -288,9 +288,8 @@ impl ChangeFeed {
     fn first_stamp(&self) -> Result<Option<SeqNo>> {
         let mut reader = self.reader.start_of_file();
         let first = reader.next_record()?;
-        let stamp = |first: RecordRef<'_>| {
-            decode_stamp(first.payload).ok_or_else(|| not_a_commit(&first))
-        };
+        let stamp =
+            |first: RecordRef<'_>| decode_stamp(first.payload).ok_or_else(|| not_a_commit(&first));
         first.map(stamp).transpose()
     }
 

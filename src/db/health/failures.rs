@@ -309,9 +309,8 @@ impl Failures {
         }
         let list = lock(&self.list);
         let of_flush = list.iter().filter(|of| of.told.work == BackgroundWork::Flush);
-        let mut of_flush = of_flush.filter(|of| {
-            of.number > since && of.told.keyspace_id.is_some_and(&is_waited_for)
-        });
+        let mut of_flush = of_flush
+            .filter(|of| of.number > since && of.told.keyspace_id.is_some_and(&is_waited_for));
         let Again { action, path, kind, code } = of_flush.find_map(|of| of.again.as_ref())?;
         let source = code.map_or_else(|| io::Error::from(*kind), io::Error::from_raw_os_error);
         Some(Error::Io { action, path: path.clone(), source })

@@ -129,7 +129,7 @@ pub fn repair(
     let target_lock = lock_directory(&*below, target)?;
     expect_empty(&*below, target)?; // Nobody else has come first.
     let writing = make_target(&below, &reading, source, target)?;
-    Repair::new(&options, sizes, (source, reading), (target, writing)).run(&mut report)?;
+    Repair::new(options, sizes, (source, reading), (target, writing)).run(&mut report)?;
     drop(target_lock);
     if let Err(error) = finish(builder, target, &mut report) {
         report.problems.push(format!("it could not be looked at: {error}"));
@@ -213,7 +213,7 @@ fn keyspace_path(place: &CopyPlace<'_>, record: &KeyspaceRecord) -> PathBuf {
 }
 
 struct Repair<'a> {
-    options: &'a RepairOptions,
+    options: RepairOptions,
     source: &'a Path,
     reading: Arc<dyn Storage>,
     target: &'a Path,
@@ -224,7 +224,7 @@ struct Repair<'a> {
 
 impl<'a> Repair<'a> {
     fn new(
-        options: &'a RepairOptions,
+        options: RepairOptions,
         sizes: Sizes,
         (source, reading): (&'a Path, Arc<dyn Storage>),
         (target, writing): (&'a Path, Arc<dyn Storage>),

@@ -13,9 +13,7 @@ use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::manifest::{KeyspaceRecord, Structure};
 use crate::memory::Heap;
 use crate::merge::MergeCursor;
-use crate::structure::salvage::{
-    Damage, Merged, Order, SalvageMerge, SalvagedStore, StoreState,
-};
+use crate::structure::salvage::{Damage, Merged, Order, SalvageMerge, SalvagedStore, StoreState};
 use crate::structure::{Compacted, FlushOrder, FlushProgress, Store};
 use crate::value_log::{ValueLog, Verify};
 
@@ -292,7 +290,9 @@ impl StoreCopy<'_> {
             return Some("expected an entry of a keyspace, found one of an archive of versions");
         }
         if expiring_in(kind, value).is_some() && merges {
-            return Some("expected what does not expire in a keyspace that merges, found an expiry");
+            return Some(
+                "expected what does not expire in a keyspace that merges, found an expiry",
+            );
         }
         None
     }
@@ -368,7 +368,8 @@ impl StoreCopy<'_> {
         // Entries by stamp say again what those by key say.
         let is_made_anew = self.is_archive() && *start >= *behind_keys();
         let kind = if is_made_anew { LossKind::Nothing } else { kind };
-        let (start, end) = if self.is_archive() { keys_of(&start, end) } else { (start, end) };
+        let (start, end) =
+            if self.is_archive() { keys_of(&start, end.as_deref()) } else { (start, end) };
         let Damage { file, offset, what } = damage;
         self.report.note(Loss {
             kind,
@@ -384,8 +385,8 @@ impl StoreCopy<'_> {
 }
 
 /// The range of keys that a range of an archive concerns.
-fn keys_of(start: &[u8], end: Option<Vec<u8>>) -> (Vec<u8>, Option<Vec<u8>>) {
-    let last = end.as_deref().and_then(key_in_front).map(|key| successor(&key));
+fn keys_of(start: &[u8], end: Option<&[u8]>) -> (Vec<u8>, Option<Vec<u8>>) {
+    let last = end.and_then(key_in_front).map(|key| successor(&key));
     (key_in_front(start).unwrap_or_default(), last)
 }
 

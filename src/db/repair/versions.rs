@@ -111,9 +111,8 @@ pub(super) fn mend(
             return Ok(());
         }
         // Nothing is below what is open; in an archive there might be.
-        let open = Operands::decode(entry.value).filter(|operands| {
-            is_operands(entry.kind, entry.value) && operands.is_open()
-        });
+        let open = Operands::decode(entry.value)
+            .filter(|operands| is_operands(entry.kind, entry.value) && operands.is_open());
         let closed = open.map(|operands| operands.on(MergeBase::Nothing));
         let value = closed.as_deref().unwrap_or(entry.value);
         batch.add(&by_key, entry.seqno, (entry.kind, value))?;

@@ -345,6 +345,10 @@ impl Storage for GuardedStorage {
         self.below.resolve(path)
     }
 
+    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.below.room(path)
+    }
+
     fn keyring(&self) -> Option<&Arc<Keyring>> {
         self.below.keyring()
     }

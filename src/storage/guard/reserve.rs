@@ -282,13 +282,29 @@ impl Reserve {
             return true;
         }
         let (held, goal) = (state.held, state.goal);
-        let has_room = state.lengthen(goal + state.wanted);
+        let length = goal + state.wanted;
+        if self.is_lacking(held, length) {
+            return false;
+        }
+        let has_room = state.lengthen(length);
         state.held = if has_room { goal } else { held };
         state.cut();
         if has_room {
             self.end_full(state);
         }
         has_room
+    }
+
+    /// Whether the system says that there is no room to lengthen the file so far, which costs less
+    /// than trying: this is asked again and again. That there is some is tried all the same, for a
+    /// quota may say otherwise; as is what the system does not say.
+    fn is_lacking(&self, held: u64, length: u64) -> bool {
+        /// Of most file systems. With larger ones there is another try, or one later.
+        const BLOCK: u64 = 4096;
+        let blocks = length.div_ceil(BLOCK).saturating_sub(held.div_ceil(BLOCK));
+        let dir = self.path.parent().unwrap_or(&self.path);
+        let room = self.storage.get().map(|storage| storage.room(dir));
+        matches!(room, Some(Ok(Some(room))) if room < blocks * BLOCK)
     }
 
     fn end_full(&self, state: &mut State) {

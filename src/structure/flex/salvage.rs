@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -71,12 +72,10 @@ fn read(
     if files.len() >= OPEN_FILES_MAX && !files.contains_key(&number) {
         files.clear();
     }
-    if !files.contains_key(&number) {
-        let opened = open(segments, number)?;
-        files.insert(number, opened);
+    match files.entry(number) {
+        Entry::Occupied(file) => what(file.into_mut()),
+        Entry::Vacant(none) => what(none.insert(open(segments, number)?)),
     }
-    let file = files.get_mut(&number);
-    what(file.ok_or_else(|| Error::corruption(&segments.path_of(number), 0, "it is not there"))?)
 }
 
 fn with_index(segments: &Arc<SegmentPlace>, index: &Index) -> SalvagedStore {

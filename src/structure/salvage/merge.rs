@@ -317,8 +317,8 @@ impl SalvageMerge {
             Order::Ranks => stack(candidates, &ranks),
             Order::Stamps => stack_by_stamp(newest),
         };
-        let is_doubtful = self.order == Order::Stamps
-            || newest_gap.is_some_and(|(rank, _)| newest.rank > rank);
+        let is_doubtful =
+            self.order == Order::Stamps || newest_gap.is_some_and(|(rank, _)| newest.rank > rank);
         if is_doubtful && let Some((_, index)) = newest_gap {
             self.open_gaps[index].shows_older = true;
         }

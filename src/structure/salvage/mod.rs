@@ -38,7 +38,7 @@ use crate::manifest::{LogPosition, Structure};
 pub(in crate::structure) use file::{FoundFrame, Owner, Passed, SalvageFile};
 pub(crate) use fuzz::fuzz_file;
 pub(in crate::structure) use merge::OnePiece;
-pub use merge::{Merged, MetGap, SalvageMerge};
+pub use merge::{Merged, SalvageMerge};
 
 /// What could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ fn salvaged(place: &WalPlace, from: Option<Lsn>) -> (Vec<(Vec<u8>, RecordPlace)>
 fn log_of_thirty() -> (WalPlace, Vec<Vec<u8>>) {
     let place = memory_place(SMALL_CAPACITY);
     let mut wal = Wal::create(place.clone()).unwrap();
-    let all: Vec<Vec<u8>> = (0..30).map(|number| payload_of(number, 60)).collect();
+    let all: Vec<Vec<u8>> = (1..31).map(|number| payload_of(number, 60)).collect();
     for payload in &all {
         append(&mut wal, payload);
     }

@@ -402,7 +402,7 @@ fn backups_beside_writers_are_of_one_moment() {
                 let mut batch = WriteBatch::new();
                 let number = stamps.len() as u64;
                 for name in names {
-                    let len = if number % 7 == 0 { 700 } else { 60 };
+                    let len = if number.is_multiple_of(7) { 700 } else { 60 };
                     let keyspace = db.keyspace(name).unwrap();
                     batch.put(&keyspace, format!("{:04}", number % 500), vec![number as u8; len]);
                     batch.put(&keyspace, "count", format!("{number}"));

@@ -132,7 +132,7 @@ impl Model {
 fn run(seed: u64) {
     println!("seed {seed}");
     let setup = Setup::tiny(seed);
-    let setup = if seed % 2 == 0 { setup } else { setup.encrypted() };
+    let setup = if seed.is_multiple_of(2) { setup } else { setup.encrypted() };
     let storage = SimStorage::new(seed);
     let mut model = Model { storage, setup, opening: 0, random: Random::new(seed) };
     let mut db = model.open(PATH);

@@ -64,7 +64,7 @@ fn keyspace(text: &mut String, keyspace: &Keyspace, info: &KeyspaceInfo) {
 
 fn versions(text: &mut String, keyspace: &Keyspace, kept: u32) {
     let mut keys: Vec<Vec<u8>> = (0..KEY_COUNT).map(|number| key(number).into_bytes()).collect();
-    keys.extend(["lot-1", "lot-2", "list", "often", "together"].map(|key| key.into()));
+    keys.extend(["lot-1", "lot-2", "list", "often", "together"].map(Into::into));
     for key in keys {
         for version in keyspace.history(&key, ..).unwrap().take(kept as usize) {
             let version = version.unwrap();

@@ -108,7 +108,8 @@ fn builder(storage: Arc<dyn Storage>, name: &str, millis: u64, nth: u64) -> Buil
         .memory_budget(2 << 20)
         .memtable_size(8 << 10)
         .wal_file_size(16 << 10)
-        .value_file_size(16 << 10);
+        .value_file_size(16 << 10)
+        .disk_reserve(0);
     match encryption_of(name, nth) {
         Some(encryption) => builder.encryption(encryption),
         None => builder,

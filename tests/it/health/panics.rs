@@ -246,11 +246,13 @@ fn a_listener_that_panics_is_told_on() {
         panic!("no news");
     });
     let db = builder.open(PATH).unwrap();
-    let keyspace = create_tiny(&db, "k");
-    for round in 0..2 {
-        keyspace.put("a", "1").unwrap();
+    for round in 0..2_u64 {
+        // Another one each time: the first flush has to make a file.
+        let keyspace = create_tiny(&db, &round.to_string());
         let fails = FaultRule::new(FaultEffect::OsError(13)).on(&[Operation::Create]).lasting();
         storage.arm(FaultPlan::new().rule(fails.path("keyspaces")));
+        // A memtable is so small that a thread may flush it at once.
+        keyspace.put("a", "1").unwrap();
         assert!(db.flush().is_err());
         wait_until(|| calls.load(Ordering::Acquire) > round);
         storage.disarm();

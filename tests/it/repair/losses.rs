@@ -226,7 +226,6 @@ fn a_table_of_another_life_of_the_database_is_none_of_its_tables() {
         let db = open_tiny(storage);
         let keyspace = db.create_keyspace("k", tiny_structures()[1].clone()).unwrap();
         keyspace.put("a", name).unwrap();
-        keyspace.put(name, "only here").unwrap();
         db.close().unwrap();
         files_of(storage, "tbl-").pop().unwrap()
     };
@@ -237,6 +236,6 @@ fn a_table_of_another_life_of_the_database_is_none_of_its_tables() {
     let (db, report) = repair(&storage);
     assert_eq!(rows(&db.keyspace("k").unwrap()), Rows::new());
     let loss = report.losses.iter().find(|loss| loss.kind == LossKind::Lost).unwrap();
-    assert!(loss.covers("k", b"a") && loss.covers("k", b"this"), "{loss}");
+    assert!(loss.covers("k", b"a"), "{loss}");
     assert!(loss.what.contains("another one of its number"), "{loss}");
 }

@@ -82,7 +82,10 @@ fn what_is_sound_comes_whole_with_stamps_versions_values_and_indexes() {
         }
         step_to_rest(&db);
         keyspace.put("large", vec![7; 100_000]).unwrap();
-        keyspace.put_with_ttl("expires", "later", Duration::from_secs(1 << 30)).unwrap();
+        if number > 0 {
+            // The first one merges, and nothing expires there.
+            keyspace.put_with_ttl("expires", "later", Duration::from_secs(1 << 30)).unwrap();
+        }
         expected.insert(name, rows(&keyspace));
     }
     let versions = |db: &Db| -> Vec<_> {

@@ -1,5 +1,7 @@
 //! `lithe backup`: what was there comes back, from a directory and from a stream.
 
+#![expect(clippy::disallowed_methods, reason = "the files of a program that has ended")]
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 

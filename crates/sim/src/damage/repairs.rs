@@ -93,6 +93,9 @@ pub fn run_repair(fixture: &Fixture, injury: &Injury, ledger: &Arc<Ledger>, argu
 ///
 /// # Errors
 /// What is wrong with it.
+///
+/// # Panics
+/// When the injury is to a file that is not there.
 pub fn repaired(
     fixture: &Fixture,
     injury: &Injury,
@@ -225,8 +228,7 @@ const MISSING: [LossKind; 4] =
 
 /// Whether an item says so of what a keyspace is now: what is lost of its versions is no excuse.
 fn is_told(report: &RepairReport, keyspace: &str, key: Option<&[u8]>, kinds: &[LossKind]) -> bool {
-    let concerns = |loss: &Loss| {
-        !loss.is_of_versions && key.is_none_or(|key| loss.covers(keyspace, key))
-    };
+    let concerns =
+        |loss: &Loss| !loss.is_of_versions && key.is_none_or(|key| loss.covers(keyspace, key));
     report.losses.iter().any(|loss| kinds.contains(&loss.kind) && concerns(loss))
 }

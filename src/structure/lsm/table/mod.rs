@@ -70,7 +70,7 @@ mod tests;
 mod writer;
 
 pub use caches::TableCaches;
-pub use cursor::{ReadMode, TableCursor};
+pub use cursor::ReadMode;
 pub use dictionary::GATHERED_PER_BYTE;
 pub use format::{EXTENSION_LEN, FOOTER_LEN, FooterView, HEADER_LEN, TableIdentity};
 pub use handle::Table;

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{OpenTables, ReadMode, RunCursor, Table, TableCaches, TableCursor};
+use super::cursor::TableCursor;
+use super::{OpenTables, ReadMode, RunCursor, Table, TableCaches};
 use super::{TableOptions, TablePlace, TableRecord, TableWriter};
 use crate::base::{Cursor, Entropy, EntryKind, EntryRef, Error, SeededEntropy, SeqNo, hash_key};
 use crate::cache::{Cache, MemoryBudget};
