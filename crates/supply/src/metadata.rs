@@ -241,7 +241,9 @@ mod tests {
             serde_json::json!({ "id": name, "name": name, "version": "1.0.0", "license": "MIT",
                 "source": source, "manifest_path": "/x/Cargo.toml", "dependencies": wants })
         };
-        let wants = |name: &str, optional: bool| serde_json::json!({ "name": name, "req": "^1", "optional": optional, "path": null });
+        let wants = |name: &str, optional: bool| -> Value {
+            serde_json::json!({ "name": name, "req": "^1", "optional": optional, "path": null })
+        };
         let uses = |name: &str| serde_json::json!({ "pkg": name, "dep_kinds": [{ "kind": null }] });
         let metadata = serde_json::json!({
             "packages": [

@@ -207,6 +207,12 @@ fn make_target(
     Ok(Arc::new(SealedStorage::new(Arc::clone(below), Arc::clone(keyring))))
 }
 
+/// What is told of an archive whose newest stamp lies in front of that of its keyspace.
+fn versions_behind(archive: Option<SeqNo>, keyspace: Option<SeqNo>) -> String {
+    let [archive, keyspace] = [archive, keyspace].map(|newest| newest.unwrap_or(SeqNo::ZERO));
+    format!("expected versions up to {keyspace}, as its keyspace has, found them up to {archive}")
+}
+
 /// Where the folder of a keyspace's store is, in the source.
 fn keyspace_path(place: &CopyPlace<'_>, record: &KeyspaceRecord) -> PathBuf {
     keyspace_dir(place.source, record.store)
@@ -358,8 +364,24 @@ impl<'a> Repair<'a> {
             let archive = catalogue.archive_of(record.id);
             let Some((archive, keyspace)) = archive.zip(copied.get(&record.id)) else { continue };
             let Some(of_archive) = copied.get(&archive.id) else { continue };
-            let is_behind = of_archive.state.is_none() || keyspace.state.is_none();
-            if of_archive.is_short || is_behind {
+            let newest = |copy: &CopiedStore| copy.state.as_ref().map(|state| state.last_seqno);
+            let (of_versions, of_rows) = (newest(of_archive), newest(keyspace));
+            let is_unknown = of_versions.is_none() || of_rows.is_none();
+            // A flush comes to the archive first: this index of it was put back.
+            let is_behind = of_versions < of_rows;
+            if is_behind && !is_unknown {
+                report.note(Loss {
+                    kind: LossKind::Lost,
+                    keyspace: Some(record.name.clone()),
+                    is_of_versions: true,
+                    start: Vec::new(),
+                    end: None,
+                    file: keyspace_dir(self.source, archive.store),
+                    offset: 0,
+                    what: versions_behind(of_versions, of_rows),
+                });
+            }
+            if of_archive.is_short || is_unknown || is_behind {
                 versions::mend(&place, (&of_archive.store, &archive.options), &keyspace.store)?;
             }
         }
