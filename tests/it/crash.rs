@@ -17,14 +17,14 @@ use crate::THREADS;
 #[test]
 fn after_a_crash_anywhere_a_moment_that_had_to_survive_is_found() {
     let ledger = Arc::new(Ledger::new());
-    run_cases(THREADS, 16, |seed| {
-        let mut run = CrashRun::of_seed(seed, 6);
-        run.stride = 7;
+    run_cases(THREADS, 12, |seed| {
+        let mut run = CrashRun::of_seed(seed, 4);
+        run.stride = 29;
         run.run(&ledger);
         true
     });
     ledger.assert_clean();
-    for (what, least) in [(STATES, 2000), (STATES_IN_RECOVERY, 500), (STATES_AFTER_RECOVERY, 1000)]
+    for (what, least) in [(STATES, 300), (STATES_IN_RECOVERY, 100), (STATES_AFTER_RECOVERY, 200)]
     {
         assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
     }
@@ -52,12 +52,12 @@ fn after_a_crash_within_or_behind_checkpoints_both_are_what_they_must_be() {
     let ledger = Arc::new(Ledger::new());
     run_cases(THREADS, 12, |seed| {
         let mut run = CrashRun::of_seed(seed, 2);
-        (run.diet, run.op_count, run.stride) = (Diet::Checkpoints, 48, 9);
+        (run.diet, run.op_count, run.stride) = (Diet::Checkpoints, 48, 31);
         run.run(&ledger);
         true
     });
     ledger.assert_clean();
-    let least = [(CHECKPOINTS_OPENED, 100), (CHECKPOINTS_NOT_MADE, 100), (BESIDE_RECOVERED, 300)];
+    let least = [(CHECKPOINTS_OPENED, 25), (CHECKPOINTS_NOT_MADE, 25), (BESIDE_RECOVERED, 60)];
     for (what, least) in least {
         assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
     }
@@ -68,13 +68,13 @@ fn after_a_crash_beside_what_is_done_with_indexes_a_moment_that_had_to_survive_i
     let ledger = Arc::new(Ledger::new());
     run_cases(THREADS, 12, |seed| {
         let mut run = CrashRun::of_seed(seed, 4);
-        (run.diet, run.op_count, run.stride) = (Diet::Indexes, 60, 7);
+        (run.diet, run.op_count, run.stride) = (Diet::Indexes, 60, 31);
         run.structure = Structure::from_u8((seed % 4) as u8); // The fourth is none: some of each.
         run.run(&ledger);
         true
     });
     ledger.assert_clean();
-    for (what, least) in [(STATES, 2000), (BUILT_ON, 50)] {
+    for (what, least) in [(STATES, 400), (BUILT_ON, 10)] {
         assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
     }
 }
@@ -86,13 +86,13 @@ fn after_a_crash_while_keys_change_a_moment_that_had_to_survive_is_found() {
     let ledger = Arc::new(Ledger::new());
     run_cases(THREADS, 12, |seed| {
         let mut run = CrashRun::of_seed(seed, 3);
-        (run.diet, run.op_count, run.stride) = (Diet::Encryption, 40, 9);
+        (run.diet, run.op_count, run.stride) = (Diet::Encryption, 40, 31);
         run.structure = Structure::from_u8((seed % 4) as u8); // The fourth is none: some of each.
         run.run(&ledger);
         true
     });
     ledger.assert_clean();
-    for (what, least) in [(STATES, 1000), (STATES_AFTER_RECOVERY, 200), (CHECKPOINTS_OPENED, 5)] {
+    for (what, least) in [(STATES, 200), (STATES_AFTER_RECOVERY, 40), (CHECKPOINTS_OPENED, 1)] {
         assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
     }
 }

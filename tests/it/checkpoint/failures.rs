@@ -119,7 +119,7 @@ fn a_crash_leaves_all_of_it_or_what_says_that_it_is_unfinished() {
     let last = rehearsal.mutation_count();
     drop(db);
     let (mut whole, mut unfinished, mut openable) = (0, 0, 0);
-    for point in (first..=last).step_by(19).chain(last.saturating_sub(12)..=last) {
+    for point in (first..=last).step_by(97).chain(last.saturating_sub(12)..=last) {
         let storage = storage.duplicate();
         let db = open_at(&of(&storage), PATH);
         storage.crash_at(point);
@@ -128,7 +128,7 @@ fn a_crash_leaves_all_of_it_or_what_says_that_it_is_unfinished() {
         let modes = [CrashMode::KeepAll, CrashMode::DropAll, CrashMode::RandomSectors];
         let by_mode = modes.map(|mode| (format!("{mode:?}"), storage.crash(mode, point)));
         // Most of what is not durable, but not all: a directory's names are a matter of chance.
-        let by_chance = (0..if point + 12 < last { 1 } else { 12 }).map(|number| {
+        let by_chance = (0..if point + 12 < last { 1 } else { 6 }).map(|number| {
             let random = SeededEntropy::new(point << 8 | number);
             let left = storage.crash_keeping(|_| !random.next_u64().is_multiple_of(8));
             (format!("chance {number}"), left)

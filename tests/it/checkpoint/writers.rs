@@ -110,7 +110,7 @@ fn checkpoints_beside_writers_conversions_indexes_and_ingests_have_whole_commits
             scope.spawn(|| commit_numbers(&db, &keyspaces, &numbers, &is_over));
         }
         scope.spawn(|| disturb(&db, &converted, &is_over));
-        for number in 0..12 {
+        for number in 0..5 {
             let path = dir.path().join(format!("copy {number}"));
             let least = numbers.load(Ordering::Relaxed);
             let report = db.checkpoint(&path).unwrap();
