@@ -19,12 +19,12 @@ fn after_a_crash_anywhere_a_moment_that_had_to_survive_is_found() {
     let ledger = Arc::new(Ledger::new());
     run_cases(THREADS, 12, |seed| {
         let mut run = CrashRun::of_seed(seed, 4);
-        run.stride = 29;
+        run.stride = 53;
         run.run(&ledger);
         true
     });
     ledger.assert_clean();
-    for (what, least) in [(STATES, 300), (STATES_IN_RECOVERY, 100), (STATES_AFTER_RECOVERY, 200)]
+    for (what, least) in [(STATES, 200), (STATES_IN_RECOVERY, 60), (STATES_AFTER_RECOVERY, 100)]
     {
         assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
     }
