@@ -93,6 +93,11 @@ pub fn backup_stream(bytes: &[u8]) {
     crate::backup::fuzz_stream(bytes);
 }
 
+/// A segment of a trail, its magic, version, length and checksums put right.
+pub fn trail_segment(bytes: &[u8]) {
+    crate::backup::fuzz_segment(bytes);
+}
+
 /// Makes a file with these bytes in a directory of its own.
 fn storage_with(name: &str, bytes: &[u8]) -> Result<Arc<dyn Storage>> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());

@@ -29,7 +29,8 @@ mod wal;
 
 pub use backup::{
     BackupCheck, BackupInfo, BackupOptions, BackupProblem, BackupProgress, BackupRepository,
-    BackupStream, PruneReport, RestoreOptions, RestoredBackup, StreamInfo,
+    BackupStream, FollowOptions, FollowStatus, PruneReport, RestoreOptions, RestoredBackup,
+    StreamInfo, TrailFollower, TrailInfo, TrailOptions, TrailProblem, TrailReport,
 };
 pub use base::format::FORMAT_VERSION;
 pub use base::{Codec, Error, Expiry, KeyRange, Result, SeqNo, Slice};
@@ -44,13 +45,15 @@ pub use db::{
     Keyspace, KeyspaceInfo, KeyspaceStats, Loss, LossKind, OpenExisting, PointInTime, Previous,
     RecoveryReport, RepairOptions, RepairReport, RestoreReport, Rewrite, Savepoint, ScrubOptions,
     ScrubStatus, Snapshot, Stats, Swap, TABLE_FILE_SIZE_MAX, TableIngestReport, TableSummary,
-    TableWriter, Transaction, TransactionCursor, TransactionIndex, TransactionIndexEntry,
-    TransactionIndexIter, TransactionIter, UPDATE_TRY_COUNT, UpgradeReport, VALUE_LEN_MAX,
-    VacuumReport, ValueFileStats, ValueReader, ValueWriter, Versions, VersionsByStamp, WriteBatch,
-    repair,
+    TableWriter, TrailStatus, Transaction, TransactionCursor, TransactionIndex,
+    TransactionIndexEntry, TransactionIndexIter, TransactionIter, UPDATE_TRY_COUNT, UpgradeReport,
+    VALUE_LEN_MAX, VacuumReport, ValueFileStats, ValueReader, ValueWriter, Versions,
+    VersionsByStamp, WriteBatch, repair,
 };
 pub use extractor::{ExtractError, IndexExtractor, IndexKeys};
-pub use manifest::{Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered};
+pub use manifest::{
+    Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered, TrailEnd, TrailEndReason,
+};
 pub use operator::{MergeError, MergeOperator, Reducer};
 pub use seal::{Encryption, PassphraseCost, Vault, VaultError};
 #[doc(hidden)]

@@ -25,6 +25,10 @@ impl BackupRepository {
     /// more until then. In memory are 1 MiB and a hundred bytes a file. One backup of a database is
     /// made at a time; another one waits.
     ///
+    /// If a trail in this repository follows the database, what has come up to now is added to it,
+    /// and the backup is on it: see [`BackupRepository::begin_trail`]. Where a trail ends, it is a
+    /// backup without one.
+    ///
     /// The checkpoint has the database's name, or the hash of a long one, and `.being-backed-up-`
     /// and a number behind it. Should the process end before it is removed, the next backup of the
     /// database removes it.
@@ -47,11 +51,12 @@ impl BackupRepository {
         self.clear_unfinished()?;
         let number = self.next_number()?;
         let moment = Moment::take(db)?;
-        let seqno = moment.seqno;
+        let (seqno, as_of) = (moment.seqno, moment.as_of);
         let created_millis = db.wall_millis();
         let mut work = Work::begin(options);
         let (list, written_bytes) = self.add_all(&moment, &mut work)?;
         moment.remove()?;
+        let on_trail = self.join_trail(db, as_of)?;
         let head = Head {
             number,
             database: db.id(),
@@ -60,6 +65,7 @@ impl BackupRepository {
             file_count: list.file_count,
             bytes: list.bytes,
             written_bytes,
+            on_trail,
         };
         self.put_list(&head, list)?;
         Ok(info_of(&head))
@@ -121,6 +127,7 @@ impl BackupRepository {
             file_count: list.file_count,
             bytes: list.bytes,
             written_bytes,
+            on_trail: None,
         };
         self.put_list(&head, list)?;
         Ok(info_of(&head))

@@ -15,17 +15,23 @@
 //! | 56 | 8 | number of files |
 //! | 64 | 8 | bytes of all files |
 //! | 72 | 8 | those of them that were written for it |
-//! | 80 | | entries, by rising path: length of the path (2), path, length (8), BLAKE3 hash (32) |
+//! | 80 | 8 | version 2: id of the trail that it is on |
+//! | 88 | 8 | version 2: the stamp as of which it is there |
+//! | 80 or 96 | | entries, by rising path: length of the path (2), path, length (8), hash (32) |
 //! | end | 32 | BLAKE3 hash of everything in front of it |
 
 use std::path::{Component, Path};
 
-use super::VERSION;
 use crate::base::{Error, Result, SeqNo};
 use crate::storage::StorageFile;
 
 const MAGIC: &[u8; 8] = b"LITHEBUP";
+/// The version of a list, and of one of a backup that is on a trail.
+const VERSION: u32 = 1;
+const VERSION_ON_TRAIL: u32 = 2;
 const HEAD_LEN: usize = 80;
+/// The same of a backup that is on a trail.
+const HEAD_LEN_ON_TRAIL: usize = 96;
 pub(super) const HASH_LEN: usize = 32;
 /// Bytes of a list at most: some ten million files.
 const LIST_LEN_MAX: u64 = 1 << 30;
@@ -59,6 +65,15 @@ pub(super) struct Head {
     pub file_count: u64,
     pub bytes: u64,
     pub written_bytes: u64,
+    pub on_trail: Option<OnTrail>,
+}
+
+/// Where a backup is on a trail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OnTrail {
+    pub trail: u64,
+    /// It has everything up to this stamp, and nothing behind it.
+    pub as_of: SeqNo,
 }
 
 /// A file of a backup.
@@ -94,7 +109,8 @@ impl ListWriter {
         if !is_path(path) || (self.file_count > 0 && *path <= *self.last) {
             return Err(Error::invalid(format!("{path:?} cannot be in a backup")));
         }
-        if self.entries.len() as u64 > LIST_LEN_MAX - (HEAD_LEN + HASH_LEN + ENTRY_LEN_MAX) as u64 {
+        let others = HEAD_LEN_ON_TRAIL + HASH_LEN + ENTRY_LEN_MAX;
+        if self.entries.len() as u64 > LIST_LEN_MAX - others as u64 {
             return Err(Error::invalid("more files than a backup can have".to_owned()));
         }
         let len = u16::try_from(path.len()).expect("paths are limited");
@@ -110,9 +126,10 @@ impl ListWriter {
 
     /// The bytes of the list.
     pub(super) fn finish(self, repository: u64, head: &Head) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEAD_LEN + self.entries.len() + HASH_LEN);
+        let mut bytes = Vec::with_capacity(HEAD_LEN_ON_TRAIL + self.entries.len() + HASH_LEN);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let version = head.on_trail.map_or(VERSION, |_| VERSION_ON_TRAIL);
+        bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         let words = [
             repository,
@@ -124,7 +141,10 @@ impl ListWriter {
             head.bytes,
             head.written_bytes,
         ];
-        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        let on_trail = head.on_trail.map(|on| [on.trail, on.as_of.as_u64()]);
+        for word in words.iter().chain(on_trail.iter().flatten()) {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
         bytes.extend_from_slice(&self.entries);
         let hash = blake3::hash(&bytes);
         bytes.extend_from_slice(hash.as_bytes());
@@ -165,9 +185,16 @@ impl BackupList {
             return damaged(0, "the list does not verify");
         }
         let version = u32::from_le_bytes(listed[8..12].try_into().expect("four bytes"));
-        if version != VERSION {
-            let (file, found, known) = (path.into(), version, VERSION);
-            return Err(Error::FormatVersion { file, found, known });
+        let head_len = match version {
+            VERSION => HEAD_LEN,
+            VERSION_ON_TRAIL => HEAD_LEN_ON_TRAIL,
+            found => {
+                let (file, known) = (path.into(), VERSION_ON_TRAIL);
+                return Err(Error::FormatVersion { file, found, known });
+            }
+        };
+        if listed.len() < head_len {
+            return damaged(0, "the list is too short");
         }
         let word =
             |at: usize| u64::from_le_bytes(listed[at..at + 8].try_into().expect("eight bytes"));
@@ -182,11 +209,13 @@ impl BackupList {
             file_count: word(56),
             bytes: word(64),
             written_bytes: word(72),
+            on_trail: (version == VERSION_ON_TRAIL)
+                .then(|| OnTrail { trail: word(80), as_of: SeqNo::from_u64(word(88)) }),
         };
-        let list = BackupList { head, entries: listed[HEAD_LEN..].to_vec() };
+        let list = BackupList { head, entries: listed[head_len..].to_vec() };
         match list.check() {
             Ok(()) => Ok(list),
-            Err((offset, what)) => damaged(HEAD_LEN + offset, what),
+            Err((offset, what)) => damaged(head_len + offset, what),
         }
     }
 
@@ -234,7 +263,8 @@ pub(crate) fn fuzz_list(bytes: &[u8]) {
         return;
     };
     bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    let version = if bytes[8].is_multiple_of(2) { VERSION_ON_TRAIL } else { VERSION };
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     bytes[12..16].fill(0);
     let hash = blake3::hash(&bytes[..summed]);
     bytes[summed..].copy_from_slice(hash.as_bytes());
@@ -291,6 +321,7 @@ mod tests {
             file_count,
             bytes,
             written_bytes: 9,
+            on_trail: None,
         }
     }
 
@@ -347,6 +378,27 @@ mod tests {
         let mut writer = ListWriter::default();
         writer.add("a/b", &content(1)).unwrap();
         assert_eq!(writer.finish(42, &head(1, 100)), bytes);
+    }
+
+    #[test]
+    fn one_that_is_on_a_trail_says_where() {
+        let on_trail = Some(OnTrail { trail: 5, as_of: SeqNo::from_u64(130) });
+        let mut writer = ListWriter::default();
+        writer.add("a/b", &content(1)).unwrap();
+        let head = Head { on_trail, ..head(1, 100) };
+        let bytes = writer.finish(42, &head);
+        assert_eq!((bytes[8], bytes[80], bytes[88]), (2, 5, 130));
+        let found = decode(&bytes).unwrap();
+        assert_eq!(*found.head(), head);
+        assert_eq!(found.entries().next().unwrap().path, "a/b");
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&flipped).unwrap_err().is_corruption(), "{bit}");
+        }
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len]).unwrap_err().is_corruption(), "{len}");
+        }
     }
 
     #[test]

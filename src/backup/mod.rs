@@ -6,6 +6,7 @@
 //! LOCK ......... held by whoever adds or removes, shared by those who read
 //! files/ ....... files of databases, each named by the hash of its bytes and their number
 //! backups/ ..... a list for each backup: paths, lengths and hashes of its files
+//! trails/ ...... the commits of databases behind backups
 //! ```
 //!
 //! | file | what it owns |
@@ -18,6 +19,7 @@
 //! | `remove.rs` | removing backups, and what no other one needs |
 //! | `restore.rs` | making a database of a backup |
 //! | `stream/` | a backup as one stream |
+//! | `trail/` | commits behind backups, and restoring a moment in between (Q5 to Q8) |
 //! | `work.rs`, `writer.rs` | pace and progress; writing a file and its hash |
 //!
 //! Files of encrypted databases are copied as they are, sealed, and the keyring with them: nothing
@@ -42,6 +44,7 @@ mod moment;
 mod remove;
 mod restore;
 mod stream;
+mod trail;
 mod verify;
 mod work;
 mod writer;
@@ -65,6 +68,10 @@ pub use remove::PruneReport;
 pub use restore::{RestoreOptions, RestoredBackup};
 pub(crate) use stream::fuzz_stream;
 pub use stream::{BackupStream, StreamInfo};
+pub(crate) use trail::fuzz_segment;
+pub use trail::{
+    FollowOptions, FollowStatus, TrailFollower, TrailInfo, TrailOptions, TrailProblem, TrailReport,
+};
 pub use verify::{BackupCheck, BackupProblem};
 pub use work::{BackupOptions, BackupProgress};
 
@@ -101,7 +108,7 @@ const UNFINISHED: &str = ".unfinished";
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BackupRepository {
     storage: Arc<dyn Storage>,
     dir: PathBuf,
@@ -126,6 +133,11 @@ pub struct BackupInfo {
     pub bytes: u64,
     /// Those of the bytes that were not in the repository yet.
     pub written_bytes: u64,
+    /// The id of the trail that it is on, if it is on one: moments behind it can be restored.
+    pub trail: Option<u64>,
+    /// It has everything up to this stamp, and nothing behind it: that of the newest commit, or on
+    /// a trail one behind that.
+    pub as_of: SeqNo,
 }
 
 impl BackupInfo {
@@ -286,6 +298,8 @@ fn info_of(head: &Head) -> BackupInfo {
         files: head.file_count,
         bytes: head.bytes,
         written_bytes: head.written_bytes,
+        trail: head.on_trail.map(|on| on.trail),
+        as_of: head.on_trail.map_or(head.seqno, |on| on.as_of),
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
 
 use crate::base::{Error, Result, SeqNo};
-use crate::db::Db;
+use crate::db::{CheckpointReport, Db};
 use crate::storage::{EntryType, OpenMode, Storage, StorageFile};
 
 /// What the name of the directory says, in front of a number, behind the name of the database.
@@ -37,6 +37,8 @@ pub(super) struct Moment<'d> {
     storage: Arc<dyn Storage>,
     root: PathBuf,
     pub seqno: SeqNo,
+    /// It has everything up to this stamp, and nothing behind it.
+    pub as_of: SeqNo,
     is_there: bool,
     _alone: MutexGuard<'d, ()>,
 }
@@ -58,7 +60,8 @@ impl<'d> Moment<'d> {
         let root = dir.with_file_name(format!("{prefix}{:0NUMBER_DIGITS$x}", db.draw()));
         let report = db.checkpoint(&root)?;
         let storage = Arc::clone(storage);
-        Ok(Moment { storage, root, seqno: report.seqno, is_there: true, _alone: alone })
+        let CheckpointReport { seqno, as_of, .. } = report;
+        Ok(Moment { storage, root, seqno, as_of, is_there: true, _alone: alone })
     }
 
     /// Its files, by rising path.

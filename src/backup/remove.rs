@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::trail::{RemovedSegments, remove_segments};
 use super::{BackupRepository, LISTS_DIR};
 use crate::base::{Error, Result};
 
@@ -15,19 +16,24 @@ pub struct PruneReport {
     pub files: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// Segments of trails that no other backup needs.
+    pub segments: u64,
+    /// Bytes of them.
+    pub segment_bytes: u64,
 }
 
 impl BackupRepository {
-    /// Removes all backups but the newest `keep` of each database, and the files that no other one
-    /// has. With `usize::MAX` only what interrupted backups and removals have left. In memory are
-    /// 100 bytes a file that stays.
+    /// Removes all backups but the newest `keep` of each database, and what no other one needs:
+    /// files, and of trails what is in front of the first backup on them that stays. With
+    /// `usize::MAX` only what interrupted backups and removals have left. In memory are 100 bytes a
+    /// file that stays.
     ///
     /// # Errors
     /// `Corruption` of a list, of which it is not known whose it is and what it names: nothing is
-    /// removed then, and it can be by its number. `Io`: some may be gone, and what
-    /// is listed is whole; the next one goes on. (After a sync that failed a power cut may bring
-    /// back the list of a backup that was removed, and whose files go with the next one: verifying
-    /// says so, and it can be removed again.) `Locked`.
+    /// removed then, and it can be by its number. `Io`: some may be gone, and what is listed is
+    /// whole; the next one goes on. (After a sync that failed a power cut may bring back the list
+    /// of a backup that was removed, and whose files go with the next one: verifying says so, and
+    /// it can be removed again.) `Locked`, also while somebody adds to a trail: nothing happened.
     pub fn prune(&self, keep: usize) -> Result<PruneReport> {
         let _lock = self.lock()?;
         let (mut gone, mut kept) = (Vec::new(), Vec::new());
@@ -61,9 +67,12 @@ impl BackupRepository {
 
     /// Q2.
     fn remove_all(&self, gone: &[u64], kept: &[u64]) -> Result<PruneReport> {
-        let mut needed = BTreeSet::new();
+        let trails = self.lock_trails()?;
+        let (mut needed, mut heads) = (BTreeSet::new(), Vec::new());
         for number in kept {
-            needed.extend(self.read_list(*number)?.entries().map(|entry| entry.content));
+            let list = self.read_list(*number)?;
+            needed.extend(list.entries().map(|entry| entry.content));
+            heads.push(*list.head());
         }
         for number in gone {
             let path = self.list_path(*number);
@@ -75,6 +84,8 @@ impl BackupRepository {
         self.storage.sync_dir(&lists).map_err(|error| Error::io("sync", &lists, error))?;
         self.clear_unfinished()?;
         let (files, bytes) = self.files().remove_all_but(&needed)?;
-        Ok(PruneReport { backups: gone.len() as u64, files, bytes })
+        let RemovedSegments { segments, bytes: segment_bytes } = remove_segments(&trails, &heads)?;
+        let backups = gone.len() as u64;
+        Ok(PruneReport { backups, files, bytes, segments, segment_bytes })
     }
 }

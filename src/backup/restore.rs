@@ -6,6 +6,7 @@
 //!               unfinished; the manifest under another name
 //! read back ... every file is what it was to be
 //! manifest .... gets its name, durably: from here on it is a database (Q4)
+//! forward ..... to a moment behind the backup, if that was asked for (`trail/restore.rs`)
 //! open ........ if that was asked for: it is recovered and checked
 //! exchange .... with what is at the target, as one step, or takes its name; made durable
 //! remove ...... what was there
@@ -28,8 +29,10 @@ use super::stream::{BackupStream, StreamInfo, StreamStep};
 use super::work::{BackupOptions, Work};
 use super::writer::HashedWriter;
 use super::{BackupInfo, BackupRepository, info_of};
-use crate::base::{Entropy, Error, Result, SystemEntropy};
-use crate::db::{BEFORE_RESTORE, Builder, Db, OpenExisting, expect_outside_databases};
+use crate::base::{Entropy, Error, Result, SeqNo, SystemEntropy};
+use crate::db::{
+    BEFORE_RESTORE, Builder, Db, OpenExisting, expect_outside_databases, is_trail_marker,
+};
 use crate::manifest::{Manifest, is_log_name};
 use crate::storage::{
     EntryType, OpenMode, OsStorage, Storage, StorageLock, Zeros, lock_directory, make_directory,
@@ -62,6 +65,9 @@ pub struct RestoreOptions<'w> {
     storage: Option<Arc<dyn Storage>>,
     entropy: Arc<dyn Entropy>,
     opened_by: Option<Builder>,
+    goes_on_with: Option<Builder>,
+    database: Option<u64>,
+    trail: Option<u64>,
     work: BackupOptions<'w>,
 }
 
@@ -73,8 +79,33 @@ impl<'w> RestoreOptions<'w> {
             storage: None,
             entropy: Arc::new(SystemEntropy::default()),
             opened_by: None,
+            goes_on_with: None,
+            database: None,
+            trail: None,
             work: BackupOptions::new(),
         }
+    }
+
+    /// Of a moment: what the database is opened with to go on from its backup. Default: with what
+    /// is given to [`RestoreOptions::open_with`], else with defaults. Its key is needed, if it is
+    /// encrypted; the storage of the builder, its clock but for waiting, and its durability do not
+    /// count.
+    pub fn go_on_with(mut self, builder: Builder) -> RestoreOptions<'w> {
+        self.goes_on_with = Some(builder);
+        self
+    }
+
+    /// Of a moment: which database it is of, by its id, where a repository has several.
+    pub fn database(mut self, id: u64) -> RestoreOptions<'w> {
+        self.database = Some(id);
+        self
+    }
+
+    /// Of a moment: the trail that it is looked for on, by its id. Default: the one that was begun
+    /// last of those that have it.
+    pub fn trail(mut self, id: u64) -> RestoreOptions<'w> {
+        self.trail = Some(id);
+        self
     }
 
     /// Puts the restored database in the place of one that is there, which must not be open: as one
@@ -110,6 +141,26 @@ impl<'w> RestoreOptions<'w> {
         self.entropy = entropy;
         self
     }
+
+    /// Where it is to be made, if that was said.
+    pub(super) fn to_storage(&self) -> Option<Arc<dyn Storage>> {
+        self.storage.clone()
+    }
+
+    /// What it is opened with to go on, if that was said.
+    pub(super) fn builder(&self) -> Option<Builder> {
+        self.goes_on_with.clone().or_else(|| self.opened_by.clone())
+    }
+
+    /// Whether it may be of this database.
+    pub(super) fn asks_for_database(&self, database: u64) -> bool {
+        self.database.is_none_or(|id| id == database)
+    }
+
+    /// Whether it may be on this trail.
+    pub(super) fn asks_for_trail(&self, trail: u64) -> bool {
+        self.trail.is_none_or(|id| id == trail)
+    }
 }
 
 impl Default for RestoreOptions<'_> {
@@ -131,11 +182,15 @@ pub struct RestoredBackup {
     /// The id of the database.
     pub database: u64,
     /// The newest commit that it has.
-    pub seqno: crate::base::SeqNo,
-    /// Files that it has.
+    pub seqno: SeqNo,
+    /// The number of the backup that it was made of; `None` of a stream.
+    pub backup: Option<u64>,
+    /// Files that the backup has.
     pub files: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// Commits behind the backup that were done again ([`BackupRepository::restore_at`]).
+    pub commits: u64,
     /// Where the rest is of a database that gave way and could not be removed, or had more in its
     /// directory than belongs to a database.
     pub left_behind: Option<PathBuf>,
@@ -172,12 +227,19 @@ impl BackupRepository {
         let info: BackupInfo = info_of(list.head());
         let storage = options.storage.clone().unwrap_or_else(|| Arc::clone(&self.storage));
         let shown = StreamInfo::of(&info);
-        restore_to(storage, target.as_ref(), options, &shown, |making, work| {
+        let target = target.as_ref();
+        let restored = restore_to(storage, target, options, &shown, None, |making, work| {
             self.write_all(&list, making, work)
-        })
+        })?;
+        Ok(RestoredBackup { backup: Some(number), ..restored })
     }
 
-    fn write_all(&self, list: &BackupList, making: &mut Making, work: &mut Work<'_>) -> Result<()> {
+    pub(super) fn write_all(
+        &self,
+        list: &BackupList,
+        making: &mut Making,
+        work: &mut Work<'_>,
+    ) -> Result<()> {
         let files = self.files();
         for entry in list.entries() {
             let mut writer = making.begin_file(entry.path, entry.content.len)?;
@@ -209,7 +271,7 @@ impl<R: Read> BackupStream<R> {
     ) -> Result<RestoredBackup> {
         let storage = options.storage.clone().unwrap_or_else(|| Arc::new(OsStorage::new()));
         let info = *self.info();
-        restore_to(storage, target.as_ref(), options, &info, |making, work| {
+        restore_to(storage, target.as_ref(), options, &info, None, |making, work| {
             while let Some((path, len)) = self.next_file()? {
                 let mut writer = making.begin_file(&path, len)?;
                 let content = loop {
@@ -233,11 +295,32 @@ impl<R: Read> BackupStream<R> {
     }
 }
 
-fn restore_to(
+/// Where a database has come to that went on from its backup.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forwarded {
+    /// The newest commit.
+    pub seqno: SeqNo,
+    /// Commits that were done again.
+    pub commits: u64,
+}
+
+/// Has a database go on from its backup, in a directory of a storage where nobody has it open.
+pub(super) type Forward<'f> =
+    Box<dyn FnOnce(&Arc<dyn Storage>, &Path, &mut Work<'_>) -> Result<Forwarded> + 'f>;
+
+/// For who does that.
+pub(super) fn forward_by<'f>(
+    forward: impl FnOnce(&Arc<dyn Storage>, &Path, &mut Work<'_>) -> Result<Forwarded> + 'f,
+) -> Option<Forward<'f>> {
+    Some(Box::new(forward))
+}
+
+pub(super) fn restore_to(
     storage: Arc<dyn Storage>,
     target: &Path,
     options: RestoreOptions<'_>,
     info: &StreamInfo,
+    forward: Option<Forward<'_>>,
     write_all: impl FnOnce(&mut Making, &mut Work<'_>) -> Result<()>,
 ) -> Result<RestoredBackup> {
     let RestoreOptions { existing, entropy, opened_by, work, .. } = options;
@@ -245,17 +328,24 @@ fn restore_to(
     work.expect(info.files, info.bytes);
     expect_outside_databases(&*storage, parent_of(target), target)?;
     let mut making = Making::begin(storage, target, existing, entropy.next_u64())?;
+    let mut reached = Forwarded { seqno: info.seqno, commits: 0 };
     let made = write_all(&mut making, &mut work)
         .and_then(|()| making.read_back(&mut work))
         .and_then(|()| making.become_database(info))
+        .and_then(|()| match forward {
+            Some(forward) => making.go_on(forward, &mut work).map(|to| reached = to),
+            None => Ok(()),
+        })
         .and_then(|()| opened_by.map_or(Ok(()), |builder| making.open(builder)))
         .and_then(|()| making.take_place());
     match made {
         Ok(left_behind) => Ok(RestoredBackup {
             database: info.database,
-            seqno: info.seqno,
+            seqno: reached.seqno,
+            backup: None,
             files: info.files,
             bytes: info.bytes,
+            commits: reached.commits,
             left_behind,
         }),
         Err(error) => {
@@ -267,7 +357,7 @@ fn restore_to(
 
 /// A database that is being made of a backup.
 #[derive(Debug)]
-struct Making {
+pub(super) struct Making {
     storage: Arc<dyn Storage>,
     target: PathBuf,
     /// The directory that the target is in.
@@ -417,6 +507,13 @@ impl Making {
         Ok(())
     }
 
+    fn go_on(&mut self, forward: Forward<'_>, work: &mut Work<'_>) -> Result<Forwarded> {
+        self.own_lock = None;
+        let reached = forward(&self.storage, &self.root, work)?;
+        self.lock()?;
+        Ok(reached)
+    }
+
     fn open(&mut self, builder: Builder) -> Result<()> {
         self.own_lock = None;
         let builder = builder.storage(Arc::clone(&self.storage)).existing(OpenExisting::Only);
@@ -552,6 +649,10 @@ fn taken(path: &Path) -> Error {
     Error::invalid(format!("there is something at {} already", path.display()))
 }
 
+fn is_own_file(name: &str) -> bool {
+    OWN_FILES.contains(&name) || is_trail_marker(name)
+}
+
 /// Removes what belongs to a database, its manifest first and durably, so that no part of it looks
 /// like one. Whether nothing is left.
 ///
@@ -566,7 +667,7 @@ fn remove_database(storage: &dyn Storage, root: &Path) -> Result<bool> {
             EntryType::Directory if OWN_DIRS.contains(&&*entry.name) => {
                 remove_tree(storage, &path)?;
             }
-            EntryType::File if OWN_FILES.contains(&&*entry.name) => {
+            EntryType::File if is_own_file(&entry.name) => {
                 let removed = storage.remove_file(&path);
                 removed.map_err(|error| Error::io("remove", &path, error))?;
             }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::BackupRepository;
 use super::list::Content;
+use super::trail::TrailProblem;
 use super::work::{BackupOptions, Work};
 use crate::base::{Error, Result};
 
@@ -21,13 +22,19 @@ pub struct BackupCheck {
     pub bytes: u64,
     /// What is wrong, by file.
     pub problems: Vec<BackupProblem>,
+    /// Segments of trails that were looked at.
+    pub segments: u64,
+    /// Bytes of these.
+    pub segment_bytes: u64,
+    /// What is wrong with trails.
+    pub trail_problems: Vec<TrailProblem>,
 }
 
 impl BackupCheck {
     /// Whether nothing is wrong.
     #[must_use]
     pub fn is_ok(&self) -> bool {
-        self.problems.is_empty()
+        self.problems.is_empty() && self.trail_problems.is_empty()
     }
 }
 
@@ -44,9 +51,10 @@ pub struct BackupProblem {
 }
 
 impl BackupRepository {
-    /// Reads the files of a backup, or of all, each once, and verifies them, and their lists. What
-    /// is wrong is in what is returned. That a backup is what the database was shows when it is
-    /// restored and opened. In memory are 150 bytes a file, and 8 for each backup that has it.
+    /// Reads the files of a backup, or of all, each once, and verifies them, and their lists; with
+    /// all of them the segments of trails, too, of which none is to be missing. What is wrong is in
+    /// what is returned. That a backup is what the database was shows when it is restored and
+    /// opened. In memory are 150 bytes a file, and 8 for each backup that has it.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such backup; `FormatVersion`; `Io` when it cannot be told
@@ -74,8 +82,13 @@ impl BackupRepository {
             }
         }
         let mut work = Work::begin(options);
+        let (segments, segment_bytes) = match number {
+            Some(_) => (0, 0),
+            None => self.trail_bytes()?,
+        };
         let lens = contents.keys().map(|content| content.len);
-        work.expect(contents.len() as u64, lens.fold(0, u64::saturating_add));
+        let bytes = lens.fold(segment_bytes, u64::saturating_add);
+        work.expect(contents.len() as u64 + segments, bytes);
         let files = self.files();
         for (content, backups) in contents {
             let path = files.path_of(&content);
@@ -86,6 +99,9 @@ impl BackupRepository {
             check.files += 1;
             check.bytes = check.bytes.saturating_add(content.len);
             work.end_file(&path)?;
+        }
+        if number.is_none() {
+            self.verify_trails(&mut check, &mut work)?;
         }
         Ok(check)
     }

@@ -157,6 +157,14 @@ pub enum Error {
         /// So many versions of each key are kept at least.
         versions: Option<u32>,
     },
+    /// Nothing more can be added to the trail that followed the database; what it has stays. Begin
+    /// another one ([`crate::BackupRepository::begin_trail`]).
+    TrailEnded {
+        /// It has nothing behind this stamp.
+        at: SeqNo,
+        /// Why, as a part of a sentence.
+        why: String,
+    },
     /// No consumer of changes has this name.
     ConsumerNotFound {
         /// The name.
@@ -285,6 +293,9 @@ fn advice_on(file: &Path) -> &'static str {
     } else if is_of("backup-") || is_of("BACKUPS") || is_in_repository(file) {
         "another backup may be whole, which verifying the repository says; a new one that verifies \
          what it shares with others writes again what is damaged"
+    } else if is_of("segment-") || is_of("keyring-") {
+        "moments in front of that can be restored still, and later ones from a backup behind it: \
+         end the trail and begin another one"
     } else if name == BACKUP_STREAM {
         "have it sent again: this one is no backup"
     } else if is_of("space-") || is_of("seg-") && store_of(file).is_none() {
@@ -378,6 +389,7 @@ impl fmt::Display for Error {
                     }
                 }
             }
+            Error::TrailEnded { at, why } => write!(f, "the trail ends at {at}: {why}"),
             Error::ConsumerNotFound { name } => write!(f, "there is no consumer {name:?}"),
             Error::ConsumerExists { name } => write!(f, "there is a consumer {name:?} already"),
             Error::KeyNeeded { .. }

@@ -97,6 +97,11 @@ impl StampClock {
         self.last
     }
 
+    /// Hands out no stamp up to this one any more.
+    pub fn skip_to(&mut self, stamp: SeqNo) {
+        self.last = self.last.max(stamp);
+    }
+
     /// The last stamp handed out.
     #[must_use]
     pub fn last(&self) -> SeqNo {
@@ -118,6 +123,15 @@ mod tests {
         assert_eq!(first, SeqNo::from_parts(1000, 0));
         assert_eq!(second, SeqNo::from_parts(1000, 1));
         assert_eq!(third, SeqNo::from_parts(2000, 0));
+    }
+
+    #[test]
+    fn stamps_can_be_passed_over_and_never_come_back() {
+        let mut clock = StampClock::after(SeqNo::from_parts(5, 3));
+        clock.skip_to(SeqNo::from_parts(7, 8));
+        assert_eq!(clock.next(7), SeqNo::from_parts(7, 9));
+        clock.skip_to(SeqNo::from_parts(6, 0));
+        assert_eq!(clock.next(7), SeqNo::from_parts(7, 10));
     }
 
     #[test]

@@ -242,6 +242,43 @@ impl WriteBatch {
         self.separated.get_or_insert_default().files.push(file);
     }
 
+    /// Adds an operation as a commit had it before, which has passed all that is looked at
+    /// otherwise; merge operators need not be there. A large value is `placed`.
+    pub(super) fn push_again(
+        &mut self,
+        keyspace: &Keyspace,
+        write: Write<'_>,
+        placed: Option<Placed>,
+    ) {
+        match (write, placed) {
+            (Write::PutPointer { key, .. }, Some(placed)) => {
+                self.put_placed(keyspace, key, placed, Lifetime::Forever);
+            }
+            (Write::PutPointerExpiring { key, lifetime, .. }, Some(placed)) => {
+                self.put_placed(keyspace, key, placed, lifetime);
+            }
+            (Write::PutPointer { .. } | Write::PutPointerExpiring { .. }, None) => {
+                let what = "a large value is not there".to_owned();
+                self.refused.get_or_insert(Refusal::Invalid(what));
+            }
+            (Write::PutExpiring { key, value, lifetime }, _) => {
+                self.note_lifetime(keyspace, lifetime);
+                self.count += 1;
+                self.push_expiring_allowed(keyspace, (Kind::PutExpiring, lifetime), key, value);
+            }
+            (Write::Merge { key, operand }, _) => {
+                (self.count, self.special_count) = (self.count + 1, self.special_count + 1);
+                self.push_operand(keyspace, key, operand);
+            }
+            (write, _) => {
+                let (kind, key, value) = write.fields();
+                self.special_count += u64::from(kind == Kind::DeleteRange);
+                self.count += 1;
+                self.push_allowed(keyspace, kind, key, value);
+            }
+        }
+    }
+
     /// Merges `operand` into the value of `key`, by the keyspace's merge operator: see
     /// [`Keyspace::merge`]. Nothing is read. That the keyspace has an operator, and what this says
     /// about the operand, is told when the batch is committed, before anything changes.

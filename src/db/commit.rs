@@ -241,6 +241,17 @@ impl CommitLog {
         lock(&self.log).stamps.next(wall_millis)
     }
 
+    /// No stamp up to this one is given any more.
+    pub(super) fn skip_stamps(&self, up_to: SeqNo) {
+        lock(&self.log).stamps.skip_to(up_to);
+    }
+
+    /// Where the last commit ends, and a stamp above it that no later one is below.
+    pub(super) fn mark(&self, wall_millis: u64) -> (Lsn, SeqNo) {
+        let mut log = lock(&self.log);
+        (log.wal.sync_target().target(), log.stamps.next(wall_millis))
+    }
+
     /// Runs `read` while nothing is appended, and says where the log ends.
     pub(super) fn while_still<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
         let _no_file_is_made = lock(&self.preparing);
@@ -401,6 +412,25 @@ impl Core {
             self.workers.wake();
         }
         Ok(seqno)
+    }
+
+    /// Commits what was committed before, elsewhere, with the stamp that it had; buffered. Nobody
+    /// else commits, and what indexes there are is as it was then.
+    pub(super) fn commit_again(&self, batch: WriteBatch, seqno: SeqNo) -> Result<()> {
+        self.check_writable()?;
+        batch.validate(self.opening)?;
+        self.make_room(&batch)?;
+        let mut log = self.enter_log(&batch, self.log.gate())?;
+        log.stamps.skip_to(SeqNo::from_u64(seqno.as_u64().saturating_sub(1)));
+        let (given, caller) = self.append(log, batch, Durability::Buffered, None)?;
+        self.apply_until(&caller)?;
+        if self.log.wants_file.swap(false, Ordering::Relaxed) {
+            self.workers.wake();
+        }
+        match given == seqno {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("the commit {seqno} has become {given}"))),
+        }
     }
 
     fn check_targets(&self, batch: &WriteBatch) -> Result<Targets> {

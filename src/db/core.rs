@@ -25,7 +25,7 @@ use crate::db::transaction::TransactionRegister;
 use crate::db::{Handle, KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
 use crate::extractor::Extractors;
 use crate::jobs::{MergeThreads, Pacer, RateLimit};
-use crate::manifest::{KeyspaceOptions, Manifest, Totals};
+use crate::manifest::{KeyspaceOptions, Manifest, Totals, TrailRecord};
 use crate::operator::{MergeLimits, Merging, Operators, Reducers};
 use crate::storage::{Guard, Storage, StorageLock};
 use crate::structure::{SharedStores, StorePlace};
@@ -96,6 +96,8 @@ pub(super) struct Core {
     pub indexing: Mutex<()>,
     /// Who makes a backup, or clears away what is left of one. Taken before all other locks.
     pub backing_up: Mutex<()>,
+    /// Who adds to the trail, begins one or ends it. The next in that order.
+    pub trailing: Mutex<()>,
     pub manifest: Mutex<Manifest>,
     /// Of an encrypted database. Nothing else is taken while it is held.
     pub keyring: Mutex<Option<KeyringFile>>,
@@ -119,6 +121,8 @@ pub(super) struct Core {
     pub staging: RwLock<()>,
     /// What consumers of changes have said and the manifest does not say yet.
     pub acknowledged: Mutex<Acknowledged>,
+    /// The trail, as the catalogue has it: for who only looks, and must not wait for an edit.
+    pub trail: Mutex<Option<TrailRecord>>,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
     /// Who keeps it open: for transactions that commits to keyspaces with indexes become.
     handle: OnceLock<Weak<Handle>>,
@@ -166,6 +170,7 @@ impl Core {
         let cleaning = Cleaner::new(builder.cleaning_policy());
         let log_buffer = parts.budget.charge(Part::Buffer, RECORD_BUFFER_SIZE);
         let manifest_bytes = AtomicU64::new(parts.manifest.bytes_written());
+        let trail = parts.manifest.state().trail().copied();
         Core {
             dir: parts.dir,
             storage: builder.storage,
@@ -195,6 +200,7 @@ impl Core {
             _log_buffer: log_buffer,
             indexing: Mutex::new(()),
             backing_up: Mutex::new(()),
+            trailing: Mutex::new(()),
             manifest: Mutex::new(parts.manifest),
             keyring: Mutex::new(parts.keyring),
             log: parts.log,
@@ -214,6 +220,7 @@ impl Core {
             dropped: DroppedRegister::default(),
             staging: RwLock::new(()),
             acknowledged: Mutex::default(),
+            trail: Mutex::new(trail),
             lock: Mutex::new(Some(parts.lock)),
             handle: OnceLock::new(),
             poison: OnceLock::new(),

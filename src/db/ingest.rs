@@ -37,6 +37,7 @@ use crate::db::keyspace::Keyspace;
 use crate::db::operation::Write;
 use crate::db::state::{KeyspaceState, Runtime, State, Table};
 use crate::db::working::PoisonOnPanic;
+use crate::manifest::TrailEndReason;
 use crate::memtable::MemtableCursor;
 use crate::structure::lsm::OutsideTable;
 use crate::structure::{Adopted, Staged, TableIngestOptions};
@@ -477,6 +478,7 @@ impl Core {
         (meanwhile, _turn): (Meanwhile, &MutexGuard<'_, ()>),
     ) -> Result<Tried> {
         let Order { runtime, range, .. } = order;
+        self.end_trail_before(TrailEndReason::Ingested)?;
         self.note_ingests(runtime)?;
         self.finish_begun_flush(runtime)?;
         staged.fit()?;

@@ -380,7 +380,8 @@ impl Core {
             self.log.release(needed);
         }
         self.apply_edit(&mut manifest, &edit)?;
-        self.hold_log(manifest.state().consumers());
+        self.end_trail_far_behind(&mut manifest)?;
+        self.hold_log(manifest.state());
         drop(manifest);
         self.log.release(needed);
         Ok(())
@@ -488,14 +489,26 @@ impl Core {
             created,
             journal: None,
         };
-        let (keyspace, archive) = match options.structure {
+        match options.structure {
             Structure::History => {
                 let of_archive = options.of_archive(id + 1);
                 let archive = record(id, &archive_name(id + 1), of_archive);
-                (record(id + 1, name, options), Some(archive))
+                let keyspace = record(id + 1, name, options);
+                self.create_of_records(&mut manifest, &keyspace, Some(archive))
             }
-            Structure::Flex | Structure::Lsm => (record(id, name, options), None),
-        };
+            Structure::Flex | Structure::Lsm => {
+                self.create_of_records(&mut manifest, &record(id, name, options), None)
+            }
+        }
+    }
+
+    /// Creates a keyspace that the catalogue is to have so, with the archive that it may need.
+    pub(super) fn create_of_records(
+        &self,
+        manifest: &mut Manifest,
+        keyspace: &KeyspaceRecord,
+        archive: Option<KeyspaceRecord>,
+    ) -> Result<Arc<KeyspaceState>> {
         let edit = match archive.clone() {
             Some(archive) => {
                 let (archive, keyspace) = (Box::new(archive), keyspace.clone());
@@ -506,15 +519,15 @@ impl Core {
         manifest.state().check(&edit)?;
         let its_store =
             archive.as_ref().map(|archive| self.create_store_of(archive)).transpose()?;
-        let store = self.create_store_of(&keyspace)?;
-        self.apply_edit(&mut manifest, &edit)?;
+        let store = self.create_store_of(keyspace)?;
+        self.apply_edit(manifest, &edit)?;
         let sizes = (self.sizes.memtable, &self.time);
         let runtime_of = |record: &KeyspaceRecord, store, archive| {
             runtime_of(record, store, &self.values, &self.budget, sizes, archive)
         };
         let archive =
             archive.zip(its_store).map(|(record, store)| runtime_of(&record, store, None));
-        let runtime = runtime_of(&keyspace, store, archive.clone());
+        let runtime = runtime_of(keyspace, store, archive.clone());
         self.published.replace(|state| {
             let both = archive.iter().chain([&runtime]);
             both.fold(state.clone(), |state, runtime| state.with(self.state_of(runtime)))
@@ -594,18 +607,6 @@ impl Core {
         self.apply_edit(&mut manifest, &edit)?;
         runtime.name.store(Arc::new(to.to_owned()));
         Ok(())
-    }
-
-    /// Applies an edit. D4: after one that happened or not, a commit to a keyspace that may be
-    /// gone, or files made anew for one that may exist, would be lost or undo it.
-    pub(super) fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
-        manifest.note_totals(self.lifetime_totals());
-        let applied = self.in_edit(|| manifest.apply(edit));
-        self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
-        if let Some(why) = manifest.failure() {
-            self.set_poison(&format!("the manifest: {why}"));
-        }
-        applied
     }
 
     /// Removes the files of one keyspace that was dropped, or of a store that was replaced or given

@@ -62,6 +62,7 @@ mod state;
 mod stats;
 mod table_writer;
 mod time;
+mod trail;
 mod transaction;
 mod upgrade;
 mod vacuum;
@@ -70,7 +71,7 @@ mod walk;
 mod working;
 
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, Weak};
 
 pub use atomic::Swap;
 pub use batch::WriteBatch;
@@ -106,6 +107,10 @@ pub use scrub::{ScrubOptions, ScrubStatus};
 pub use snapshot::Snapshot;
 pub use stats::{BytesWritten, KeyspaceStats, Stats, ValueFileStats};
 pub use table_writer::{TABLE_FILE_SIZE_MAX, TableSummary, TableWriter};
+pub use trail::TrailStatus;
+pub(crate) use trail::{
+    NewTrail, NotReplayed, TrailCommit, TrailCut, TrailItem, TrailReplay, is_trail_marker,
+};
 pub use transaction::{
     Savepoint, Transaction, TransactionCursor, TransactionIter, UPDATE_TRY_COUNT,
 };
@@ -179,6 +184,19 @@ impl Drop for Handle {
     }
 }
 
+/// A database that is open as long as others keep it so.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakDb {
+    handle: Weak<Handle>,
+}
+
+impl WeakDb {
+    /// The database, if it is open still.
+    pub(crate) fn upgrade(&self) -> Option<Db> {
+        self.handle.upgrade().map(|handle| Db { handle })
+    }
+}
+
 impl Db {
     /// Opens the database in the directory `path`, or creates it, with default options. Time: the
     /// indexes are read, and the part of the log that was not flushed; never the data.
@@ -204,6 +222,11 @@ impl Db {
 
     fn core(&self) -> &Arc<Core> {
         &self.handle.core
+    }
+
+    /// The same, without keeping it open.
+    pub(crate) fn downgrade(&self) -> WeakDb {
+        WeakDb { handle: Arc::downgrade(&self.handle) }
     }
 
     /// In which storage it is, and where.

@@ -19,6 +19,7 @@ use crate::db::replay::{Replayer, Uncounted};
 use crate::db::scrub::Scrubber;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime, State, Table};
 use crate::db::time::Time;
+use crate::db::trail::markers_in;
 use crate::manifest::{Edit, KeyspaceRecord, Manifest, Structure, Totals};
 use crate::storage::{
     Guard, GuardOptions, GuardedStorage, ReserveUse, StorageLock, clear_directory, lock_directory,
@@ -83,6 +84,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     };
     let mut opening = Opening::new(&builder, dir, sizes, manifest)?;
     opening.report.created = !is_there;
+    opening.settle_trail()?;
     opening.remove_dropped()?;
     let Recovered { state, stamps, visible, log, totals } = opening.recover()?;
     opening.note_kept_log()?;
@@ -114,7 +116,7 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
         lock,
     };
     let core = Arc::new(Core::new(builder, parts));
-    core.hold_log(core.lock_manifest().state().consumers());
+    core.hold_log(core.lock_manifest().state());
     if core.access == Access::ReadOnly {
         core.set_poison(OPENED_FOR_READING);
     }
@@ -303,6 +305,25 @@ impl<'a> Opening<'a> {
         })
     }
 
+    /// The trail that the catalogue tells of follows the database of which this is a copy, unless
+    /// there is its marker. Markers of others are what is left of beginning and ending one.
+    fn settle_trail(&mut self) -> Result<()> {
+        let storage = &*self.builder.storage;
+        let followed = self.manifest.state().trail().map(|trail| trail.id);
+        let (own, others): (Vec<_>, Vec<_>) =
+            markers_in(storage, self.dir)?.into_iter().partition(|(id, _)| Some(*id) == followed);
+        if followed.is_some() && own.is_empty() {
+            self.manifest.apply(&Edit::RemoveTrail)?;
+        }
+        for (_, path) in others {
+            storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+        }
+        if self.manifest.state().trail().is_some_and(|trail| !trail.is_over()) {
+            self.shared.values.keep_files(); // Before what nobody holds goes.
+        }
+        Ok(())
+    }
+
     /// Removes what is left of keyspaces that were dropped, of stores that were replaced, and of
     /// such as were being made.
     fn remove_dropped(&mut self) -> Result<()> {
@@ -374,8 +395,9 @@ impl<'a> Opening<'a> {
             let state = self.with_fresh_memtables(stores);
             let next_id = catalog.next_keyspace_id();
             let uncounted = Uncounted::behind(catalog.totals());
-            let mut replayer =
-                Replayer::new(state, &self.meter, &self.shared.values, next_id).counting(uncounted);
+            let told = catalog.trail().filter(|trail| !trail.is_over()).map(|trail| trail.done);
+            let replayer = Replayer::new(state, &self.meter, &self.shared.values, next_id);
+            let mut replayer = replayer.counting(uncounted).telling(told);
             let log = replay_up_to(place, required, limit, &mut |record| replayer.take(&record))?;
             let durable_up_to = log.durable_up_to().max(required).max(Lsn::from_u64(proven));
             match replayer.first_without_value(durable_up_to)? {

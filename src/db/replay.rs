@@ -67,9 +67,12 @@ pub(super) struct Replayer<'a> {
     keyspaces: HashMap<u32, Replayed>,
     meter: &'a Arc<MemtableMeter>,
     values: &'a ValueLog,
-    /// Pointers that were inserted, with their records' positions: of records that are not known to
-    /// have been durable.
+    /// Pointers that were inserted, or that a trail is to be told of, with their records' positions:
+    /// of records that are not known to have been durable.
     doubtful: VecDeque<(Lsn, ValuePointer)>,
+    /// A trail is to be told of commits behind this, also of what was dropped since: no value file
+    /// that they need has gone.
+    told: Option<SeqNo>,
     /// No keyspace has this id or a larger one.
     next_id: u32,
     newest: SeqNo,
@@ -141,6 +144,7 @@ impl<'a> Replayer<'a> {
             meter,
             values,
             doubtful: VecDeque::new(),
+            told: None,
             next_id,
             newest: SeqNo::ZERO,
             uncounted: Uncounted::default(),
@@ -150,6 +154,11 @@ impl<'a> Replayer<'a> {
     /// Counts commits as well.
     pub(super) fn counting(self, uncounted: Uncounted) -> Replayer<'a> {
         Replayer { uncounted, ..self }
+    }
+
+    /// Sees to it that a trail can be told of all commits behind this, too.
+    pub(super) fn telling(self, told: Option<SeqNo>) -> Replayer<'a> {
+        Replayer { told, ..self }
     }
 
     /// What was counted.
@@ -182,9 +191,14 @@ impl<'a> Replayer<'a> {
         while self.doubtful.pop_front_if(is_durable).is_some() {}
         let mut left = Vec::with_capacity(operations.len());
         for operation in operations {
+            let pointer = operation.pointer().and_then(ValuePointer::decode);
+            let doubtful = pointer.map(|pointer| (lsn, pointer));
             let Some(keyspace) = self.keyspaces.get(&operation.keyspace) else {
                 if (1..self.next_id).contains(&operation.keyspace) {
-                    continue; // It was dropped since.
+                    // It was dropped since.
+                    let is_told = self.told.is_some_and(|told| seqno > told);
+                    self.doubtful.extend(doubtful.filter(|_| is_told));
+                    continue;
                 }
                 return Err(refuse("it names a keyspace that never was"));
             };
@@ -195,8 +209,7 @@ impl<'a> Replayer<'a> {
                 continue;
             }
             let Some(operation) = missing(&keyspace.begun, operation, seqno) else { continue };
-            let pointer = operation.pointer().and_then(ValuePointer::decode);
-            self.doubtful.extend(pointer.map(|pointer| (lsn, pointer)));
+            self.doubtful.extend(doubtful);
             left.push(operation);
         }
         let place = (record.lsn.as_u64(), record.end.as_u64());

@@ -1,11 +1,13 @@
 //! What holds while work is done that makes room, or changes what is shared, on whatever thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering;
 
 use crate::base::{Error, Result};
 use crate::db::background::text_of;
-use crate::db::core::Core;
+use crate::db::core::{Core, lock};
 use crate::db::health::{BackgroundWork, may_pass};
+use crate::manifest::{Edit, Manifest};
 use crate::storage::ReserveUse;
 
 /// D4: what was not done to its end is neither there nor not. Where each instruction counts; else
@@ -40,11 +42,22 @@ impl Core {
         self.poisoning(what, work)
     }
 
-    /// Makes an edit, which may use all of the reserve: few bytes that may make much room. Else as
-    /// [`Core::in_work`].
-    pub(super) fn in_edit<T>(&self, edit: impl FnOnce() -> T) -> T {
-        let _room = ReserveUse::of_all();
-        self.poisoning("an edit of the manifest", edit)
+    /// Applies an edit, with a stamp if it is to have one (C9); it may use all of the reserve: few
+    /// bytes that may make much room. D4: after one that happened or not, a commit to a keyspace
+    /// that may be gone, or files made anew for one that may exist, would be lost or undo it.
+    pub(super) fn apply_edit(&self, manifest: &mut Manifest, edit: &Edit) -> Result<()> {
+        manifest.note_totals(self.lifetime_totals());
+        let stamped = manifest.state().wants_stamp(edit).then(|| self.stamped(edit));
+        let edit = stamped.as_ref().unwrap_or(edit);
+        let room = ReserveUse::of_all();
+        let applied = self.poisoning("an edit of the manifest", || manifest.apply(edit));
+        drop(room);
+        self.manifest_bytes.store(manifest.bytes_written(), Ordering::Relaxed);
+        *lock(&self.trail) = manifest.state().trail().copied();
+        if let Some(why) = manifest.failure() {
+            self.set_poison(&format!("the manifest: {why}"));
+        }
+        applied
     }
 
     fn poisoning<T>(&self, what: &str, work: impl FnOnce() -> T) -> T {

@@ -204,6 +204,9 @@ impl Manifest {
     /// was no room for a new file; nothing happened, and it may be tried again. `Io`: it happened
     /// or not, which reopening shows; every later edit gives `ReadOnly`.
     pub fn apply(&mut self, edit: &Edit) -> Result<()> {
+        if self.state.wants_stamp(edit) {
+            return Err(Error::invalid("an edit that a trail has to tell of, without a stamp"));
+        }
         self.state.check(edit)?;
         let payload = encode_edit(edit, &self.totals);
         // M2; also a check that what is about to be written can be read.

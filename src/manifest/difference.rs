@@ -46,6 +46,8 @@ impl CatalogState {
             clean_log_end,
             kept_log,
             consumers,
+            trail,
+            trail_notes,
             totals,
         } = self;
         let of_database = [
@@ -60,6 +62,8 @@ impl CatalogState {
             Difference::of("the end of the closed log", clean_log_end, &other.clean_log_end),
             Difference::of("bytes of the log to keep", kept_log, &other.kept_log),
             Difference::of("consumers of changes", consumers, &other.consumers),
+            Difference::of("the trail", trail, &other.trail),
+            Difference::of("what the trail is to tell", trail_notes, &other.trail_notes),
             Difference::of("totals", totals, &other.totals),
         ];
         let ids: BTreeSet<u32> = keyspaces.keys().chain(other.keyspaces.keys()).copied().collect();

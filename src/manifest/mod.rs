@@ -14,6 +14,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod trail;
 
 pub use catalog::Manifest;
 pub(crate) use edit_log::inspect_edit_log;
@@ -28,3 +29,4 @@ pub use options::{
 pub(crate) use records::explain_manifest;
 pub use state::{CatalogState, Closing, ConsumerRecord, Edit, KeyspaceRecord};
 pub use totals::{KeyspaceTotals, Totals};
+pub use trail::{PendingSegment, TrailEnd, TrailEndReason, TrailNote, TrailRecord};

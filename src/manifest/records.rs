@@ -1,11 +1,12 @@
 //! Records: the catalogue and its edits as bytes. `docs/format/manifest.md` has the tables.
 //!
-//! A snapshot is one head, one part for each keyspace, by rising id, and one for each consumer.
+//! A snapshot is one head, one part for each keyspace, by rising id, one for each consumer, and
+//! what there is of a trail.
 //! What is read must obey every rule that an edit must obey when it is made; what does not is
 //! damage.
 
 use crate::base::{Error, Result, SeqNo, varint};
-use crate::manifest::edit_log::{Record, RecordRef};
+use crate::manifest::edit_log::{LogPosition, Record, RecordRef};
 use crate::manifest::fields::{Decoded, Fields, Malformed, put_optional, put_position, put_text};
 use crate::manifest::options::KeyspaceOptions;
 use crate::manifest::state::{
@@ -13,6 +14,7 @@ use crate::manifest::state::{
     KeyspaceRecord,
 };
 use crate::manifest::totals::Totals;
+use crate::manifest::trail::{TrailNote, put_trail, put_trail_end, take_trail, take_trail_end};
 use crate::pieces::Explained;
 use std::collections::BTreeSet;
 
@@ -23,6 +25,9 @@ const PART_CONSUMER: u8 = 3;
 const PART_GONE_INDEXES: u8 = 4;
 /// A keyspace whose store has another number than itself.
 const PART_CONVERTED_KEYSPACE: u8 = 5;
+const PART_TRAIL: u8 = 6;
+/// An edit that the trail has to tell of.
+const PART_TRAIL_NOTE: u8 = 7;
 
 // First byte of an edit.
 const EDIT_CREATE: u8 = 1;
@@ -39,6 +44,10 @@ const EDIT_REMOVE_CONSUMER: u8 = 11;
 const EDIT_FINISH_INDEX: u8 = 12;
 const EDIT_RESERVE_STORES: u8 = 13;
 const EDIT_CONVERT: u8 = 14;
+const EDIT_SET_TRAIL: u8 = 15;
+const EDIT_END_TRAIL: u8 = 16;
+const EDIT_REMOVE_TRAIL: u8 = 17;
+const EDIT_STAMPED: u8 = 18;
 
 /// The parts of a snapshot of `state`.
 pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
@@ -73,7 +82,19 @@ pub(super) fn encode_snapshot(state: &CatalogState) -> Vec<Vec<u8>> {
         part
     });
     let gone = (!state.gone_indexes.is_empty()).then(|| gone_part(&state.gone_indexes));
-    std::iter::once(head).chain(keyspaces).chain(consumers).chain(gone).collect()
+    let trail = state.trail.iter().map(|record| {
+        let mut part = vec![PART_TRAIL];
+        put_trail(&mut part, record);
+        part
+    });
+    let notes = state.trail_notes.iter().map(|note| {
+        let mut part = vec![PART_TRAIL_NOTE];
+        varint::put(&mut part, note.seqno.as_u64());
+        put_edit(&mut part, &note.edit);
+        part
+    });
+    let catalogue = std::iter::once(head).chain(keyspaces).chain(consumers).chain(gone);
+    catalogue.chain(trail).chain(notes).collect()
 }
 
 fn gone_part(gone: &BTreeSet<u32>) -> Vec<u8> {
@@ -89,86 +110,151 @@ fn put_id(out: &mut Vec<u8>, kind: u8, id: u32) {
     varint::put(out, u64::from(id));
 }
 
+/// An edit of a kind that says nothing but these.
+fn put_numbers(out: &mut Vec<u8>, kind: u8, numbers: &[u64]) {
+    out.push(kind);
+    numbers.iter().for_each(|number| varint::put(out, *number));
+}
+
 /// An edit's payload, with the totals that go along.
 pub(super) fn encode_edit(edit: &Edit, totals: &Totals) -> Vec<u8> {
     let mut out = Vec::new();
+    put_edit(&mut out, edit);
+    totals.encode(&mut out);
+    out
+}
+
+/// An edit alone.
+fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
     match edit {
         Edit::CreateKeyspace(record) => {
             out.push(EDIT_CREATE);
-            put_keyspace(&mut out, record);
+            put_keyspace(out, record);
         }
         Edit::CreateWithArchive { archive, keyspace } => {
             out.push(EDIT_CREATE_WITH_ARCHIVE);
-            put_keyspace(&mut out, archive);
-            put_keyspace(&mut out, keyspace);
+            put_keyspace(out, archive);
+            put_keyspace(out, keyspace);
         }
-        Edit::DropKeyspace { id } => put_id(&mut out, EDIT_DROP, *id),
-        Edit::ForgetDropped { id } => put_id(&mut out, EDIT_FORGET, *id),
-        Edit::FinishIndex { id } => put_id(&mut out, EDIT_FINISH_INDEX, *id),
+        Edit::DropKeyspace { id } => put_id(out, EDIT_DROP, *id),
+        Edit::ForgetDropped { id } => put_id(out, EDIT_FORGET, *id),
+        Edit::FinishIndex { id } => put_id(out, EDIT_FINISH_INDEX, *id),
         Edit::ReserveStores { first, count } => {
-            out.push(EDIT_RESERVE_STORES);
-            varint::put(&mut out, u64::from(*first));
-            varint::put(&mut out, u64::from(*count));
+            put_numbers(out, EDIT_RESERVE_STORES, &[u64::from(*first), u64::from(*count)]);
         }
         Edit::ConvertKeyspace { id, store, journal, options, archive } => {
             out.push(EDIT_CONVERT);
-            varint::put(&mut out, u64::from(*id));
-            varint::put(&mut out, u64::from(*store));
-            put_position(&mut out, *journal);
-            options.encode(&mut out);
-            put_optional(&mut out, archive.as_deref(), put_converted);
+            varint::put(out, u64::from(*id));
+            varint::put(out, u64::from(*store));
+            put_position(out, *journal);
+            options.encode(out);
+            put_optional(out, archive.as_deref(), put_converted);
         }
         Edit::RenameKeyspace { id, name } => {
             out.push(EDIT_RENAME);
-            varint::put(&mut out, u64::from(*id));
-            put_text(&mut out, name);
+            varint::put(out, u64::from(*id));
+            put_text(out, name);
         }
         Edit::SetOptions { id, options } => {
             out.push(EDIT_SET_OPTIONS);
-            varint::put(&mut out, u64::from(*id));
-            options.encode(&mut out);
+            varint::put(out, u64::from(*id));
+            options.encode(out);
         }
         Edit::AdvanceLog { log_start, journals, last_seqno } => {
             out.push(EDIT_ADVANCE_LOG);
-            varint::put(&mut out, *log_start);
-            varint::put(&mut out, last_seqno.as_u64());
-            varint::put(&mut out, journals.len() as u64);
-            for &(id, position) in journals {
-                varint::put(&mut out, u64::from(id));
-                put_position(&mut out, position);
-            }
+            varint::put(out, *log_start);
+            varint::put(out, last_seqno.as_u64());
+            put_journals(out, journals);
         }
         Edit::KeepLog { bytes } => {
             out.push(EDIT_KEEP_LOG);
-            varint::put(&mut out, *bytes);
+            varint::put(out, *bytes);
         }
         Edit::SetConsumer { name, consumer } => {
             out.push(EDIT_SET_CONSUMER);
-            put_consumer(&mut out, name, consumer);
+            put_consumer(out, name, consumer);
         }
         Edit::RemoveConsumer { name } => {
             out.push(EDIT_REMOVE_CONSUMER);
-            put_text(&mut out, name);
+            put_text(out, name);
         }
         Edit::CleanClose(Closing { log_end, last_seqno, newest_commit }) => {
-            out.push(EDIT_CLEAN_CLOSE);
-            varint::put(&mut out, *log_end);
-            varint::put(&mut out, last_seqno.as_u64());
-            varint::put(&mut out, newest_commit.as_u64());
+            let numbers = [*log_end, last_seqno.as_u64(), newest_commit.as_u64()];
+            put_numbers(out, EDIT_CLEAN_CLOSE, &numbers);
+        }
+        Edit::SetTrail(record) => {
+            out.push(EDIT_SET_TRAIL);
+            put_trail(out, record);
+        }
+        Edit::EndTrail(end) => {
+            out.push(EDIT_END_TRAIL);
+            put_trail_end(out, end);
+        }
+        Edit::RemoveTrail => out.push(EDIT_REMOVE_TRAIL),
+        Edit::Stamped { seqno, edit } => {
+            out.push(EDIT_STAMPED);
+            varint::put(out, seqno.as_u64());
+            put_edit(out, edit);
         }
     }
-    totals.encode(&mut out);
-    out
+}
+
+fn put_journals(out: &mut Vec<u8>, journals: &[(u32, LogPosition)]) {
+    varint::put(out, journals.len() as u64);
+    for &(id, position) in journals {
+        varint::put(out, u64::from(id));
+        put_position(out, position);
+    }
+}
+
+impl Edit {
+    /// As bytes, for elsewhere than in a manifest.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_edit(&mut out, self);
+        out
+    }
+
+    /// What [`Edit::encode`] has made; `None` of anything else.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
+        let mut fields = Fields::new(bytes);
+        let edit = take_edit(&mut fields).ok()?;
+        fields.finish().ok()?;
+        Some(edit)
+    }
 }
 
 /// An edit, and the totals that go along; files of before have none.
 pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
     let mut fields = Fields::new(payload);
-    let edit = match fields.byte("kind")? {
-        EDIT_CREATE => Edit::CreateKeyspace(take_keyspace(&mut fields)?),
+    let edit = take_edit(&mut fields)?;
+    let totals = Totals::decode(&mut fields)?;
+    fields.finish()?;
+    Ok((edit, totals))
+}
+
+/// What [`put_edit`] has put.
+fn take_edit(fields: &mut Fields<'_>) -> Decoded<Edit> {
+    match fields.byte("kind")? {
+        EDIT_STAMPED => {
+            let seqno = SeqNo::from_u64(fields.u64("stamp of an edit")?);
+            let edit = match fields.byte("kind")? {
+                EDIT_STAMPED => return fields.malformed("an edit with two stamps"),
+                kind => take_plain_edit(kind, fields)?,
+            };
+            Ok(Edit::Stamped { seqno, edit: Box::new(edit) })
+        }
+        kind => take_plain_edit(kind, fields),
+    }
+}
+
+/// An edit of this kind, which has no stamp.
+fn take_plain_edit(kind: u8, fields: &mut Fields<'_>) -> Decoded<Edit> {
+    Ok(match kind {
+        EDIT_CREATE => Edit::CreateKeyspace(take_keyspace(fields)?),
         EDIT_CREATE_WITH_ARCHIVE => Edit::CreateWithArchive {
-            archive: Box::new(take_keyspace(&mut fields)?),
-            keyspace: take_keyspace(&mut fields)?,
+            archive: Box::new(take_keyspace(fields)?),
+            keyspace: take_keyspace(fields)?,
         },
         EDIT_DROP => Edit::DropKeyspace { id: fields.u32("id")? },
         EDIT_FORGET => Edit::ForgetDropped { id: fields.u32("id")? },
@@ -180,7 +266,7 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
         EDIT_CONVERT => {
             let (id, store) = (fields.u32("id")?, fields.u32("number of the store")?);
             let journal = fields.position()?;
-            let options = KeyspaceOptions::decode(&mut fields)?;
+            let options = KeyspaceOptions::decode(fields)?;
             let archive = fields.optional("archive", take_converted)?.map(Box::new);
             Edit::ConvertKeyspace { id, store, journal, options, archive }
         }
@@ -190,7 +276,7 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
         }
         EDIT_SET_OPTIONS => {
             let id = fields.u32("id")?;
-            Edit::SetOptions { id, options: KeyspaceOptions::decode(&mut fields)? }
+            Edit::SetOptions { id, options: KeyspaceOptions::decode(fields)? }
         }
         EDIT_ADVANCE_LOG => {
             let log_start = fields.u64("start of the log")?;
@@ -206,18 +292,18 @@ pub(super) fn decode_edit(payload: &[u8]) -> Decoded<(Edit, Totals)> {
             newest_commit: SeqNo::from_u64(fields.u64("newest commit")?),
         }),
         EDIT_SET_CONSUMER => {
-            let (name, consumer) = take_consumer(&mut fields)?;
+            let (name, consumer) = take_consumer(fields)?;
             Edit::SetConsumer { name, consumer }
         }
         EDIT_REMOVE_CONSUMER => {
             Edit::RemoveConsumer { name: fields.text("consumer's name")?.to_owned() }
         }
         EDIT_KEEP_LOG => Edit::KeepLog { bytes: fields.u64("bytes of the log to keep")? },
+        EDIT_SET_TRAIL => Edit::SetTrail(take_trail(fields)?),
+        EDIT_END_TRAIL => Edit::EndTrail(take_trail_end(fields)?),
+        EDIT_REMOVE_TRAIL => Edit::RemoveTrail,
         other => return fields.malformed(format!("unknown kind of edit {other}")),
-    };
-    let totals = Totals::decode(&mut fields)?;
-    fields.finish()?;
-    Ok((edit, totals))
+    })
 }
 
 /// What a record of a manifest says.
@@ -244,6 +330,14 @@ pub(crate) fn explain_manifest(record: Record<'_>) -> Explained {
                 },
                 Ok(PART_GONE_INDEXES) => match take_gone(&mut fields) {
                     Ok(gone) => explained.field("dropped indexes", format!("{gone:?}")),
+                    Err(malformed) => explained.unknown = Some(malformed.what),
+                },
+                Ok(PART_TRAIL) => match take_trail(&mut fields) {
+                    Ok(record) => explained.field("trail", format!("{record:?}")),
+                    Err(malformed) => explained.unknown = Some(malformed.what),
+                },
+                Ok(PART_TRAIL_NOTE) => match take_note(&mut fields) {
+                    Ok(note) => explained.field("to be told", format!("{note:?}")),
                     Err(malformed) => explained.unknown = Some(malformed.what),
                 },
                 Ok(other) => explained.unknown = Some(format!("a part of kind {other}")),
@@ -316,6 +410,12 @@ fn take_keyspace(fields: &mut Fields<'_>) -> Decoded<KeyspaceRecord> {
 fn take_gone(fields: &mut Fields<'_>) -> Decoded<BTreeSet<u32>> {
     let count = fields.count("number of dropped indexes")?;
     (0..count).map(|_| fields.u32("id of a dropped index")).collect()
+}
+
+fn take_note(fields: &mut Fields<'_>) -> Decoded<TrailNote> {
+    let seqno = SeqNo::from_u64(fields.u64("stamp of an edit")?);
+    let kind = fields.byte("kind")?;
+    Ok(TrailNote { seqno, edit: take_plain_edit(kind, fields)? })
 }
 
 /// Builds the state from the records of a manifest.
@@ -421,6 +521,8 @@ fn load_part(state: &mut CatalogState, payload: &[u8]) -> Decoded<()> {
         }
         PART_CONSUMER => load_consumer(state, fields),
         PART_GONE_INDEXES => load_gone(state, fields),
+        PART_TRAIL => load_trail(state, fields),
+        PART_TRAIL_NOTE => load_note(state, fields),
         other => fields.malformed(format!("unknown kind of part {other}")),
     }
 }
@@ -434,6 +536,29 @@ fn load_consumer(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()
     state.check(&edit).or_else(|error| fields.malformed(error.to_string()))?;
     fields.finish()?;
     state.consumers.insert(name, consumer);
+    Ok(())
+}
+
+fn load_trail(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()> {
+    if state.trail.is_some() {
+        return fields.malformed("a second trail");
+    }
+    let record = take_trail(&mut fields)?;
+    state.check_trail(&record).or_else(|error| fields.malformed(error.to_string()))?;
+    fields.finish()?;
+    state.trail = Some(record);
+    Ok(())
+}
+
+fn load_note(state: &mut CatalogState, mut fields: Fields<'_>) -> Decoded<()> {
+    let note = take_note(&mut fields)?;
+    let Some(trail) = state.trail else { return fields.malformed("nobody is to be told") };
+    let last = state.trail_notes.last().map_or(trail.done, |last| last.seqno);
+    if note.seqno <= last {
+        return fields.malformed("edits to be told that are out of order");
+    }
+    fields.finish()?;
+    state.trail_notes.push(note);
     Ok(())
 }
 

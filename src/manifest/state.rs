@@ -16,11 +16,13 @@
 //! - C8  A keyspace in which an index is kept is of a keyspace that is there and keeps none itself;
 //!   it goes with that by one edit. Of one keyspace and name at most one index is ready, and at
 //!   most one is not; the edit that makes that one ready drops the other.
+//! - C9  See `trail.rs`.
 
 use crate::base::{Error, Result, SeqNo};
 use crate::manifest::edit_log::LogPosition;
 use crate::manifest::options::{KeyspaceOptions, Structure};
 use crate::manifest::totals::Totals;
+use crate::manifest::trail::{TrailEnd, TrailNote, TrailRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of the longest name.
@@ -150,6 +152,19 @@ pub enum Edit {
         /// Its name.
         name: String,
     },
+    /// Has a trail follow the database, or says how far it is.
+    SetTrail(TrailRecord),
+    /// The trail does not tell what comes from here on.
+    EndTrail(TrailEnd),
+    /// Nothing is kept for a trail any more.
+    RemoveTrail,
+    /// An edit that a trail has to tell of: see [`CatalogState::wants_stamp`].
+    Stamped {
+        /// Above those of all commits in front of it.
+        seqno: SeqNo,
+        /// The edit, which is none of this kind.
+        edit: Box<Edit>,
+    },
     /// Says that the database was closed, with its write-ahead log whole to its end.
     CleanClose(Closing),
 }
@@ -186,6 +201,8 @@ pub struct CatalogState {
     pub(super) clean_log_end: Option<u64>,
     pub(super) kept_log: u64,
     pub(super) consumers: BTreeMap<String, ConsumerRecord>,
+    pub(super) trail: Option<TrailRecord>,
+    pub(super) trail_notes: Vec<TrailNote>,
     // What was written.
     pub(super) totals: Totals,
 }
@@ -208,6 +225,8 @@ impl CatalogState {
             clean_log_end: None,
             kept_log: 0,
             consumers: BTreeMap::new(),
+            trail: None,
+            trail_notes: Vec::new(),
             totals: Totals::default(),
         }
     }
@@ -321,10 +340,12 @@ impl CatalogState {
         &self.consumers
     }
 
-    /// Where the write-ahead log is kept from, for consumers of changes.
+    /// Where the write-ahead log is kept from, for consumers of changes and the trail.
     #[must_use]
     pub fn held_log(&self) -> Option<u64> {
-        self.consumers.values().map(|consumer| consumer.log_position).min()
+        let of_trail = self.trail.filter(|trail| !trail.is_over());
+        let of_trail = of_trail.map(|trail| trail.log_position);
+        self.consumers.values().map(|consumer| consumer.log_position).chain(of_trail).min()
     }
 
     /// What was written since the database was created, as of the last edit.
@@ -395,6 +416,13 @@ impl CatalogState {
                 true => Ok(()),
                 false => Err(Error::ConsumerNotFound { name: name.clone() }),
             },
+            Edit::SetTrail(record) => self.check_trail(record),
+            Edit::EndTrail(end) => self.check_trail_end(end),
+            Edit::RemoveTrail => match self.trail {
+                Some(_) => Ok(()),
+                None => Err(Error::invalid("there is no trail that follows")),
+            },
+            Edit::Stamped { seqno, edit } => self.check_stamped(*seqno, edit),
             Edit::CleanClose(Closing { log_end, last_seqno, newest_commit }) => {
                 check_forward("end of the log", &self.log_start, log_end)?;
                 check_forward("last_seqno", &self.last_seqno, last_seqno)?;
@@ -411,7 +439,7 @@ impl CatalogState {
     pub(super) fn apply(&mut self, edit: Edit, totals: Totals) {
         self.clean_log_end = None;
         self.totals = totals;
-        match edit {
+        match self.take_stamp(edit) {
             Edit::CreateKeyspace(record) => {
                 self.next_keyspace_id = record.id + 1;
                 self.insert(record);
@@ -471,6 +499,10 @@ impl CatalogState {
             Edit::RemoveConsumer { name } => {
                 self.consumers.remove(&name);
             }
+            Edit::SetTrail(record) => self.set_trail(record),
+            Edit::EndTrail(end) => self.end_trail(end),
+            Edit::RemoveTrail => self.remove_trail(),
+            Edit::Stamped { .. } => debug_assert!(false, "its stamp was taken, and it has one"),
             Edit::CleanClose(Closing { log_end, last_seqno, newest_commit }) => {
                 self.last_seqno = last_seqno;
                 self.newest_commit = newest_commit;
@@ -674,7 +706,11 @@ fn check_own_store(record: &KeyspaceRecord) -> Result<()> {
 }
 
 /// C3.
-fn check_forward<T: PartialOrd + std::fmt::Debug>(what: &str, now: &T, next: &T) -> Result<()> {
+pub(super) fn check_forward<T: PartialOrd + std::fmt::Debug>(
+    what: &str,
+    now: &T,
+    next: &T,
+) -> Result<()> {
     if next >= now {
         return Ok(());
     }

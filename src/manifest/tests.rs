@@ -6,7 +6,7 @@ use super::records::{Loader, decode_edit, encode_edit, encode_snapshot};
 use super::state::CatalogState;
 use super::{
     Closing, ConsumerRecord, Edit, IndexRecord, KeyspaceOptions, KeyspaceRecord, LogPosition,
-    Manifest, Record, RecordRef,
+    Manifest, PendingSegment, Record, RecordRef, TrailEnd, TrailEndReason, TrailRecord,
 };
 use crate::base::{Codec, Error, Result, SeededEntropy, SeqNo};
 use crate::storage::{CrashMode, MemoryStorage, OpenMode, Operation, SimStorage, Storage};
@@ -80,6 +80,33 @@ fn consumer(name: &str, done: u64, log_position: u64) -> Edit {
     Edit::SetConsumer { name: name.to_owned(), consumer }
 }
 
+/// A stamp behind all that the other edits have.
+fn late(counter: u16) -> SeqNo {
+    SeqNo::from_parts(NOW_MILLIS + 800, counter)
+}
+
+/// A trail that is done with such a stamp.
+fn trail(done: u16) -> TrailRecord {
+    TrailRecord {
+        id: 77,
+        repository: 5,
+        done: late(done),
+        log_position: 700,
+        log_max: u64::MAX,
+        token: 9,
+        pending: None,
+        end: None,
+    }
+}
+
+fn stamped(counter: u16, edit: Edit) -> Edit {
+    Edit::Stamped { seqno: late(counter), edit: Box::new(edit) }
+}
+
+fn rename(id: u32, name: &str) -> Edit {
+    Edit::RenameKeyspace { id, name: name.to_owned() }
+}
+
 /// One edit of each kind, in an order in which they may be applied.
 fn edits_of_every_kind() -> Vec<Edit> {
     let options = KeyspaceOptions::flex().codec(Codec::Lz4).memtable_size(1 << 20);
@@ -112,6 +139,16 @@ fn edits_of_every_kind() -> Vec<Edit> {
         convert(2, 12, KeyspaceOptions::history(), Some((13, "archive of two"))),
         Edit::ReserveStores { first: 14, count: 1 },
         convert(5, 14, KeyspaceOptions::flex(), None),
+        Edit::SetTrail(trail(1)),
+        stamped(2, rename(5, "the past")),
+        Edit::SetTrail(TrailRecord {
+            pending: Some(PendingSegment { token: 10, to: late(3) }),
+            ..trail(1)
+        }),
+        stamped(4, rename(5, "past")),
+        Edit::SetTrail(trail(3)),
+        Edit::EndTrail(TrailEnd { at: late(5), reason: TrailEndReason::Ingested }),
+        Edit::RemoveTrail,
         Edit::CleanClose(closing(900)),
     ]
 }
@@ -329,6 +366,78 @@ fn a_clean_end_holds_until_the_next_edit() {
     assert_eq!(manifest.state().clean_log_end(), Some(500));
     manifest.apply(&add(1, "one")).unwrap();
     assert_eq!(reopen(&storage).unwrap().state().clean_log_end(), None);
+}
+
+/// C9: what is to be told is noted with its edit, and found again; what cannot be told ends it.
+#[test]
+fn while_a_trail_follows_no_edit_that_it_tells_of_is_without_a_stamp() {
+    let storage = storage();
+    let mut manifest = create(&storage);
+    manifest.apply(&add(1, "one")).unwrap();
+    manifest.apply(&Edit::SetTrail(trail(1))).unwrap();
+    let refused = [
+        add(2, "two"),
+        add_with_archive(2, "two"),
+        rename(1, "uno"),
+        Edit::DropKeyspace { id: 1 },
+        Edit::SetOptions { id: 1, options: KeyspaceOptions::flex().memtable_size(1 << 20) },
+        stamped(1, rename(1, "uno")), // It is done with that.
+        stamped(5, Edit::KeepLog { bytes: 1 }),
+        stamped(5, stamped(6, rename(1, "uno"))),
+        Edit::SetTrail(TrailRecord { id: 78, ..trail(2) }),
+        Edit::SetTrail(trail(0)),
+        Edit::SetTrail(TrailRecord { log_position: 699, ..trail(1) }),
+        Edit::EndTrail(TrailEnd { at: late(0), reason: TrailEndReason::Ingested }),
+    ];
+    let before = manifest.state().clone();
+    for edit in refused {
+        assert!(matches!(manifest.apply(&edit), Err(Error::InvalidArgument { .. })), "{edit:?}");
+        assert_eq!(manifest.state(), &before);
+    }
+    let told = [rename(1, "uno"), add(2, "two"), Edit::DropKeyspace { id: 2 }];
+    for (counter, edit) in (10..).zip(&told) {
+        manifest.apply(&stamped(counter, edit.clone())).unwrap();
+        assert_eq!(manifest.state().last_seqno(), late(counter), "no later stamp is below");
+    }
+    manifest.begin_new_file().unwrap(); // What waits is in snapshots, too.
+    let found = reopen(&storage).unwrap().state().clone();
+    assert_eq!(&found, manifest.state());
+    let waiting: Vec<_> = found.trail_notes().iter().map(|note| note.edit.clone()).collect();
+    assert_eq!(waiting, told);
+    manifest.apply(&Edit::SetTrail(trail(10))).unwrap();
+    assert_eq!(manifest.state().trail_notes().len(), 2, "it is done with the first");
+    manifest.apply(&Edit::ReserveStores { first: 3, count: 1 }).unwrap();
+    manifest.apply(&stamped(20, convert(1, 3, KeyspaceOptions::lsm(), None))).unwrap();
+    let end = manifest.state().trail().unwrap().end.unwrap();
+    assert_eq!((end.at, end.reason), (late(19), TrailEndReason::Converted));
+    // It has what is in front of that still to come, and is told of nothing more.
+    assert!(!manifest.state().trail().unwrap().is_over());
+    assert_eq!(manifest.state().held_log(), Some(700));
+    manifest.apply(&add(4, "untold")).unwrap();
+    assert!(manifest.apply(&stamped(30, add(5, "no"))).is_err());
+    manifest.apply(&Edit::SetTrail(TrailRecord { end: Some(end), ..trail(19) })).unwrap();
+    assert!(manifest.state().trail().unwrap().is_over());
+    assert_eq!((manifest.state().held_log(), manifest.state().trail_notes()), (None, &[][..]));
+    manifest.apply(&Edit::SetTrail(TrailRecord { id: 78, ..trail(40) })).unwrap();
+    assert_eq!(&reopen(&storage).unwrap().state().clone(), manifest.state());
+}
+
+/// However much comes before it is told of, the catalogue does not grow without a bound.
+#[test]
+fn a_trail_that_is_told_of_nothing_for_too_long_ends() {
+    let storage = storage();
+    let mut manifest = create(&storage);
+    manifest.apply(&add(1, "one")).unwrap();
+    manifest.apply(&Edit::SetTrail(trail(0))).unwrap();
+    let mut counter = 1;
+    while manifest.state().trail().unwrap().end.is_none() {
+        manifest.apply(&stamped(counter, rename(1, &format!("{counter}")))).unwrap();
+        counter += 1;
+    }
+    let end = manifest.state().trail().unwrap().end.unwrap();
+    assert_eq!((end.at, end.reason), (late(counter - 2), TrailEndReason::Crowded));
+    assert_eq!(manifest.state().trail_notes().len(), 4096);
+    assert_eq!(reopen(&storage).unwrap().state(), manifest.state());
 }
 
 #[test]

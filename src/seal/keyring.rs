@@ -111,6 +111,13 @@ impl Keyring {
         self.contents.read().unwrap_or_else(PoisonError::into_inner).current
     }
 
+    /// Whether there is a key of this number.
+    #[must_use]
+    pub fn has(&self, number: u16) -> bool {
+        let contents = self.contents.read().unwrap_or_else(PoisonError::into_inner);
+        contents.keys.contains_key(&number)
+    }
+
     /// The key of a file that is made now.
     #[must_use]
     pub fn key_for_new(&self, file: &FileIdentity) -> Arc<FileKey> {

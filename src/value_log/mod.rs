@@ -13,6 +13,7 @@
 //! | `read.rs` | reading whole values, verified |
 //! | `reader.rs` | reading parts of a value, verified |
 //! | `stream.rs` | writing a value piece by piece |
+//! | `kept.rs` | keeping files that nobody needs any more for who reads the log |
 //! | `moving.rs` | moving values out of files that are to be emptied |
 //! | `salvage.rs` | copying files of which some records are damaged |
 //!
@@ -26,7 +27,7 @@
 //!   in the part of the commit log that is not known to be durable, and is verified there.
 //! - V3  A file is removed only when nobody holds it. Who refers to a value in memory, or durably,
 //!   holds its file; a pointer that is only in parts of the commit log that are never applied again
-//!   does not count.
+//!   does not count, unless files are kept for who still has to read that (`kept.rs`).
 //! - V4  Every byte that is read is verified: against its place by checksums, against the pointer
 //!   by length and hash.
 //! - V5  A sync that failed is never tried again: what it was to carry over may be lost, and
@@ -36,6 +37,7 @@ mod append;
 mod file;
 mod format;
 mod inspect;
+mod kept;
 mod moving;
 mod read;
 mod reader;
@@ -93,6 +95,8 @@ pub struct ValueLog {
     syncing: Mutex<Option<String>>,
     /// `None` once it is known what is referred to.
     opening: Mutex<Option<Opening>>,
+    /// Files that are kept whoever else needs them; `None` while none are.
+    kept: Mutex<Option<BTreeMap<u64, Arc<ValueFile>>>>,
     /// Held, shared, while something is written.
     writing: RwLock<Writing>,
     // Atomic.
@@ -187,6 +191,7 @@ impl ValueLog {
             unsynced: Mutex::default(),
             syncing: Mutex::default(),
             opening: Mutex::new(Some(Opening { _held: held, absent: Vec::new() })),
+            kept: Mutex::default(),
             writing: RwLock::new(Writing::Allowed),
             sync_state: AtomicU8::new(0),
             bytes_written: AtomicU64::new(0),
@@ -298,9 +303,15 @@ impl ValueLog {
         Ok(paths.filter(|path| matches!(self.place.storage.exists(path), Ok(true))).collect())
     }
 
-    /// The files that are held.
+    /// The files that are held, but for those that are only kept.
     #[must_use]
     pub fn files(&self) -> Vec<Arc<ValueFile>> {
+        let mut files = self.all_files();
+        self.leave_out_kept(&mut files);
+        files
+    }
+
+    fn all_files(&self) -> Vec<Arc<ValueFile>> {
         self.files.load().values().filter_map(Weak::upgrade).collect()
     }
 
@@ -343,6 +354,7 @@ impl ValueLog {
         self.change_files(|files| {
             files.insert(file.number(), Arc::downgrade(file));
         });
+        self.keep_new(file);
     }
 
     fn change_files(&self, change: impl Fn(&mut BTreeMap<u64, Weak<ValueFile>>)) {

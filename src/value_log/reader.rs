@@ -129,7 +129,7 @@ impl ValueReader {
     ///
     /// # Errors
     /// `Corruption` with file and offset, `Io`.
-    pub(super) fn next_piece(&mut self) -> Result<&[u8]> {
+    pub fn next_piece(&mut self) -> Result<&[u8]> {
         let len = self.rest_of_chunk()?.len();
         self.position += len as u64;
         Ok(&self.chunk[self.chunk.len() - len..])

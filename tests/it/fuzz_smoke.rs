@@ -66,6 +66,11 @@ fn streams_of_backups_take_any_bytes() {
 }
 
 #[test]
+fn segments_of_trails_take_any_bytes() {
+    feed(&Corpus::collect().unwrap().trail_segments, FILE_COUNT, fuzzing::trail_segment);
+}
+
+#[test]
 fn index_records_take_any_bytes() {
     feed(&Corpus::collect().unwrap().index_records, INPUT_COUNT, fuzzing::index_record);
 }

@@ -193,6 +193,7 @@ const TORTURE_ADVICE: &str =
 fn store_exit_code(error: &Error) -> u8 {
     match error {
         Error::KeyspaceNotFound { .. }
+        | Error::TrailEnded { .. }
         | Error::CommitsNotKept { .. }
         | Error::BeyondRetention { .. }
         | Error::IndexNotFound { .. }
@@ -242,6 +243,7 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         ),
         Error::MergeFailed { .. } => Some("put or delete the key to begin anew"),
         Error::KeyspaceExists { .. } => Some("choose another name, or drop that one first"),
+        Error::TrailEnded { .. } => Some("`lithe backup archive --begin` begins another trail"),
         Error::Conflict => Some("run the command again"),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Some("is --db right? `lithe put` and `lithe load` create a database")

@@ -11,7 +11,7 @@ use lithedb::base::{Entropy, checksum, checksum_seeded};
 use lithedb::storage::{SimStorage, Storage};
 use lithedb::{
     BackupOptions, BackupRepository, Db, Durability, KeyspaceOptions, OpenExisting, Result,
-    WriteBatch,
+    TrailOptions, WriteBatch,
 };
 
 use crate::random::Random;
@@ -50,6 +50,8 @@ pub struct Corpus {
     pub backup_lists: Vec<Vec<u8>>,
     /// Backups as streams.
     pub backup_streams: Vec<Vec<u8>>,
+    /// Segments of trails.
+    pub trail_segments: Vec<Vec<u8>>,
 }
 
 /// The numbers drawn are all the same one.
@@ -76,7 +78,9 @@ impl Corpus {
         write_some(&db)?;
         let mut corpus = Corpus::default();
         let files: Arc<dyn Storage> = Arc::new(storage.clone());
-        BackupRepository::open_in(files, "/backups", OpenExisting::OrCreate)?.create(&db)?;
+        let backups = BackupRepository::open_in(files, "/backups", OpenExisting::OrCreate)?;
+        backups.create(&db)?;
+        write_on_a_trail(&db, &backups)?;
         let mut sent = Vec::new();
         db.backup_to(&mut sent, BackupOptions::new())?;
         corpus.backup_streams.push(sent);
@@ -92,6 +96,8 @@ impl Corpus {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with("backup-") {
             self.backup_lists.push(bytes.to_vec());
+        } else if name.starts_with("segment-") {
+            self.trail_segments.push(bytes.to_vec());
         } else if name.ends_with(".wal") {
             let records = wal_records(bytes);
             self.commits.extend(records.iter().map(|(start, len)| {
@@ -164,6 +170,20 @@ fn write_some(db: &Db) -> Result<()> {
         }
     }
     db.sync()
+}
+
+/// Has a trail follow, and changes something of each kind that it tells of.
+fn write_on_a_trail(db: &Db, backups: &BackupRepository) -> Result<()> {
+    backups.begin_trail(db, TrailOptions::new())?;
+    let packed = db.keyspace("packed")?;
+    for round in 0..6 {
+        packed.put(Key(round).bytes(), vec![round as u8; 20 << round])?; // Large ones as well.
+    }
+    db.create_keyspace("late", KeyspaceOptions::history())?.put("otter", "swims")?;
+    db.rename_keyspace("late", "later")?;
+    packed.delete(Key(1).bytes())?;
+    db.drop_keyspace("later")?;
+    backups.extend_trail(db).map(drop)
 }
 
 /// Changes some bytes, as a fuzzer does.

@@ -369,7 +369,7 @@ fn space(arguments: &Arguments, ledger: &Arc<Ledger>) {
 /// Samples for the fuzz targets, into `fuzz/corpus` below the working directory.
 fn write_seeds() {
     let corpus = Corpus::collect().expect("nothing fails in the simulation");
-    let targets: [(&str, &[Vec<u8>]); 11] = [
+    let targets: [(&str, &[Vec<u8>]); 12] = [
         ("wal_file", &corpus.wal_files),
         ("commit_record", &corpus.commits),
         ("manifest_file", &corpus.manifests),
@@ -380,6 +380,7 @@ fn write_seeds() {
         ("keyring_slot", &corpus.keyring_slots),
         ("backup_list", &corpus.backup_lists),
         ("backup_stream", &corpus.backup_streams),
+        ("trail_segment", &corpus.trail_segments),
         ("block", &corpus.blocks),
     ];
     let storage = OsStorage::new();

@@ -17,6 +17,8 @@ use crate::wal::LogImage;
 pub(super) struct Cut {
     /// The newest commit.
     pub seqno: SeqNo,
+    /// It has everything up to this stamp, and nothing behind it.
+    pub as_of: SeqNo,
     pub manifest: EditLogImage,
     /// The bytes of the keyring's file: with the keys of all files that were cut.
     pub keyring: Option<Vec<u8>>,
@@ -60,7 +62,7 @@ impl Core {
         self.values.close_larger(CLOSED_FROM.min(self.sizes.value_file / CLOSED_FROM_PART));
         self.sync_values()?; // Who syncs a file may write to it.
         let _indexes_stay = lock(&self.indexing); // The state has those that the manifest has.
-        let _hold = self.hold_commits()?; // P1
+        let hold = self.hold_commits()?; // P1
         let manifest = self.lock_manifest_for_edit()?;
         let state = self.published.state(); // P2
         let mut values = BTreeMap::new();
@@ -72,8 +74,13 @@ impl Core {
             self.hold_values_of(number, &mut values)?;
         }
         let cut_values = |file: Arc<ValueFile>| ValueCut { size: file.size(), file };
+        let seqno = self.visible();
+        // Edits that a trail tells of have stamps of their own, and may be behind the last commit.
+        let is_followed = manifest.state().trail().is_some();
+        let stamp = is_followed.then(|| hold.next_stamp(self.time.wall_for_stamp()));
         Ok(Cut {
-            seqno: self.visible(),
+            seqno,
+            as_of: stamp.unwrap_or(seqno),
             manifest: manifest.image(),
             keyring: self.image_keyring()?,
             stores,

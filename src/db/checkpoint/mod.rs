@@ -52,6 +52,9 @@ use target::Place;
 pub struct CheckpointReport {
     /// The stamp of the newest commit that it has. It has all up to that.
     pub seqno: SeqNo,
+    /// It has everything up to this stamp, and nothing behind it. That of the newest commit, unless
+    /// a trail follows the database: then one behind that, which a trail can go on from.
+    pub as_of: SeqNo,
     /// Files that it has.
     pub files: u64,
     /// Bytes of them, holes included.

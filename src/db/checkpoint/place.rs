@@ -91,8 +91,8 @@ impl<'c> Placing<'c> {
     /// # Errors
     /// `DiskFull`, `Io`, `Closed`.
     pub(super) fn place(&mut self, cut: Cut) -> Result<()> {
-        let Cut { seqno, manifest, keyring, stores, values, log } = cut;
-        self.report.seqno = seqno;
+        let Cut { seqno, as_of, manifest, keyring, stores, values, log } = cut;
+        (self.report.seqno, self.report.as_of) = (seqno, as_of);
         let root = self.root.clone();
         let (log_dir, values_dir) = (root.join(LOG_DIR), root.join(VALUES_DIR));
         self.make_dir(&log_dir)?;

@@ -30,8 +30,8 @@ use crate::db::core::{Core, lock};
 use crate::db::options::{Access, Builder};
 use crate::manifest::Manifest;
 use crate::seal::{
-    Encryption, KEYRING_FILE_SIZE, KeyringContents, MasterKey, Randomness, SLOT_SIZE, Slot,
-    SlotState,
+    Encryption, FileIdentity, FileKey, KEYRING_FILE_SIZE, Keyring, KeyringContents, MasterKey,
+    Randomness, SLOT_SIZE, Slot, SlotState,
 };
 use crate::storage::{OpenMode, SealedStorage, Storage, StorageFile, is_shared};
 
@@ -39,6 +39,8 @@ const FILE_NAME: &str = "KEYRING";
 /// While it is made.
 const UNFINISHED_NAME: &str = "KEYRING.new";
 const SLOTS: [usize; 2] = [0, 1];
+const NO_SLOTS: [SlotState; 2] =
+    [SlotState::Damaged("the file ends"), SlotState::Damaged("the file ends")];
 
 /// Where the keyring of a database is.
 pub(super) fn keyring_path(dir: &Path) -> PathBuf {
@@ -131,6 +133,26 @@ pub fn unlock(
     let reading = Arc::clone(&storage);
     let (_, contents) = KeyringFile::open(reading, path, encryption, Access::ReadOnly)?;
     Ok(Arc::new(SealedStorage::new(storage, Arc::new(encryption.keyring(contents)))))
+}
+
+/// The keys in the bytes of a keyring's file, which is at `path`.
+///
+/// # Errors
+/// `WrongKey`, `VaultFailed`; `Corruption`, `FormatVersion`.
+pub(super) fn keys_in(bytes: &[u8], path: &Path, encryption: &Encryption) -> Result<Arc<Keyring>> {
+    let mut slots = NO_SLOTS;
+    for (index, part) in bytes.chunks_exact(SLOT_SIZE).enumerate().take(SLOTS.len()) {
+        slots[index] = Slot::decode(index, part);
+    }
+    let whole = slots.iter().filter_map(|slot| match slot {
+        SlotState::Whole(slot) => Some(slot),
+        SlotState::Unknown(_) | SlotState::Damaged(_) => None,
+    });
+    let Some(newest) = whole.max_by_key(|slot| slot.generation) else {
+        return Err(none_is_whole(&slots, path.to_owned()));
+    };
+    let (_, contents) = newest.open(encryption, path)?;
+    Ok(Arc::new(encryption.keyring(contents)))
 }
 
 impl KeyringFile {
@@ -315,7 +337,7 @@ fn offset_of(slot: usize) -> u64 {
 fn read_slots(file: &dyn StorageFile, path: &Path, access: Access) -> Result<[SlotState; 2]> {
     let io = |error| Error::io("read", path, error);
     let size = file.size().map_err(io)?;
-    let mut slots = [SlotState::Damaged("the file ends"), SlotState::Damaged("the file ends")];
+    let mut slots = NO_SLOTS;
     for (index, slot) in slots.iter_mut().enumerate() {
         if offset_of(index + 1) <= size {
             let mut bytes = vec![0; SLOT_SIZE];
@@ -348,6 +370,18 @@ impl Core {
             return Ok(None);
         }
         lock(&self.keyring).as_ref().ok_or(Error::Closed)?.image().map(Some)
+    }
+
+    /// The key of a file that is made now elsewhere than in the database, and the bytes of the
+    /// keyring's file, which has it; `None` if there is none.
+    pub(super) fn key_and_keyring(
+        &self,
+        file: &FileIdentity,
+    ) -> Result<Option<(Arc<FileKey>, Vec<u8>)>> {
+        let Some(keyring) = self.storage.keyring() else { return Ok(None) };
+        let own = lock(&self.keyring); // It does not change meanwhile.
+        let bytes = own.as_ref().ok_or(Error::Closed)?.image()?;
+        Ok(Some((keyring.key_for_new(file), bytes)))
     }
 
     /// From here on the file may be another opening's.

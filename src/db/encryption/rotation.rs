@@ -70,8 +70,8 @@ impl Db {
     /// error, leaves a database whose files have one key or the other; calling this again goes on
     /// with it. So it does when something holds files with the older key:
     /// [`KeyRotationReport::files_left`] has those that are held by a snapshot or an iterator, by
-    /// a value that is written for long, or as part of the log that is kept to be read; and value
-    /// files with damaged values.
+    /// a value that is written for long, as part of the log that is kept to be read, or for a trail
+    /// that was not told of them; and value files with damaged values.
     ///
     /// Not touched are checkpoints, which have their own keyrings, and tables that were made
     /// outside by [`Keyspace::table_writer`](crate::Keyspace::table_writer) and are not ingested

@@ -8,7 +8,7 @@ use super::{ChangeFeed, CommitChanges, FeedOptions};
 use crate::base::{Error, Result, SeqNo};
 use crate::db::core::{Core, lock};
 use crate::db::{Db, Handle};
-use crate::manifest::{ConsumerRecord, Edit, Manifest};
+use crate::manifest::{CatalogState, ConsumerRecord, Edit, Manifest};
 use crate::wal::Lsn;
 
 /// How far consumers have said that they are, where the manifest does not have it yet.
@@ -69,7 +69,7 @@ impl Db {
         let consumer = ConsumerRecord { done, log_position: log_position.as_u64(), log_max };
         let edit = Edit::SetConsumer { name: name.to_owned(), consumer };
         core.apply_edit(&mut manifest, &edit)?;
-        core.hold_log(manifest.state().consumers());
+        core.hold_log(manifest.state());
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Db {
         let edit = Edit::RemoveConsumer { name: name.to_owned() };
         core.apply_edit(&mut manifest, &edit)?;
         lock(&core.acknowledged).remove(name);
-        core.hold_log(manifest.state().consumers());
+        core.hold_log(manifest.state());
         Ok(())
     }
 }
@@ -244,7 +244,7 @@ impl Core {
         self.sync_to(self.log_place().1)?; // F2: what it has said is in front of that.
         let mut manifest = self.lock_manifest_for_edit()?;
         self.write_acknowledged(&mut manifest, name, said)?;
-        self.hold_log(manifest.state().consumers());
+        self.hold_log(manifest.state());
         Ok(())
     }
 
@@ -274,16 +274,17 @@ impl Core {
         })
     }
 
-    /// Has the log kept from where the slowest of these consumers is, but for those that are
+    /// Has the log kept from where the slowest consumer is, or the trail, but for those that are
     /// further behind than they may be (F2).
-    pub(in crate::db) fn hold_log(&self, consumers: &BTreeMap<String, ConsumerRecord>) {
+    pub(in crate::db) fn hold_log(&self, catalog: &CatalogState) {
         let end = self.log.end();
         let may_be = |(name, record): &(&String, &ConsumerRecord)| {
             let said = self.as_acknowledged(name, **record);
             end.saturating_sub(said.log_position) <= said.log_max
         };
         // The manifest says less, and is what there is after a crash.
-        let slowest = consumers.iter().filter(may_be).map(|(_, record)| record.log_position).min();
+        let held = catalog.consumers().iter().filter(may_be).map(|(_, record)| record.log_position);
+        let slowest = held.chain(self.held_for_trail(catalog)).min();
         self.log.hold_from(slowest.map_or(Lsn::MAX, Lsn::from_u64));
     }
 }

@@ -65,6 +65,7 @@ impl Core {
             transaction_commits: transactions.commits,
             transaction_conflicts: transactions.conflicts,
             transaction_bytes_kept: transactions.kept_bytes,
+            trail: self.trail_status(),
             read_only: self.poison().cloned(),
             health: self.health(),
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 pub use written::BytesWritten;
 
 use crate::db::health::Health;
+use crate::db::trail::TrailStatus;
 
 /// How often and how long writers waited.
 #[derive(Debug, Default)]
@@ -248,6 +249,8 @@ pub struct Stats {
     pub transaction_conflicts: u64,
     /// Memory of flushed memtables that are kept to check open transactions against.
     pub transaction_bytes_kept: u64,
+    /// The trail that follows the database: see [`crate::Db::trail`].
+    pub trail: Option<TrailStatus>,
     /// Why nothing is written any more, if so.
     pub read_only: Option<String>,
     /// How the database is: see [`crate::Db::health`].

@@ -15,7 +15,7 @@ fn small() -> SimStorage {
     storage
 }
 
-fn flip(storage: &SimStorage, path: &Path, offset: u64, bits: u8) {
+pub(super) fn flip(storage: &SimStorage, path: &Path, offset: u64, bits: u8) {
     let file = storage.open(path, OpenMode::ReadWrite).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).unwrap();

@@ -43,14 +43,14 @@ fn numbers(storage: &SimStorage) -> Vec<u64> {
 }
 
 /// All that is listed is there.
-fn expect_verified(storage: &SimStorage, place: &str) {
+pub(super) fn expect_verified(storage: &SimStorage, place: &str) {
     let check = repository(storage).verify(None, BackupOptions::new()).unwrap();
     assert!(check.is_ok(), "{place}: {check:?}");
 }
 
 /// Has `act` crash at each of its mutations, so that all of what is not synced is left, or nothing,
 /// or some, and `look` at what is left: it is told at which of how many.
-fn crash_everywhere(
+pub(super) fn crash_everywhere(
     storage: &SimStorage,
     act: impl Fn(&SimStorage) -> Result<(), Error>,
     mut look: impl FnMut(&SimStorage, (u64, u64), &str),

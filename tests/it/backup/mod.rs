@@ -5,6 +5,7 @@ mod damage;
 mod interrupted;
 mod model;
 mod streams;
+mod trail;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

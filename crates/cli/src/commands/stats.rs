@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lithedb::storage::ReserveFigures;
-use lithedb::{BytesWritten, Health, KeyspaceStats, Stats, ValueFileStats};
+use lithedb::{BytesWritten, Health, KeyspaceStats, Stats, TrailStatus, ValueFileStats};
 use serde_json::{Value, json};
 
 use crate::args::Globals;
@@ -72,6 +72,9 @@ fn database_table(stats: &Stats) -> Table {
     row("  readers", bytes_text(stats.memory_readers));
     row("  unused", bytes_text(stats.memory_unused));
     row("commit log", log_text(stats));
+    if let Some(trail) = &stats.trail {
+        row("trail", trail_text(trail));
+    }
     row("value files", value_files_text(stats));
     row("cleaning", cleaning_text(stats));
     row("commits", format!("{} since it was created", count_text(stats.lifetime_commits)));
@@ -101,6 +104,13 @@ fn troubles(health: &Health) -> Vec<String> {
 fn reserve_text(reserve: ReserveFigures) -> String {
     let (held, size) = (bytes_text(reserve.held), bytes_text(reserve.size));
     if held == size { size } else { format!("{held} of {size}") }
+}
+
+/// `4.0 MiB behind, with 64.0 KiB of values kept for it; it ends: ..`
+fn trail_text(trail: &TrailStatus) -> String {
+    let (behind, kept) = (bytes_text(trail.bytes_behind), bytes_text(trail.value_bytes_kept));
+    let end = trail.end.map(|end| format!("; it ends at {}: {}", end.at, end.reason));
+    format!("{behind} behind, {kept} of values kept for it{}", end.unwrap_or_default())
 }
 
 fn disk_text(stats: &Stats) -> String {
@@ -270,7 +280,25 @@ fn health_json(health: &Health) -> Value {
 }
 
 /// Durations are in seconds; names end in their unit.
+fn trail_json(trail: &TrailStatus) -> Value {
+    json!({
+        "trail": format!("{:016x}", trail.trail),
+        "repository": format!("{:016x}", trail.repository),
+        "done": trail.done.as_u64(),
+        "behind_bytes": trail.bytes_behind,
+        "kept_value_bytes": trail.value_bytes_kept,
+        "ends_at": trail.end.map(|end| end.at.as_u64()),
+        "ends_because": trail.end.map(|end| end.reason.to_string()),
+    })
+}
+
 fn stats_json(stats: &Stats) -> Value {
+    let mut figures = figures_json(stats);
+    figures["trail"] = stats.trail.as_ref().map_or(Value::Null, trail_json);
+    figures
+}
+
+fn figures_json(stats: &Stats) -> Value {
     json!({
         "read_only": stats.read_only,
         "health": health_json(&stats.health),

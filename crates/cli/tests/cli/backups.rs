@@ -5,6 +5,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::{Value, json};
+
 use crate::shell::{Run, Shell};
 
 #[test]
@@ -109,4 +111,62 @@ fn an_encrypted_database_is_restored_without_its_key_and_opens_with_it() {
         let bytes = fs::read(entry.unwrap().path()).unwrap();
         assert!(!bytes.windows(5).any(|window| window == b"river"));
     }
+}
+
+#[test]
+fn a_trail_has_what_comes_between_backups() {
+    let shell = Shell::new();
+    shell.db(&["put", "otter", "swims"]).ok();
+    shell.db(&["backup", "archive", "kept"]).fails(2); // There is no such directory.
+    shell.db(&["backup", "create", "kept"]).ok();
+    let refused = shell.db(&["backup", "archive", "kept"]).fails(2);
+    assert!(refused.contains("no trail"), "{refused}");
+    let begun = shell.db(&["backup", "archive", "kept", "--begin", "--log-max", "1GiB"]);
+    assert!(begun.stderr.starts_with("made backup 2, of trail "), "{begun:?}");
+    shell.db(&["put", "otter", "sleeps"]).ok();
+    let commits = shell.db(&["commits", "--format", "jsonl"]).ok_text();
+    let commit: Value = serde_json::from_str(commits.lines().last().unwrap()).unwrap();
+    let stamp = commit["stamp"].as_u64().unwrap();
+    let stamp = format!("{}.{}", stamp >> 16, stamp & 0xFFFF);
+    shell.db(&["delete", "otter"]).ok();
+    let added = shell.db(&["backup", "archive", "kept"]);
+    assert!(added.stderr.starts_with("added 2 commits: all up to "), "{added:?}");
+    shell.run(&["backup", "restore-at", "kept", &stamp, "then", "--check"]).ok();
+    assert_eq!(shell.run(&["--db", "then", "get", "otter"]).ok(), b"sleeps");
+    shell.run(&["backup", "restore-at", "kept", "latest", "last"]).ok();
+    shell.run(&["--db", "last", "get", "otter"]).fails(1);
+    shell.run(&["backup", "restore-at", "kept", "1 hour ago", "before"]).fails(2);
+    shell.run(&["backup", "restore-at", "kept", "latest", "none", "--trail", "1"]).fails(2);
+    assert!(!shell.path("before").exists() && !shell.path("none").exists());
+    let table = shell.run(&["backup", "trails", "kept"]).ok_text();
+    assert_eq!(table.lines().count(), 2, "{table}");
+    let line = shell.run(&["backup", "trails", "kept", "--format", "jsonl"]).ok_text();
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&line["commits"], &line["end"]), (&json!(2), &Value::Null), "{line}");
+    assert_eq!(line["backups"], json!([2]), "{line}");
+    let stats = shell.db(&["stats"]).ok_text();
+    assert!(stats.contains("trail"), "{stats}");
+    // What it has is found to be damaged or missing.
+    let trail = line["trail"].as_str().unwrap();
+    let segment = shell.path(&format!("kept/trails/{trail}/segment-00000001"));
+    let bytes = fs::read(&segment).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[200] ^= 1;
+    fs::write(&segment, damaged).unwrap();
+    let found = shell.run(&["backup", "verify", "kept"]);
+    assert_eq!(found.code, 4, "{found:?}");
+    assert!(found.text().contains("segment-00000001") && found.text().contains(trail), "{found:?}");
+    shell.run(&["backup", "restore-at", "kept", "latest", "none"]).fails(4);
+    fs::write(&segment, bytes).unwrap();
+    shell.run(&["backup", "verify", "kept"]).ok();
+    // It ends, and goes.
+    shell.db(&["put", "wren", "sings"]).ok();
+    shell.db(&["backup", "archive", "kept", "--end"]).ok();
+    shell.run(&["backup", "restore-at", "kept", "latest", "end"]).ok();
+    assert_eq!(shell.run(&["--db", "end", "get", "wren"]).ok(), b"sings");
+    shell.db(&["backup", "archive", "kept"]).fails(2);
+    shell.run(&["backup", "remove-trail", "kept", trail]).ok();
+    shell.run(&["backup", "remove-trail", "kept", trail]).fails(2);
+    assert_eq!(shell.run(&["backup", "trails", "kept"]).ok_text().lines().count(), 1);
+    shell.run(&["backup", "verify", "kept"]).ok();
 }

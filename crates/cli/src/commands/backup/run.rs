@@ -10,6 +10,7 @@ use lithedb::{
 };
 use serde_json::{Value, json};
 
+use super::trails::{self, Which, Wish};
 use super::{Action, BackupArgs, BackupsFormat, RestorePlace};
 use crate::args::Globals;
 use crate::database::{builder, close, open_existing};
@@ -46,8 +47,26 @@ pub fn run(
             say_restored(notices, place, &restored);
             Ok(())
         }
+        Action::Archive { directory, begin, end, log_max } => {
+            let wish = match (begin, end) {
+                (true, _) => Wish::Begin { log_max: *log_max },
+                (_, true) => Wish::End,
+                _ => Wish::Extend,
+            };
+            trails::archive(globals, &at_work, directory, wish)
+        }
+        Action::Trails { directory, format } => trails::list(directory, *format),
+        Action::RestoreAt { directory, moment, trail, database, place } => {
+            let which = Which { moment: *moment, trail: *trail, database: *database };
+            trails::restore_at(globals, &at_work, directory, which, place)
+        }
         Action::Remove { directory, number } => {
             say_removed(notices, &BackupRepository::open(directory)?.remove(*number)?);
+            Ok(())
+        }
+        Action::RemoveTrail { directory, trail } => {
+            BackupRepository::open(directory)?.remove_trail(*trail)?;
+            notices.say(format!("removed trail {trail:016x}"));
             Ok(())
         }
         Action::Prune { directory, keep } => {
@@ -87,15 +106,15 @@ pub fn run(
 }
 
 /// How work is done that may take long.
-struct AtWork<'a> {
-    notices: Notices,
+pub(super) struct AtWork<'a> {
+    pub notices: Notices,
     interrupt: &'a Interrupt,
     limit: Option<u64>,
 }
 
 impl AtWork<'_> {
     /// Does it, with a bar, until Ctrl-C is pressed.
-    fn watched<T>(
+    pub fn watched<T>(
         &self,
         work: impl FnOnce(BackupOptions<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
@@ -170,15 +189,21 @@ fn verify(at_work: &AtWork<'_>, directory: &Path, number: Option<u64>) -> Outcom
         let (file, numbers) = (problem.file.display(), numbers_text(&problem.backups));
         writeln!(out, "{file}: {} (of {numbers})", problem.what)?;
     }
+    for problem in &check.trail_problems {
+        let (file, trail) = (problem.file.display(), problem.trail);
+        let (what, behind) = (&problem.what, problem.behind);
+        writeln!(out, "{file}: {what} (of trail {trail:016x}, behind {behind})")?;
+    }
     out.flush()?;
     if !check.is_ok() {
-        return Err(Failure::DamagedBackups { file_count: check.problems.len() });
+        let file_count = check.problems.len() + check.trail_problems.len();
+        return Err(Failure::DamagedBackups { file_count });
     }
     at_work.notices.say(checked_text(&check));
     Ok(())
 }
 
-fn how_to_restore(
+pub(super) fn how_to_restore(
     globals: &Globals,
     place: &RestorePlace,
 ) -> Result<RestoreOptions<'static>, Failure> {
@@ -190,7 +215,7 @@ fn how_to_restore(
     })
 }
 
-fn say_restored(notices: Notices, place: &RestorePlace, restored: &RestoredBackup) {
+pub(super) fn say_restored(notices: Notices, place: &RestorePlace, restored: &RestoredBackup) {
     let (target, seqno) = (place.target.display(), restored.seqno);
     notices.say(format!("restored to {target}, as of {seqno}"));
     if let Some(rest) = &restored.left_behind {
@@ -201,7 +226,15 @@ fn say_restored(notices: Notices, place: &RestorePlace, restored: &RestoredBacku
 
 fn say_removed(notices: Notices, report: &PruneReport) {
     let (backups, files) = (count_text(report.backups), count_text(report.files));
-    notices.say(format!("removed {backups} backups, {files} files, {}", bytes_text(report.bytes)));
+    let bytes = bytes_text(report.bytes);
+    let of_trails = match report.segments {
+        0 => String::new(),
+        count => {
+            let bytes = bytes_text(report.segment_bytes);
+            format!("; {} segments of trails, {bytes}", count_text(count))
+        }
+    };
+    notices.say(format!("removed {backups} backups, {files} files, {bytes}{of_trails}"));
 }
 
 /// Standard output, for bytes that no terminal should get.
@@ -232,7 +265,7 @@ fn checked_text(check: &BackupCheck) -> String {
 }
 
 /// `120 files, 3.4 GiB, 2.1 MiB of them new`.
-fn sizes_text(info: &BackupInfo) -> String {
+pub(super) fn sizes_text(info: &BackupInfo) -> String {
     let (files, bytes) = (count_text(info.files), bytes_text(info.bytes));
     format!("{files} files, {bytes}, {} of them new", bytes_text(info.written_bytes))
 }
@@ -261,5 +294,7 @@ fn json_of(info: &BackupInfo) -> Value {
         "files": info.files,
         "bytes": info.bytes,
         "written_bytes": info.written_bytes,
+        "trail": info.trail.map(|id| format!("{id:016x}")),
+        "as_of": info.as_of.as_u64(),
     })
 }
