@@ -130,7 +130,8 @@ fn refuse_records(place: &WalPlace, number: u64) -> Result<()> {
     let path = place.path_of(number);
     let refused = || Error::invalid(format!("{} holds a log already", path.display()));
     // Also when the header is not readable or is that of another database.
-    let mut found = FoundFile::open(place, number).map_err(|error| match error {
+    let found = FoundFile::open(place, number).and_then(FoundFile::with_key);
+    let mut found = found.map_err(|error| match error {
         Error::Corruption { .. } | Error::FormatVersion { .. } => refused(),
         other => other,
     })?;
@@ -246,7 +247,9 @@ fn history_of(replay: &Replay) -> Vec<FileHeader> {
     let mut history = Vec::new();
     let mut above = replay.chain[0];
     while let Some(previous) = above.previous
-        && let Some(header) = replay.files.get(&previous.number).and_then(FoundFile::valid_header)
+        && let Some(file) = replay.files.get(&previous.number)
+        && let Some(header) = file.valid_header()
+        && !file.is_without_key()
         && header.start == previous.start
         && header.number < above.number
         && (header.start..=header.limit()).contains(&above.start)

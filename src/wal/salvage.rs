@@ -188,7 +188,7 @@ impl Walk<'_> {
             }
         };
         for number in numbers.into_iter().rev() {
-            match FoundFile::open(place, number) {
+            match FoundFile::open(place, number).and_then(FoundFile::with_key) {
                 Ok(file) => {
                     let header = file.valid_header();
                     if let Some(before) = header.and_then(|header| header.previous) {

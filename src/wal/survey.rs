@@ -25,8 +25,9 @@ pub struct FoundFile {
     pub header: HeaderBlock,
     pub window: FileWindow,
     tag: u64,
-    /// What payloads are sealed with.
-    key: Option<Arc<FileKey>>,
+    /// What payloads are sealed with; or why they cannot be read, which is told when one is: the
+    /// log may not need this file.
+    key: std::result::Result<Option<Arc<FileKey>>, String>,
     /// The payload that was read last, if it was sealed.
     opened: Vec<u8>,
 }
@@ -55,7 +56,7 @@ impl FoundFile {
     /// Opens file `number` and reads its header.
     ///
     /// # Errors
-    /// [`crate::base::Error::Io`] and those of [`FileHeader::decode`].
+    /// [`crate::base::Error::Io`], [`Error::KeyNeeded`], and those of [`FileHeader::decode`].
     pub fn open(place: &WalPlace, number: u64) -> Result<FoundFile> {
         let path = place.path_of(number);
         let mut window = FileWindow::new(place.open(number, OpenMode::ReadOnly)?, path.clone())?;
@@ -65,8 +66,12 @@ impl FoundFile {
         window.let_go(); // There may be many files.
         let tag = file_tag(place.database_id, number);
         let key = match &header {
-            HeaderBlock::Valid(header) => place.key_of(header)?,
-            HeaderBlock::Unused | HeaderBlock::Unreadable => None,
+            HeaderBlock::Valid(header) => match place.key_of(header) {
+                Ok(key) => Ok(key),
+                Err(Error::Corruption { what, .. }) => Err(what),
+                Err(error) => return Err(error),
+            },
+            HeaderBlock::Unused | HeaderBlock::Unreadable => Ok(None),
         };
         Ok(FoundFile { number, header, window, tag, key, opened: Vec::new() })
     }
@@ -84,7 +89,23 @@ impl FoundFile {
         let window = FileWindow::new(file, path.to_owned())?;
         let (number, tag) = (header.number, file_tag(header.database_id, header.number));
         let header = HeaderBlock::Valid(header);
-        Ok(FoundFile { number, header, window, tag, key, opened: Vec::new() })
+        Ok(FoundFile { number, header, window, tag, key: Ok(key), opened: Vec::new() })
+    }
+
+    /// Whether there is no key for what is in it.
+    pub fn is_without_key(&self) -> bool {
+        self.key.is_err()
+    }
+
+    /// This file, unless there is no key for what is in it.
+    ///
+    /// # Errors
+    /// [`crate::base::Error::Corruption`].
+    pub fn with_key(self) -> Result<FoundFile> {
+        match &self.key {
+            Ok(_) => Ok(self),
+            Err(what) => Err(Error::corruption(self.window.path(), 0, what.clone())),
+        }
     }
 
     /// The header, if there is a valid one.
@@ -121,7 +142,7 @@ impl FoundFile {
         let block_size = self.window.size().min(HEADER_BLOCK_SIZE);
         let block = self.window.bytes(0, block_size);
         let left = block.map(FileHeader::version_fields).unwrap_or_default();
-        self.key = place.key_of_damaged(self.number, left);
+        self.key = Ok(place.key_of_damaged(self.number, left));
         let found = self.next_verified(Expected::NotBefore(Lsn::ZERO), HEADER_BLOCK_SIZE)?;
         Ok(found.map(|(offset, record)| {
             Lsn::from_u64(record.lsn.as_u64() - (offset - HEADER_BLOCK_SIZE))
@@ -147,11 +168,15 @@ impl FoundFile {
     ///
     /// # Errors
     /// [`crate::base::Error::Io`]; [`crate::base::Error::Corruption`] when it is not what was
-    /// sealed there.
+    /// sealed there, or there is no key for it.
     pub fn payload(&mut self, header: &RecordHeader, offset: u64) -> Result<(&[u8], &Path)> {
         let (at, len) = (offset + RECORD_HEADER_SIZE, header.length);
         let (payload, path) = self.window.bytes_of_file(at, len)?;
-        let Some(key) = &self.key else { return Ok((payload, path)) };
+        let key = match &self.key {
+            Ok(Some(key)) => key,
+            Ok(None) => return Ok((payload, path)),
+            Err(what) => return Err(Error::corruption(path, 0, what.clone())),
+        };
         self.opened.clear();
         self.opened.extend_from_slice(payload);
         match key.open_sealed(&header.sealed_place(), &mut self.opened) {

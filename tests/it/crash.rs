@@ -24,8 +24,7 @@ fn after_a_crash_anywhere_a_moment_that_had_to_survive_is_found() {
         true
     });
     ledger.assert_clean();
-    for (what, least) in [(STATES, 200), (STATES_IN_RECOVERY, 60), (STATES_AFTER_RECOVERY, 100)]
-    {
+    for (what, least) in [(STATES, 200), (STATES_IN_RECOVERY, 60), (STATES_AFTER_RECOVERY, 100)] {
         assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
     }
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lithedb::base::SeededEntropy;
-use lithedb::storage::{CrashMode, SimStorage};
+use lithedb::storage::{CrashMode, SimStorage, Storage};
 use lithedb::{
     Background, Builder, Codec, Db, Encryption, Error, KeyspaceOptions, LossKind, RepairOptions,
 };
@@ -112,6 +112,34 @@ fn behind_a_rotation_no_file_has_the_older_key_and_everything_is_there() {
     let again = db.rotate_data_key().unwrap();
     assert!(again.is_complete && again.key == 3, "{again:?}");
     expect_all(&db, 300);
+}
+
+/// When a sync of the directory fails, a power cut may bring back the name that a log file had
+/// before it was used again; with what was in it, if the disk kept that.
+#[test]
+fn a_log_file_of_before_that_comes_back_is_in_nobodys_way() {
+    let storage = SimStorage::new(1);
+    let db = open(&storage, 1);
+    fill(&db, 300);
+    db.flush().unwrap();
+    let paths = storage.files().into_iter().map(|(path, _)| path);
+    let log = paths.filter(|path| path.extension().is_some_and(|end| end == "wal"));
+    let before: Vec<_> =
+        log.map(|path| (path.clone(), storage.snapshot_file(&path).unwrap())).collect();
+    assert!(db.rotate_data_key().unwrap().is_complete);
+    drop(db);
+    assert_eq!(keys_of_files(&storage).into_keys().collect::<Vec<_>>(), [2]);
+    for (path, file) in before {
+        if !storage.exists(&path).unwrap() {
+            storage.restore_file(&path, &file).unwrap();
+        }
+    }
+    assert!(keys_of_files(&storage).contains_key(&1), "none has come back");
+    let db = open(&storage, 2);
+    expect_all(&db, 300);
+    assert!(db.check().unwrap().is_ok());
+    db.close().unwrap();
+    assert_eq!(keys_of_files(&storage).into_keys().collect::<Vec<_>>(), [2]);
 }
 
 #[test]
