@@ -13,8 +13,8 @@ const HEAD: &str = "\
 
 What LitheDB is built of, by `Cargo.lock`: with all features, for all systems. Written by
 `just third-party`; a test compares. `just licences` prints the licence texts that the packages come
-with, to be passed on with a program. Sources: <https://crates.io>. The bundled data set has a
-licence of its own: [data/README.md](data/README.md).
+with, to be passed on with a program. The bundled data set has a licence of its own:
+[data/README.md](data/README.md).
 ";
 
 /// `THIRD-PARTY.md`.
