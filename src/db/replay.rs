@@ -67,8 +67,8 @@ pub(super) struct Replayer<'a> {
     keyspaces: HashMap<u32, Replayed>,
     meter: &'a Arc<MemtableMeter>,
     values: &'a ValueLog,
-    /// Pointers that were inserted, or that a trail is to be told of, with their records' positions:
-    /// of records that are not known to have been durable.
+    /// Pointers that were inserted, or that a trail is to be told of, with the positions of their
+    /// records: of those that are not known to have been durable.
     doubtful: VecDeque<(Lsn, ValuePointer)>,
     /// A trail is to be told of commits behind this, also of what was dropped since: no value file
     /// that they need has gone.
