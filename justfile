@@ -25,6 +25,10 @@ bench-peers *ARGS:
 bench-peers-faults *ARGS:
     cargo run --release --manifest-path bench-peers/Cargo.toml -p faults -- {{ARGS}}
 
+# What backups, encryption, recovery, checks and scrubbing cost: `just trust --parts backup --structure lsm`.
+trust *ARGS:
+    cargo bench -p lithe-bench --bench trust -- {{ARGS}}
+
 # Instructions of the hot paths, beside the recorded baseline; `just instructions --record` records.
 instructions *ARGS:
     cargo bench -p lithe-bench --bench instructions -- {{ARGS}}

@@ -50,6 +50,7 @@ pub use measure::{directory_size, machine, memory_peak, memory_resident};
 pub use plan::{Planned, Workload, plan};
 pub use records::Records;
 pub use report::{Row, figure, median, to_json_lines, to_markdown, to_table};
+pub use zipf::Zipf;
 
 use lithe::Shape;
 use std::error;
