@@ -369,6 +369,11 @@ impl Builder {
     /// whole database, or that the end of the log is missing that was written last. A database
     /// cannot be given encryption, or lose it, but by a copy: see `lithe dump` and `lithe load`.
     ///
+    /// Costs what sealing and opening take where something is written or is not in the cache: about
+    /// 0.9 us for a record of 100 bytes, 2 us for a KiB. That is with the flag of the compiler
+    /// `--cfg poly1305_backend="soft"`; without it 2.7 and 3.4 us: programs that write little at a
+    /// time set it.
+    ///
     /// Opening then also gives [`Error::WrongKey`], [`Error::KeyNeeded`] when an encrypted database
     /// is opened without this, [`Error::NotEncrypted`] when another one is opened with it, and
     /// [`Error::VaultFailed`]. Nothing has changed then.
