@@ -233,10 +233,23 @@ fn expect_commits_ok(db: &Db) -> Verdict {
 /// # Errors
 /// `CheckFailed` with the first problems.
 pub fn expect_check_ok(db: &Db) -> Verdict {
+    expect_sound(db, None)
+}
+
+/// The same of one of many states that are nearly alike: of the keys whose histories are looked at
+/// few are, which are drawn. It draws from a copy: what comes next is what it was to be.
+///
+/// # Errors
+/// `CheckFailed` with the first problems.
+pub fn expect_state_ok(db: &Db, random: &Random) -> Verdict {
+    expect_sound(db, Some(random.clone()))
+}
+
+fn expect_sound(db: &Db, drawn: Option<Random>) -> Verdict {
     const PROBLEMS_SHOWN_MAX: usize = 4;
     let report = db.check().map_err(|error| Finding::new(Fault::CheckFailed, error.to_string()))?;
     if report.is_ok() {
-        expect_histories_ok(db)?;
+        expect_histories_ok(db, drawn)?;
         expect_indexes_right(db)?;
         return expect_commits_ok(db);
     }

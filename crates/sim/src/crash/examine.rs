@@ -33,7 +33,7 @@ use crate::ledger::Ledger;
 use crate::ops::{Mix, Op, Purpose, draw};
 use crate::parallel::survive;
 use crate::random::Random;
-use crate::readback::{Detail, expect_check_ok, expect_pasts, read_all};
+use crate::readback::{Detail, expect_check_ok, expect_pasts, expect_state_ok, read_all};
 use crate::sample::ValueSizes;
 use crate::session::{Session, SharedTimeline, Trouble, expect_key, look};
 use crate::setup::{Setup, start_of};
@@ -85,13 +85,13 @@ impl Examiner {
     ) -> Verdict {
         let storage = &state.storage;
         let read_first = match random.chance(READ_FIRST_PER_MILLE) {
-            true => self.read_only(storage, depth)?,
+            true => self.read_only(storage, random, depth)?,
             false => None,
         };
         let is_beside_first = random.chance(500);
         let mut beside = None;
         if is_beside_first {
-            beside = self.open_beside(state, timeline, depth)?;
+            beside = self.open_beside(state, timeline, random, depth)?;
         }
         let is_interrupted = depth > 0 && random.chance(INTERRUPTED_PER_MILLE);
         let (db, clock) = if is_interrupted {
@@ -103,12 +103,12 @@ impl Examiner {
         if let Some(seen) = read_first {
             expect_same(&seen, &found, "an opening that only read showed another moment")?;
         }
-        expect_check_ok(&db)?;
+        expect_state_ok(&db, random)?;
         expect_key(&self.setup, &shared(storage), timeline)?; // E10
         expect_pasts(&db, timeline, moment.commit, random)?;
         self.expect_checkpoints(storage, timeline, random)?;
         if !is_beside_first {
-            beside = self.open_beside(state, timeline, depth)?;
+            beside = self.open_beside(state, timeline, random, depth)?;
         }
         if let Some((beside, of)) = beside.as_ref().zip(timeline.beside.as_ref()) {
             // Not before: what a crash inside of the recovery above leaves must be the same.
@@ -138,11 +138,12 @@ impl Examiner {
         &self,
         state: &CrashState,
         timeline: &Timeline,
+        random: &Random,
         depth: u32,
     ) -> Verdict<Option<OpenBeside>> {
         let Some(beside) = &timeline.beside else { return Ok(None) };
         self.ledger.count(BESIDE_RECOVERED);
-        let opened = self.recover_beside(state, beside, depth);
+        let opened = self.recover_beside(state, beside, random, depth);
         let opened = opened.map_err(|finding| finding.at(&format!("{}", beside.path.display())));
         opened.map(Some)
     }
@@ -151,6 +152,7 @@ impl Examiner {
         &self,
         state: &CrashState,
         beside: &Beside,
+        random: &Random,
         depth: u32,
     ) -> Verdict<OpenBeside> {
         let timeline = look(&beside.timeline).clone();
@@ -161,7 +163,7 @@ impl Examiner {
         let opened = builder.existing(OpenExisting::Only).open(&setup.path);
         let db = opened.map_err(|error| failed_open("open", &error))?;
         let (_, moment) = self.read_and_judge(&db, &timeline, state.survival)?;
-        expect_check_ok(&db)?;
+        expect_state_ok(&db, random)?;
         expect_key(&setup, &shared(&state.storage), &timeline)?; // E10
         Ok(OpenBeside { setup, db, clock, commit: moment.commit })
     }
@@ -253,7 +255,12 @@ impl Examiner {
     }
 
     /// E6: what an opening that only reads shows; none where nothing was created yet.
-    fn read_only(&self, storage: &SimStorage, depth: u32) -> Verdict<Option<Found>> {
+    fn read_only(
+        &self,
+        storage: &SimStorage,
+        random: &Random,
+        depth: u32,
+    ) -> Verdict<Option<Found>> {
         let nth = nth_of(depth);
         let clock = Arc::new(SimClock::at_millis(start_of(nth)));
         let mutations = storage.mutation_count();
@@ -266,7 +273,7 @@ impl Examiner {
         };
         self.ledger.count(STATES_READ_FIRST);
         let found = read_all(&db, Detail::Digests).map_err(|error| failed_open("read", &error))?;
-        expect_check_ok(&db)?;
+        expect_state_ok(&db, random)?;
         db.close().map_err(|error| failed_open("close what was opened to read", &error))?;
         match storage.mutation_count() - mutations {
             0 => Ok(Some(found)),
