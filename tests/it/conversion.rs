@@ -529,6 +529,50 @@ fn operands_that_are_copied_again_count_once() {
     assert_sound(&db);
 }
 
+/// What is merged into a key that is not copied yet comes to the archive with the copy, and with it
+/// what is behind it. If that deletes the key, nothing is copied: the archive must not go on with
+/// what it had of the key before.
+#[test]
+fn what_goes_before_it_is_copied_has_no_past_behind_the_conversion() {
+    let (storage, clock) = (SimStorage::new(1), Arc::new(ManualClock::at_millis(START)));
+    let db = open_with_slices(&storage, &clock, 4 << 10);
+    let one = 1u64.to_le_bytes();
+    for from in [targets()[0].clone(), targets()[1].clone()] {
+        let counters = db.create_keyspace("counters", from.merge_operator("counter")).unwrap();
+        for n in 0..600 {
+            counters.put_with(key(n), one, Durability::Buffered).unwrap();
+        }
+        let to = targets()[2].clone().merge_operator("counter");
+        let mut is_done = false;
+        let mut goes_on = |so_far: &lithedb::ConversionReport| {
+            if is_done || so_far.entries == 0 {
+                return ControlFlow::Continue(());
+            }
+            is_done = true;
+            counters.ingest([(key(580), one), (key(589), one)]).unwrap();
+            let (merged, ranged, ingested) = (key(599), key(598), key(585));
+            for known in [&merged, &ranged, &ingested] {
+                counters.put(known, one).unwrap();
+            }
+            db.flush().unwrap(); // The archive has these, in front of the copy.
+            for known in [&merged, &ranged, &ingested] {
+                counters.merge(known, one).unwrap();
+            }
+            counters.delete(&merged).unwrap();
+            counters.delete(&ingested).unwrap();
+            counters.delete_range(ranged.clone()..merged.clone()).unwrap();
+            db.flush().unwrap();
+            ControlFlow::Continue(())
+        };
+        let report = counters.convert_while(to, &mut goes_on).unwrap();
+        assert!(is_done && rows(&counters).len() == 597);
+        let past = db.snapshot_at(report.begins_at.unwrap()).unwrap();
+        assert_eq!(rows_in(&past, &counters), rows(&counters));
+        assert_sound(&db);
+        db.drop_keyspace("counters").unwrap();
+    }
+}
+
 #[test]
 fn what_a_snapshot_shows_stays_behind_several_conversions() {
     let (storage, _, db) = opened();

@@ -9,7 +9,7 @@ use super::job::{ConversionJob, Part, PartKind};
 use crate::base::version_key::{VersionKind, put_head, put_tail};
 use crate::base::{
     EntryKind, EntryRef, KeyRange, MergeBase, Operands, RangeTombstones, Result, SeqNo, Slice,
-    ValuePointer, is_operands, pointer_in,
+    ValuePointer, expiring_in, is_operands, pointer_in,
 };
 use crate::block::{BlockBuilder, BlockCursor, RestartPolicy};
 use crate::cache::{Charge, Part as MemoryPart};
@@ -127,6 +127,8 @@ struct ForArchive<'p> {
     known: Box<dyn StructureCursor>,
     /// Knows which ingest deleted a key.
     job: &'p ConversionJob,
+    /// What has expired by then the old store may have left out.
+    now: u64,
     // A buffer.
     key: Vec<u8>,
 }
@@ -136,13 +138,13 @@ impl<'p> ForArchive<'p> {
     fn new(
         archive: Arc<dyn Version>,
         (range, start): (&KeyRange, &[u8]),
-        job: &'p ConversionJob,
+        (job, now): (&'p ConversionJob, u64),
         heap: &Arc<Heap>,
     ) -> Result<ForArchive<'p>> {
         let mut known = VersionAt::new(archive, SeqNo::MAX, heap).cursor(range);
         known.seek(start)?;
         let builder = BlockBuilder::new(RestartPolicy::Whole);
-        Ok(ForArchive { builder, known, job, key: Vec::new() })
+        Ok(ForArchive { builder, known, job, now, key: Vec::new() })
     }
 
     /// The next key that it has a value of, in the range.
@@ -158,13 +160,22 @@ impl<'p> ForArchive<'p> {
         self.builder.add(EntryRef { key: &self.key, ..entry })
     }
 
-    /// Adds that the next known key is gone: an ingest of tables can delete it past the memtables.
-    /// It is gone as of that ingest, and as of no later stamp: memtables may have a newer value.
+    /// Adds that the next known key is gone. That may not have come with a memtable: an ingest of
+    /// tables deletes past these, and what is merged into keys that are not copied yet is left to
+    /// the copy, with what comes behind it.
+    ///
+    /// It is gone as of that ingest, or behind the version that is known, and as of no later stamp:
+    /// memtables may have a newer value.
     fn add_known_as_gone(&mut self) -> Result<()> {
-        let Some(key) = self.known.key() else { return Ok(()) };
-        // No ingest: it has expired, which is no version (H3).
-        if let Some(seqno) = self.job.ingested_over(key) {
-            put_head(&mut self.key, key);
+        let Some(known) = self.known.entry() else { return Ok(()) };
+        let behind = SeqNo::from_u64(known.seqno.as_u64() + 1);
+        let by_ingest = self.job.ingested_over(known.key).filter(|seqno| *seqno >= behind);
+        let has_expired =
+            expiring_in(known.kind, known.value).is_some_and(|of| of.until <= self.now);
+        // That it has expired is no version (H3).
+        if by_ingest.is_some() || !has_expired {
+            let seqno = by_ingest.unwrap_or(behind);
+            put_head(&mut self.key, known.key);
             put_tail(&mut self.key, seqno, VersionKind::Deleted);
             let kind = EntryKind::Value;
             self.builder.add(EntryRef { key: &self.key, seqno, kind, value: &[] })?;
@@ -221,10 +232,11 @@ impl Core {
         let bound = end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.to_vec()));
         let range = KeyRange { start: Bound::Included(start.to_vec()), end: bound };
         let heap = self.budget.heap();
+        let of_job = (job, self.time.now_if_used());
         let archive = job
             .archive
             .as_ref()
-            .map(|archive| ForArchive::new(archive.store.version(), (&range, start), job, heap));
+            .map(|archive| ForArchive::new(archive.store.version(), (&range, start), of_job, heap));
         let mut gathering = Gathering {
             end,
             slice_bytes,
