@@ -79,6 +79,12 @@ impl Time {
         self.now_at_least(self.wall().max(NOT_YET + 1))
     }
 
+    /// The last moment that is not in the future: now, but not before the opening, which snapshots
+    /// may say that they show.
+    pub(super) fn latest(&self) -> u64 {
+        self.now().max(self.began())
+    }
+
     /// What the clock shows, within what a stamp can say.
     fn wall(&self) -> u64 {
         self.clock.wall_millis() & MOMENT_MAX

@@ -562,3 +562,24 @@ fn everything_that_ever_happened_can_be_read() {
         assert_eq!(bench.db.check().unwrap().keyspaces, 1, "its archive is no keyspace of its own");
     }
 }
+
+/// A database that was opened shows at least the time of its opening: no moment of the future, also
+/// where the clock was set back since.
+#[test]
+fn the_time_that_a_snapshot_shows_can_be_asked_for_though_the_clock_was_set_back() {
+    let (storage, clock) = (MemoryStorage::new(), Arc::new(ManualClock::at_millis(START)));
+    let db = builder(&storage, &clock).open("/db").unwrap();
+    let k = db.create_keyspace("k", options()).unwrap();
+    k.put("a", "1").unwrap();
+    db.close().unwrap();
+    clock.set_millis(START + 1000);
+    let db = builder(&storage, &clock).open("/db").unwrap();
+    let k = db.keyspace("k").unwrap();
+    clock.set_millis(START + 10);
+    let shown = db.snapshot().time();
+    assert_eq!(shown, time(START + 1000));
+    assert_eq!(db.snapshot_at(shown).unwrap().get(&k, "a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(k.get_at("a", shown).unwrap().as_deref(), Some(&b"1"[..]));
+    let refused = db.snapshot_at(time(START + 1001)).unwrap_err();
+    assert!(matches!(refused, Error::InvalidArgument { .. }), "{refused}");
+}

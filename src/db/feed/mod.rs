@@ -236,7 +236,7 @@ impl Db {
         options: FeedOptions,
     ) -> Result<ChangeFeed> {
         let core = self.core();
-        let since = since.into().resolve(core.visible(), core.time.now())?.at;
+        let since = since.into().resolve(core.visible(), core.time.latest())?.at;
         ChangeFeed::open(&self.handle, since, options)
     }
 }

@@ -161,7 +161,7 @@ impl Core {
     /// The keyspaces that keep their versions, as they were at that moment.
     pub(in crate::db) fn past_moment(&self, at: PointInTime) -> Result<(Arc<State>, AsOf)> {
         let (state, visible) = self.published.load();
-        let as_of = at.resolve(visible, self.time.now())?;
+        let as_of = at.resolve(visible, self.time.latest())?;
         let mut past = State::default();
         for keyspace in &state.keyspaces {
             if keyspace.keeps_history() {
@@ -229,7 +229,7 @@ impl Keyspace {
     ) -> Result<Option<Slice>> {
         let core = self.core();
         core.check_open()?;
-        let now = core.time.now();
+        let now = core.time.latest();
         core.published.with(|state, visible| {
             let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
             let as_of = at.into().resolve(visible, now)?;
@@ -258,7 +258,7 @@ impl Keyspace {
         core.check_open()?;
         let (state, visible) = core.published.load();
         let keyspace = state.find(self.id()).ok_or_else(|| self.not_found())?;
-        let as_of = at.resolve(visible, core.time.now())?;
+        let as_of = at.resolve(visible, core.time.latest())?;
         let version = core.past_version(&state, keyspace, (as_of.at, visible))?;
         version.check_walk()?;
         Ok((Arc::new(keyspace.at_moment(version, as_of.at)), as_of))
