@@ -31,6 +31,9 @@ const SIDE_FRACTION: usize = 2;
 const ALLOCATOR_FRACTION: usize = 3;
 /// Of what indexes took more than they do, this part counts as given back at a step.
 const EASING: usize = 4096;
+/// The heap keeps this part of the limit idle in any case, and so much at most.
+const IDLE_FRACTION: usize = 64;
+const IDLE_MAX: usize = 512 << 10;
 const PART_COUNT: usize = 6;
 
 /// What memory is used for.
@@ -75,7 +78,7 @@ impl MemoryBudget {
             limit,
             used: Default::default(),
             index_peak: Default::default(),
-            heap: Heap::new(),
+            heap: Heap::keeping((limit / IDLE_FRACTION).min(IDLE_MAX)),
         })
     }
 

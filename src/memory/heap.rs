@@ -47,6 +47,8 @@ const HUGE_FROM: usize = 4 * REGION_SIZE;
 /// Memory for the bytes of blocks.
 pub struct Heap {
     spans: Mutex<Spans>,
+    /// So many idle bytes are kept in any case.
+    idle_min: usize,
     /// What [`Heap::unused`] returns.
     unused: AtomicUsize,
     /// What [`Heap::used`] returns.
@@ -82,11 +84,19 @@ struct RegionState {
 }
 
 impl Heap {
-    /// An empty heap. Takes no memory yet.
+    /// An empty heap. Takes no memory yet, and keeps none when all that it had was given back.
     #[must_use]
     pub fn new() -> Arc<Heap> {
+        Heap::keeping(0)
+    }
+
+    /// An empty heap that does not give its last `idle_min` idle bytes back to the system. Who walks
+    /// through much while nothing is cached takes a block and gives it back, over and over: without
+    /// this, each time to the system.
+    #[must_use]
+    pub fn keeping(idle_min: usize) -> Arc<Heap> {
         let (unused, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Heap { spans: Mutex::new(Spans::default()), unused, used })
+        Arc::new(Heap { spans: Mutex::new(Spans::default()), idle_min, unused, used })
     }
 
     /// A buffer of `len` bytes or a little more, with anything in it.
@@ -139,7 +149,7 @@ impl Heap {
             };
             let mut spans = self.lock();
             let gone = left.and_then(|pages| spans.put_back(&pages));
-            let idle_max = spans.idle_max();
+            let idle_max = spans.idle_max(self.idle_min);
             let slack = if regions_left > 0 { idle_max / IDLE_SLACK } else { 0 };
             surplus = spans.surplus(idle_max - slack);
             self.note_unused(&spans);
@@ -169,7 +179,7 @@ impl Drop for HeapSpan {
     fn drop(&mut self) {
         let mut spans = self.heap.lock();
         spans.give_back(self.region, self.span);
-        let idle_max = spans.idle_max();
+        let idle_max = spans.idle_max(self.heap.idle_min);
         let surplus = spans.surplus(idle_max);
         self.heap.note_unused(&spans);
         drop(spans);
@@ -244,8 +254,10 @@ impl Spans {
     }
 
     /// Idle bytes that are kept at most.
-    fn idle_max(&self) -> usize {
-        (self.used / IDLE_FRACTION_SMALL).min(2 * REGION_SIZE + self.used / IDLE_FRACTION)
+    fn idle_max(&self, idle_min: usize) -> usize {
+        let by_used =
+            (self.used / IDLE_FRACTION_SMALL).min(2 * REGION_SIZE + self.used / IDLE_FRACTION);
+        by_used.max(idle_min)
     }
 
     /// What to give back to the system if more than `idle_max` bytes are idle: the last region that
@@ -438,6 +450,20 @@ mod tests {
         assert!(idle <= 2 * REGION_SIZE + after / IDLE_FRACTION, "{idle} idle beside {after}");
         // A page at either end of a span is left over at most.
         assert!(heap.unused() <= idle + kept.len() * 2 * PAGE_SIZE, "{}", heap.unused());
+    }
+
+    #[test]
+    fn a_little_is_kept_for_who_takes_and_gives_back_over_and_over() {
+        let heap = Heap::keeping(64 << 10);
+        for number in 0..100 {
+            drop(filled(&heap, 10_000 + number * 100, 1));
+            let spans = heap.lock();
+            let regions = spans.regions.iter().flatten().count();
+            assert_eq!((spans.used, regions), (0, 1), "it stays mapped");
+            assert!(spans.idle >= 8 << 10 && spans.idle <= 64 << 10, "{}", spans.idle);
+        }
+        drop((0..100).map(|_| filled(&heap, 10_000, 2)).collect::<Vec<_>>());
+        assert!(heap.unused() <= 64 << 10, "{}", heap.unused());
     }
 
     #[test]
