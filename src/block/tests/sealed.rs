@@ -130,6 +130,8 @@ fn parts_are_read_as_they_are_in_the_whole() {
             found.read(&key, OFFSET, from, &mut part, read).map(|is_it| is_it.then_some(part))
         };
         for from in (0..whole.len()).step_by(PAGE_LEN) {
+            // A part of no length may lie at the border of a page.
+            assert_eq!(read_part(&[], from, from), Ok(Some(Vec::new())));
             let ends = (from + PAGE_LEN..).step_by(PAGE_LEN).take_while(|end| *end < whole.len());
             for to in ends.chain([whole.len()]) {
                 let part = read_part(&sealed, from, to).unwrap().expect("it was sealed so");
