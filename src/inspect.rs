@@ -188,9 +188,10 @@ fn inspect_keyring(window: &mut FileWindow<'_>, visit: Visit<'_>) -> Result<Cont
         };
         let piece = Piece::new(offset, len, "slot of a keyring", state);
         let piece = match &found {
-            SlotState::Whole(slot) => {
-                piece.field("generation", slot.generation).field("opened by", slot.recipe_name())
-            }
+            SlotState::Whole(slot) => piece
+                .field("generation", slot.generation)
+                .field("opened by", slot.recipe_name())
+                .field("cipher", slot.cipher()),
             SlotState::Unknown(_) | SlotState::Damaged(_) => piece,
         };
         if visit(piece).is_break() {

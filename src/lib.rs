@@ -55,7 +55,7 @@ pub use manifest::{
     Compaction, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered, TrailEnd, TrailEndReason,
 };
 pub use operator::{MergeError, MergeOperator, Reducer};
-pub use seal::{Encryption, PassphraseCost, Vault, VaultError};
+pub use seal::{Cipher, Encryption, PassphraseCost, Vault, VaultError};
 #[doc(hidden)]
 pub use seal::{Keyring, NonceWatch};
 pub use structure::flex::tree as flex_tree;

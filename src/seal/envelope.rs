@@ -7,7 +7,7 @@
 //! | 0 | 8 | magic | `LITHEKEY` |
 //! | 8 | 8 | checksum | of bytes 16 to the slot's end; the magic as tag, the slot's offset |
 //! | 16 | 4 | version | 1 |
-//! | 20 | 4 | cipher | 1: XChaCha20-Poly1305, with keys by HKDF-SHA256 |
+//! | 20 | 4 | cipher | 1: XChaCha20-Poly1305; 2: XAES-256-GCM; keys by HKDF-SHA256 |
 //! | 24 | 8 | generation | the slot of the higher one counts |
 //! | 32 | 16 | uuid | of the database |
 //! | 48 | 4 | recipe | of the master key: 1 key, 2 passphrase, 3 vault |
@@ -30,6 +30,7 @@ use std::path::Path;
 
 use zeroize::{Zeroize, Zeroizing};
 
+use super::cipher::Cipher;
 use super::file_key::{FileKey, SEAL_LEN};
 use super::keyring::{Keyring, KeyringContents, derive};
 use super::random::Randomness;
@@ -45,7 +46,6 @@ pub const KEYRING_FILE_SIZE: u64 = 2 * SLOT_SIZE as u64;
 
 const MAGIC: [u8; 8] = *b"LITHEKEY";
 const VERSION: u32 = KEYRING_VERSION;
-const CIPHER: u32 = 1;
 const CHECKED_FROM: usize = 16;
 const HEAD_LEN: usize = 120;
 const ITEM_LEN: usize = 2 + SECRET_LEN;
@@ -57,6 +57,7 @@ const KEY_COUNT_MAX: usize = (SLOT_SIZE - HEAD_LEN - WRAPPED_LEN_MAX - SEAL_LEN 
 pub struct Slot {
     pub generation: u64,
     recipe: Recipe,
+    cipher: Cipher,
     check: [u8; 32],
     uuid: [u8; 16],
     /// What is authenticated with the sealed bytes.
@@ -90,7 +91,7 @@ impl Slot {
         }
         let mut slot = vec![0; HEAD_LEN];
         slot[16..20].copy_from_slice(&VERSION.to_le_bytes());
-        slot[20..24].copy_from_slice(&CIPHER.to_le_bytes());
+        slot[20..24].copy_from_slice(&contents.cipher.number().to_le_bytes());
         slot[24..32].copy_from_slice(&generation.to_le_bytes());
         slot[32..48].copy_from_slice(&contents.uuid);
         put_recipe(&mut slot, &master.recipe);
@@ -102,7 +103,7 @@ impl Slot {
             slot[112..116].copy_from_slice(&(wrapped.len() as u32).to_le_bytes());
             slot.extend_from_slice(wrapped);
         }
-        let key = sealing_key(&master.secret, &contents.uuid, random);
+        let key = sealing_key(contents.cipher, &master.secret, &contents.uuid, random);
         let nonce = key.draw_nonce();
         let tag = key.seal(&nonce, &slot[CHECKED_FROM..], &mut message);
         for piece in [&message[..], &nonce, &tag] {
@@ -122,9 +123,10 @@ impl Slot {
         if u64_at(bytes, 8) != sum_of(bytes, index) {
             return SlotState::Damaged("the slot does not verify");
         }
-        if u32_at(bytes, 16) != VERSION || u32_at(bytes, 20) != CIPHER {
+        let cipher = Cipher::of_number(u32_at(bytes, 20));
+        let Some(cipher) = cipher.filter(|_| u32_at(bytes, 16) == VERSION) else {
             return SlotState::Unknown(u32_at(bytes, 16).max(VERSION + 1));
-        }
+        };
         let wrapped_len = u32_at(bytes, 112) as usize;
         let sealed_len = u32_at(bytes, 116) as usize;
         let is_room = wrapped_len <= WRAPPED_LEN_MAX && sealed_len <= SLOT_SIZE;
@@ -142,11 +144,18 @@ impl Slot {
         SlotState::Whole(Box::new(Slot {
             generation: u64_at(bytes, 24),
             recipe,
+            cipher,
             check: bytes[80..112].try_into().expect("32 bytes"),
             uuid: bytes[32..48].try_into().expect("16 bytes"),
             place: bytes[CHECKED_FROM..HEAD_LEN + wrapped_len].to_vec(),
             sealed: sealed.to_vec(),
         }))
+    }
+
+    /// With what it and all files are encrypted.
+    #[must_use]
+    pub fn cipher(&self) -> Cipher {
+        self.cipher
     }
 
     /// What the master key is made of.
@@ -175,10 +184,10 @@ impl Slot {
         if *check_of(&master.secret, &self.uuid).bytes() != self.check {
             return Err(wrong());
         }
-        let key = sealing_key(&master.secret, &self.uuid, &encryption.random);
+        let key = sealing_key(self.cipher, &master.secret, &self.uuid, &encryption.random);
         let mut sealed = Zeroizing::new(self.sealed.clone());
         let contents = key.open_sealed(&self.place, &mut sealed);
-        let contents = contents.and_then(|bytes| decode_contents(self.uuid, bytes));
+        let contents = contents.and_then(|bytes| decode_contents(self.uuid, self.cipher, bytes));
         let contents = contents.ok_or_else(|| {
             Error::corruption(file, 0, "the keyring is not what was sealed with this key")
         })?;
@@ -190,7 +199,7 @@ impl Encryption {
     /// The contents of the keyring of a new database.
     #[must_use]
     pub fn new_contents(&self) -> KeyringContents {
-        KeyringContents::new(&self.random)
+        KeyringContents::new(self.cipher.unwrap_or_default(), &self.random)
     }
 
     /// A keyring with these contents.
@@ -204,8 +213,9 @@ fn check_of(master: &Secret, uuid: &[u8; 16]) -> Secret {
     derive(master, uuid, b"lithedb key check")
 }
 
-fn sealing_key(master: &Secret, uuid: &[u8; 16], random: &Randomness) -> FileKey {
-    FileKey::new(0, &derive(master, uuid, b"lithedb keyring"), random.clone(), None)
+fn sealing_key(cipher: Cipher, master: &Secret, uuid: &[u8; 16], random: &Randomness) -> FileKey {
+    let derived = derive(master, uuid, b"lithedb keyring");
+    FileKey::new(0, (cipher, &derived), random.clone(), None)
 }
 
 fn sum_of(slot: &[u8], index: usize) -> u64 {
@@ -265,7 +275,11 @@ fn encode_contents(contents: &KeyringContents) -> Zeroizing<Vec<u8>> {
     bytes
 }
 
-pub(super) fn decode_contents(uuid: [u8; 16], bytes: &[u8]) -> Option<KeyringContents> {
+pub(super) fn decode_contents(
+    uuid: [u8; 16],
+    cipher: Cipher,
+    bytes: &[u8],
+) -> Option<KeyringContents> {
     let (current, rest) = bytes.split_first_chunk::<2>()?;
     let (count, items) = rest.split_first_chunk::<2>()?;
     let (current, count) = (u16::from_le_bytes(*current), u16::from_le_bytes(*count));
@@ -280,7 +294,12 @@ pub(super) fn decode_contents(uuid: [u8; 16], bytes: &[u8]) -> Option<KeyringCon
         key.zeroize();
     }
     let is_whole = keys.len() == usize::from(count) && !keys.contains_key(&0);
-    (is_whole && keys.contains_key(&current)).then_some(KeyringContents { uuid, current, keys })
+    (is_whole && keys.contains_key(&current)).then_some(KeyringContents {
+        uuid,
+        cipher,
+        current,
+        keys,
+    })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

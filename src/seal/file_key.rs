@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chacha20poly1305::{AeadInOut, KeyInit, XChaCha20Poly1305};
-
+use super::cipher::{Cipher, Keyed};
 use super::random::Randomness;
 use super::secret::Secret;
 
@@ -70,7 +69,7 @@ impl NonceWatch {
 /// Seals what is in one file.
 pub struct FileKey {
     id: u16,
-    cipher: XChaCha20Poly1305,
+    cipher: Keyed,
     random: Randomness,
     watch: Option<([u8; 8], Arc<NonceWatch>)>,
 }
@@ -84,11 +83,11 @@ impl fmt::Debug for FileKey {
 impl FileKey {
     pub(super) fn new(
         id: u16,
-        secret: &Secret,
+        (cipher, secret): (Cipher, &Secret),
         random: Randomness,
         watch: Option<Arc<NonceWatch>>,
     ) -> FileKey {
-        let cipher = XChaCha20Poly1305::new(secret.bytes().into());
+        let cipher = Keyed::new(cipher, secret);
         let mark = || *secret.bytes().first_chunk().expect("a secret is longer");
         FileKey { id, cipher, random, watch: watch.map(|watch| (mark(), watch)) }
     }
@@ -133,8 +132,7 @@ impl FileKey {
     /// Encrypts `message` where it is. `place` is authenticated with it (B2).
     #[must_use]
     pub fn seal(&self, nonce: &Nonce, place: &[u8], message: &mut [u8]) -> Tag {
-        let tag = self.cipher.encrypt_inout_detached(nonce.into(), place, message.into());
-        let tag = tag.expect("a message is far shorter than 256 GiB").into();
+        let tag = self.cipher.seal(nonce, place, message);
         if let Some((key, watch)) = &self.watch {
             watch.note(*key, nonce, &tag);
         }
@@ -145,8 +143,7 @@ impl FileKey {
     /// use any more.
     #[must_use]
     pub fn open(&self, nonce: &Nonce, place: &[u8], message: &mut [u8], tag: &Tag) -> bool {
-        let (nonce, tag) = (nonce.into(), tag.into());
-        self.cipher.decrypt_inout_detached(nonce, place, message.into(), tag).is_ok()
+        self.cipher.open(nonce, place, message, tag)
     }
 
     /// Encrypts what `out` has from `start` on, and puts nonce and tag behind it.

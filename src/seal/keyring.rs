@@ -9,6 +9,7 @@ use hkdf::Hkdf;
 use sha2::Sha256;
 use zeroize::Zeroize;
 
+use super::cipher::Cipher;
 use super::file_key::{FileIdentity, FileKey, NonceWatch};
 use super::key_in_version;
 use super::random::Randomness;
@@ -20,6 +21,8 @@ use crate::base::{Error, Result};
 pub struct KeyringContents {
     /// The database that it is of; drawn with it.
     pub uuid: [u8; 16],
+    /// With what it and all files are encrypted.
+    pub(super) cipher: Cipher,
     /// The number of the key that new files are sealed with; one of `keys`.
     pub current: u16,
     /// The data keys, by number, from 1 on. A number is never used again.
@@ -28,11 +31,11 @@ pub struct KeyringContents {
 
 impl KeyringContents {
     /// Of a new database, with one key.
-    pub(super) fn new(random: &Randomness) -> KeyringContents {
+    pub(super) fn new(cipher: Cipher, random: &Randomness) -> KeyringContents {
         let mut uuid = [0; 16];
         random.fill(&mut uuid);
         let keys = BTreeMap::from([(1, Secret::filled(|bytes| random.fill(bytes)))]);
-        KeyringContents { uuid, current: 1, keys }
+        KeyringContents { uuid, cipher, current: 1, keys }
     }
 
     /// The numbers of the keys.
@@ -111,6 +114,12 @@ impl Keyring {
         self.contents.read().unwrap_or_else(PoisonError::into_inner).current
     }
 
+    /// With what it and all files are encrypted.
+    #[must_use]
+    pub fn cipher(&self) -> Cipher {
+        self.contents.read().unwrap_or_else(PoisonError::into_inner).cipher
+    }
+
     /// Whether there is a key of this number.
     #[must_use]
     pub fn has(&self, number: u16) -> bool {
@@ -122,25 +131,25 @@ impl Keyring {
     #[must_use]
     pub fn key_for_new(&self, file: &FileIdentity) -> Arc<FileKey> {
         let contents = self.contents.read().unwrap_or_else(PoisonError::into_inner);
-        self.derive(&contents.uuid, contents.current_key(), file)
+        self.derive(&contents, contents.current_key(), file)
     }
 
     /// The key of a file that says that it was made with the data key of this number.
     fn key_of(&self, number: u16, file: &FileIdentity) -> Option<Arc<FileKey>> {
         let contents = self.contents.read().unwrap_or_else(PoisonError::into_inner);
         let secret = contents.keys.get(&number)?;
-        Some(self.derive(&contents.uuid, (number, secret), file))
+        Some(self.derive(&contents, (number, secret), file))
     }
 
     fn derive(
         &self,
-        uuid: &[u8; 16],
+        contents: &KeyringContents,
         (number, secret): (u16, &Secret),
         file: &FileIdentity,
     ) -> Arc<FileKey> {
-        let derived = derive(secret, uuid, &file.encode());
+        let derived = derive(secret, &contents.uuid, &file.encode());
         let (random, watch) = (self.random.clone(), self.watch.clone());
-        Arc::new(FileKey::new(number, &derived, random, watch))
+        Arc::new(FileKey::new(number, (contents.cipher, &derived), random, watch))
     }
 
     /// The key of a file that is made now, if files are sealed.

@@ -5,9 +5,8 @@
 //! key of its own, derived from a data key and from which file it is ([`FileIdentity`]). What is
 //! sealed is whatever a file's format calls a payload: a record, an edit, a frame, a value, each by
 //! itself; headers stay readable, and checksums are of what lies on the disk, so that a file can be
-//! checked without a key. The cipher is XChaCha20-Poly1305. `docs/format/sealing.md` has the bytes,
-//! and
-//! `docs/decisions/0043-encryption-at-rest.md` why it is so.
+//! checked without a key. Each database has one [`Cipher`] for all. `docs/format/sealing.md` has the
+//! bytes, and `docs/decisions/0043-encryption-at-rest.md` why it is so.
 //!
 //! Must not know files' formats, nor do input and output but for random numbers.
 //!
@@ -19,6 +18,7 @@
 //!   the file is in its key, the place is in what is authenticated with it.
 //! - B3  No secret is shown, copied where it is not zeroed, or kept longer than what needs it.
 
+mod cipher;
 mod envelope;
 mod file_key;
 mod fuzz;
@@ -31,6 +31,7 @@ mod tests;
 
 use crate::base::format::{FILE_VERSION, FILE_VERSION_SEALED};
 
+pub use cipher::Cipher;
 pub use envelope::{KEYRING_FILE_SIZE, SLOT_SIZE, Slot, SlotState};
 pub use file_key::{FileIdentity, FileKey, NONCE_LEN, Nonce, NonceWatch, SEAL_LEN, TAG_LEN, Tag};
 pub(crate) use fuzz::{fuzz_key, fuzz_slot};

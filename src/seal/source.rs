@@ -6,6 +6,7 @@ use std::sync::Arc;
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use zeroize::{Zeroize, Zeroizing};
 
+use super::cipher::Cipher;
 use super::file_key::NonceWatch;
 use super::keyring::derive;
 use super::random::Randomness;
@@ -99,6 +100,8 @@ impl PassphraseCost {
 #[derive(Clone)]
 pub struct Encryption {
     pub(super) source: Source,
+    /// Of a database that is made with it; else the default.
+    pub(super) cipher: Option<Cipher>,
     pub(super) random: Randomness,
     pub(super) watch: Option<Arc<NonceWatch>>,
 }
@@ -143,7 +146,7 @@ impl Encryption {
     }
 
     fn by(source: Source) -> Encryption {
-        Encryption { source, random: Randomness::System, watch: None }
+        Encryption { source, cipher: None, random: Randomness::System, watch: None }
     }
 
     /// What guessing the passphrase is to cost, of a database that is created with this, or gets it
@@ -154,6 +157,14 @@ impl Encryption {
         if let Source::Passphrase { cost, .. } = &mut self.source {
             *cost = new;
         }
+        self
+    }
+
+    /// With what a database is encrypted that is created with this; else that is what is faster on
+    /// the processor at hand. A database keeps its cipher, and is opened on any processor.
+    #[must_use]
+    pub fn cipher(mut self, cipher: Cipher) -> Encryption {
+        self.cipher = Some(cipher);
         self
     }
 

@@ -301,6 +301,16 @@ const SLOT_OF_PASSPHRASE: &str = "\
     1be84e0b92c47c0b3508c1cc51e2d31eb2c03e989234c0a28ccd82ef266c81393ee8a8ccf4492813\
     3dd2e68772634a8b214b02f2beca4e29886f83d70d8405f1eb3a530550f862fd3031323334353637\
     38393a3b3c3d3e3f40414243444546478e4ebd74456ad64c49d10be368f7bbe3";
+const SLOT_OF_XAES: &str = "\
+    4c495448454b45590000000000000000010000000200000004000000000000001011121314151617\
+    18191a1b1c1d1e1f01000000000000000000000000000000202122232425262728292a2b2c2d2e2f\
+    3bb8ad0bf6b4dd00e628929bc7d6fd53bfa14ae820a7df3e01bfd7904162d75f0000000070000000\
+    3dc85609b339fb180836b74d6314732bdd4b48cbeb17d4bf23eb5fea4f314047d219468dba4c975a\
+    4ce72c697bc5d6c33898c72f9e52f8ac5f3d78111af410bcd0cd5b9f95ebdbf23031323334353637\
+    38393a3b3c3d3e3f404142434445464712454bd17bba220f93063ddb37253df7";
+const MESSAGE_OF_XAES: &str = "\
+    f94450d08e3bd994d5303132333435363738393a3b3c3d3e3f404142434445464793161505e45a62\
+    55d7476ee034350d12";
 const SEALED_MESSAGE: &str = "\
     a585a0590f0f644f52303132333435363738393a3b3c3d3e3f4041424344454647dba2b37ba1a6d8\
     9523536a03fd476270";
@@ -329,8 +339,12 @@ impl crate::base::Entropy for Counting {
 }
 
 fn recorded_keyring() -> Keyring {
+    keyring_in(SLOT_OF_KEY)
+}
+
+fn keyring_in(slot: &str) -> Keyring {
     let encryption = Encryption::key(std::array::from_fn(|index| index as u8));
-    let opened = recorded_slot(SLOT_OF_KEY).open(&encryption, Path::new(PATH));
+    let opened = recorded_slot(slot).open(&encryption, Path::new(PATH));
     encryption.simulated(Arc::new(Counting::default())).keyring(opened.unwrap().1)
 }
 
@@ -359,4 +373,30 @@ fn the_bytes_are_those_of_the_document() {
     let mut sealed = b"a message".to_vec();
     recorded_key().seal_tail(b"here", &mut sealed, 0);
     assert_eq!(sealed, bytes_of(SEALED_MESSAGE));
+    assert_eq!(recorded_slot(SLOT_OF_KEY).cipher(), Cipher::XChaCha20Poly1305);
+    assert_eq!(recorded_slot(SLOT_OF_XAES).cipher(), Cipher::XAes256Gcm);
+    let mut sealed = b"a message".to_vec();
+    keyring_in(SLOT_OF_XAES).key_for_new(&FILE).seal_tail(b"here", &mut sealed, 0);
+    assert_eq!(sealed, bytes_of(MESSAGE_OF_XAES));
+}
+
+/// A keyring says its cipher; whoever opens it asks for none, or for another.
+#[test]
+fn a_database_keeps_its_cipher() {
+    for cipher in [Cipher::XChaCha20Poly1305, Cipher::XAes256Gcm] {
+        let made = seeded(Encryption::key([1; 32])).cipher(cipher);
+        let slot = whole(&slot_of(&made));
+        assert_eq!(slot.cipher(), cipher);
+        for other in [Cipher::XChaCha20Poly1305, Cipher::XAes256Gcm] {
+            let opening = seeded(Encryption::key([1; 32])).cipher(other);
+            let (master, contents) = slot.open(&opening, Path::new(PATH)).unwrap();
+            assert_eq!(contents.cipher, cipher);
+            let again = Slot::encode(1, 5, &master, &contents, &opening.random).unwrap();
+            assert_eq!(whole(&again).cipher(), cipher);
+        }
+    }
+    let mut unknown = slot_of(&seeded(Encryption::key([1; 32])));
+    unknown[20] = 3;
+    let found = Slot::decode(1, &forged(&unknown, |_| {}));
+    assert!(matches!(found, SlotState::Unknown(_)), "{found:?}");
 }

@@ -15,9 +15,9 @@ use lithedb::base::SeededEntropy;
 use lithedb::inspect::{Detail, inspect, unlock};
 use lithedb::storage::{SimStorage, Storage};
 use lithedb::{
-    Background, BackupOptions, BackupRepository, Builder, Codec, Db, Durability, Encryption, Error,
-    IndexOptions, KeyspaceOptions, NonceWatch, OpenExisting, RepairOptions, RestoreOptions,
-    TableIngestOptions, WriteBatch,
+    Background, BackupOptions, BackupRepository, Builder, Cipher, Codec, Db, Durability,
+    Encryption, Error, IndexOptions, KeyspaceOptions, NonceWatch, OpenExisting, RepairOptions,
+    RestoreOptions, TableIngestOptions, WriteBatch,
 };
 
 use crate::THREADS;
@@ -375,4 +375,44 @@ fn one_of_some_option_sets_is_encrypted() {
     let count = (0..400).filter(|number| Setup::numbered(*number).encrypted).count();
     assert!((60..140).contains(&count), "{count}");
     assert!(!Setup::numbered(0).encrypted);
+    let encrypted = (0..400).map(Setup::numbered).filter(|setup| setup.encrypted);
+    let with_aes = encrypted.filter(|setup| setup.cipher() == Cipher::XAes256Gcm).count();
+    assert!((20..count - 20).contains(&with_aes), "{with_aes} of {count}");
+}
+
+#[test]
+fn a_database_keeps_the_cipher_that_it_was_made_with() {
+    for (cipher, other) in [
+        (Cipher::XChaCha20Poly1305, Cipher::XAes256Gcm),
+        (Cipher::XAes256Gcm, Cipher::XChaCha20Poly1305),
+    ] {
+        let storage = SimStorage::new(1);
+        let value_of = |number: u32| vec![number as u8; (number as usize * 37) % 3000];
+        let db = open(&storage, Some(key(1).cipher(cipher)), "/db");
+        assert_eq!(db.cipher(), Some(cipher));
+        let k = db.create_keyspace("k", KeyspaceOptions::lsm()).unwrap();
+        for number in 0..300 {
+            k.put(canary_with(number), value_of(number)).unwrap();
+        }
+        db.close().unwrap();
+        drop((k, db));
+        // Whoever opens it may say what is to be for new ones.
+        let db = open(&storage, Some(key(2).cipher(other)), "/db");
+        assert_eq!(db.cipher(), Some(cipher));
+        db.rotate_data_key().unwrap();
+        db.rekey(&key(3).cipher(other)).unwrap();
+        let copy = db.checkpoint("/copy").map(|_| open(&storage, Some(key(4)), "/copy")).unwrap();
+        for db in [&db, &copy] {
+            let k = db.keyspace("k").unwrap();
+            for number in 0..300 {
+                let found = k.get(canary_with(number)).unwrap();
+                assert_eq!(found.as_deref(), Some(&value_of(number)[..]), "{cipher}");
+            }
+            assert_eq!(db.cipher(), Some(cipher));
+            assert!(db.check().unwrap().is_ok());
+        }
+        assert_eq!(files_with_canary(&storage), Vec::<PathBuf>::new());
+    }
+    let storage = SimStorage::new(2);
+    assert_eq!(open(&storage, None, "/db").cipher(), None);
 }

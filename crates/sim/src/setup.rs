@@ -10,8 +10,8 @@ use lithedb::base::{Codec, SeededEntropy};
 use lithedb::inspect::unlock;
 use lithedb::storage::Storage;
 use lithedb::{
-    Background, Builder, Cleaning, Compaction, Db, Encryption, Error, KeyspaceOptions, Leveled,
-    NonceWatch, PassphraseCost, Structure, Tiered, Verify,
+    Background, Builder, Cipher, Cleaning, Compaction, Db, Encryption, Error, KeyspaceOptions,
+    Leveled, NonceWatch, PassphraseCost, Structure, Tiered, Verify,
 };
 
 use crate::clock::SimClock;
@@ -257,6 +257,7 @@ impl Setup {
             2 => Encryption::passphrase("correct horse").passphrase_cost(cost),
             number => Encryption::key([0x5A + number; 32]),
         };
+        let encryption = encryption.cipher(self.cipher());
         let Some(Nonces { salt, openings, watch }) = &self.nonces else {
             let entropy = SeededEntropy::new(seed_of(&[self.seed, nth, 0x5EA1]));
             return encryption.simulated(Arc::new(entropy));
@@ -264,6 +265,15 @@ impl Setup {
         let opening = openings.fetch_add(1, Ordering::Relaxed);
         let entropy = SeededEntropy::new(seed_of(&[self.seed, nth, 0x5EA1, *salt, opening]));
         encryption.simulated(Arc::new(entropy)).watched(Arc::clone(watch))
+    }
+
+    /// With what it is encrypted, if it is.
+    #[must_use]
+    pub fn cipher(&self) -> Cipher {
+        match self.seed.count_ones().is_multiple_of(2) {
+            true => Cipher::XAes256Gcm,
+            false => Cipher::XChaCha20Poly1305,
+        }
     }
 
     /// The number of the key or passphrase that opens the database as it is in `storage`; none if

@@ -30,8 +30,8 @@ use crate::db::core::{Core, lock};
 use crate::db::options::{Access, Builder};
 use crate::manifest::Manifest;
 use crate::seal::{
-    Encryption, FileIdentity, FileKey, KEYRING_FILE_SIZE, Keyring, KeyringContents, MasterKey,
-    Randomness, SLOT_SIZE, Slot, SlotState,
+    Cipher, Encryption, FileIdentity, FileKey, KEYRING_FILE_SIZE, Keyring, KeyringContents,
+    MasterKey, Randomness, SLOT_SIZE, Slot, SlotState,
 };
 use crate::storage::{OpenMode, SealedStorage, Storage, StorageFile, is_shared};
 
@@ -395,6 +395,12 @@ impl Db {
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.core().storage.keyring().is_some()
+    }
+
+    /// With what the database is encrypted; `None` if it is not.
+    #[must_use]
+    pub fn cipher(&self) -> Option<Cipher> {
+        self.core().storage.keyring().map(|keyring| keyring.cipher())
     }
 
     /// Has the database be opened with another key or passphrase from now on, and not with the one
