@@ -90,9 +90,9 @@ impl Heap {
         Heap::keeping(0)
     }
 
-    /// An empty heap that does not give its last `idle_min` idle bytes back to the system. Who walks
-    /// through much while nothing is cached takes a block and gives it back, over and over: without
-    /// this, each time to the system.
+    /// An empty heap that does not give its last `idle_min` idle bytes back to the system. Who
+    /// walks through much while nothing is cached takes a block and gives it back, over and over:
+    /// without this, each time to the system.
     #[must_use]
     pub fn keeping(idle_min: usize) -> Arc<Heap> {
         let (unused, used) = (AtomicUsize::new(0), AtomicUsize::new(0));

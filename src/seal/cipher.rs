@@ -1,9 +1,9 @@
 //! The ciphers: what encrypts and authenticates one message. Both have keys of 32 bytes, nonces of
 //! 24, of which any number can be drawn at random, and tags of 16.
 //!
-//! XAES-256-GCM (F. Valsorda, <https://c2sp.org/XAES-256-GCM>, 2024) is AES-256-GCM under a key that
-//! is derived from the first half of the nonce, as NIST SP 800-108 derives keys in counter mode
-//! with CMAC: two blocks of AES, as both inputs are one block long.
+//! XAES-256-GCM (F. Valsorda, <https://c2sp.org/XAES-256-GCM>, 2024) is AES-256-GCM under a key
+//! that is derived from the first half of the nonce, as NIST SP 800-108 derives keys in counter
+//! mode with CMAC: two blocks of AES, as both inputs are one block long.
 
 use std::fmt;
 

@@ -5,8 +5,8 @@
 //! key of its own, derived from a data key and from which file it is ([`FileIdentity`]). What is
 //! sealed is whatever a file's format calls a payload: a record, an edit, a frame, a value, each by
 //! itself; headers stay readable, and checksums are of what lies on the disk, so that a file can be
-//! checked without a key. Each database has one [`Cipher`] for all. `docs/format/sealing.md` has the
-//! bytes, and `docs/decisions/0043-encryption-at-rest.md` why it is so.
+//! checked without a key. Each database has one [`Cipher`] for all. `docs/format/sealing.md` has
+//! the bytes, and `docs/decisions/0043-encryption-at-rest.md` why it is so.
 //!
 //! Must not know files' formats, nor do input and output but for random numbers.
 //!
