@@ -532,6 +532,7 @@ fn whoever_archives_lets_others_have_the_turn() {
     let builder = builder.clock(Arc::clone(&clock) as Arc<_>).background(Background::Threads);
     let db = builder.flush_slice_size(1 << 10).open("/db").unwrap();
     let k = db.create_keyspace("k", options()).unwrap();
+    let _it_is_the_only_one = db.pause_background();
     k.ingest(rows(5000, 20)).unwrap();
     assert!(!is_unarchived(&db, &k));
     assert!(clock.count.load(Ordering::Relaxed) > 0);
