@@ -14,16 +14,16 @@ use crate::random::Random;
 use crate::readback::{keeps_all, millis_of};
 use crate::sample::shown;
 
-/// Keys whose histories are looked at, of each keyspace, about, where all is looked at.
+/// Keys whose histories are looked at, of each keyspace, about: the same ones each time.
 const HISTORIES_MAX: usize = 8;
-/// The same of one of many states that are nearly alike: others of another.
+/// As many of one of many states that are nearly alike: others of each.
 const HISTORIES_DRAWN: usize = 2;
 /// Versions of each of these that are looked at: the newest.
 const VERSIONS_MAX: usize = 128;
 /// Moments that such a key is read as of.
 const MOMENTS_MAX: u64 = 6;
 
-/// Keyspaces that keep versions show them: of all keys alike, or of few that are drawn.
+/// Keyspaces that keep versions show them: of some keys, or of few that are drawn.
 ///
 /// # Errors
 /// `CheckFailed`, `Wrong`.
