@@ -1,7 +1,8 @@
 //! The header block of a log file: 4096 bytes, with two equal copies of the header in different
 //! disk sectors, so that one bad sector does not cost the file.
 //!
-//! Layout of a copy (at 0 and at 2048 of the file; little-endian; the rest of the block is zero)
+//! Layout of a copy (at 0 and at 2048 of the file; little-endian; the rest of the block is zero,
+//! but for the note)
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
@@ -18,6 +19,17 @@
 //! | 64 | 8 | previous start | the start of that file |
 //! | 72 | 8 | durable up to | the log was durable up to here when this was written |
 //! | 80 | 48 | reserved | 0 |
+//!
+//! At 1024, once the log has gone on in another file, is a note of that one:
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | magic | `LitheNXT` |
+//! | 8 | 8 | checksum | of bytes 16..48, bound to this file's tag and the note's offset |
+//! | 16 | 8 | number | of the next file |
+//! | 24 | 8 | start | of the next file |
+//! | 32 | 8 | capacity | of the next file |
+//! | 40 | 8 | durable | 1: something in the next file was durable when this was written; else 0 |
 //!
 //! Place and coverage of magic, checksum and version are the same in every version to come, so
 //! that a damaged version is told from an unknown one.
@@ -71,6 +83,47 @@ pub enum HeaderBlock {
     Unused,
     /// Anything else: torn while it was written, or damaged.
     Unreadable,
+}
+
+/// Where the log goes on, as the file in front of that notes it (W12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    pub number: u64,
+    pub start: Lsn,
+    pub capacity: u64,
+    /// Whether anything in it was durable when this was noted.
+    pub is_durable: bool,
+}
+
+impl Next {
+    /// Where in the file the note is: in another sector than any copy of the header.
+    pub const OFFSET: u64 = 1024;
+    const SIZE: usize = 48;
+    const MAGIC: [u8; 8] = *b"LitheNXT";
+
+    /// The note in the file with this tag.
+    pub fn encode(&self, file_tag: u64) -> [u8; Next::SIZE] {
+        let mut note = [0; Next::SIZE];
+        note[..8].copy_from_slice(&Next::MAGIC);
+        note[16..24].copy_from_slice(&self.number.to_le_bytes());
+        note[24..32].copy_from_slice(&self.start.as_u64().to_le_bytes());
+        note[32..40].copy_from_slice(&self.capacity.to_le_bytes());
+        note[40..48].copy_from_slice(&u64::from(self.is_durable).to_le_bytes());
+        let sum = checksum(&note[CHECKED_FROM..], file_tag, Next::OFFSET);
+        note[8..16].copy_from_slice(&sum.to_le_bytes());
+        note
+    }
+
+    /// The note in the first block of the file with this tag, if one verifies.
+    pub fn decode(block: &[u8], file_tag: u64) -> Option<Next> {
+        let offset = Next::OFFSET as usize;
+        let note = block.get(offset..offset + Next::SIZE)?;
+        let verifies = note[..8] == Next::MAGIC
+            && word(note, 8) == checksum(&note[CHECKED_FROM..], file_tag, Next::OFFSET);
+        let (start, is_durable) = (Lsn::from_u64(word(note, 24)), word(note, 40) != 0);
+        let next = Next { number: word(note, 16), start, capacity: word(note, 32), is_durable };
+        verifies.then_some(next)
+    }
 }
 
 /// One of the copies of a header, as an inspection finds it.
@@ -246,6 +299,22 @@ mod tests {
         block[100] ^= 1;
         block[2048 + 20] ^= 1;
         assert_eq!(decode(&block, 5).unwrap(), HeaderBlock::Unreadable);
+    }
+
+    #[test]
+    fn a_note_verifies_in_its_own_file_alone() {
+        let (start, capacity) = (Lsn::from_u64(8000), 4 << 10);
+        let next = Next { number: 6, start, capacity, is_durable: true };
+        let mut block = header().encode();
+        assert_eq!(Next::decode(&block, 9), None);
+        let offset = Next::OFFSET as usize;
+        block[offset..offset + Next::SIZE].copy_from_slice(&next.encode(9));
+        assert_eq!(Next::decode(&block, 9), Some(next));
+        assert_eq!(Next::decode(&block, 8), None);
+        assert_eq!(decode(&block, 5).unwrap(), HeaderBlock::Valid(header()));
+        block[offset + 20] ^= 1;
+        assert_eq!(Next::decode(&block, 9), None);
+        assert_eq!(Next::decode(&block[..offset], 9), None);
     }
 
     #[test]

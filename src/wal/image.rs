@@ -24,7 +24,8 @@ pub struct LogFileImage {
     pub file: Arc<dyn StorageFile>,
     /// Its path.
     pub path: Arc<Path>,
-    /// Bytes of it that the log had by then: they do not change any more.
+    /// Bytes of it that the log had by then: they do not change any more, but for those in whose
+    /// place is the head.
     pub size: u64,
     /// Of the one that is appended to: what stands at its start in a file of so many bytes.
     /// Nothing is written to the others any more.
@@ -60,6 +61,9 @@ impl Wal {
             self.watermark.check()?;
             self.write_record(RecordKind::Mark, 0, &[])?; // Room for one is always kept.
         }
+        // They get other names: W10.
+        self.note_what_is_durable();
+        self.files.iter_mut().rev().skip(1).for_each(|file| file.is_note_final = true);
         let files = self.history.iter().chain(&self.files);
         let mut files: Vec<LogFileImage> = files.map(LogFileImage::whole).collect();
         if let Some((current, image)) = self.files.back().zip(files.last_mut()) {

@@ -37,6 +37,11 @@
 //!   with a higher number than the name is no header, nor is a record of that file one of this, and
 //!   the file is needed by nobody: its name goes only when what the manifest says durably has no
 //!   need of it any more.
+//! - W12  A file notes in which one the log goes on behind it, with that one's start and size,
+//!   before anything there is durable. That one has its name and its size by then (W1, W2), and
+//!   loses neither before the header of a later one is durable: so if the log ends there and the
+//!   file is missing, or has another size, it was lost. Once anything in it is durable the note
+//!   says so: if it has no valid header then, it was lost as well.
 //!
 //! Crashes, and why the decision is the same however often recovery itself is interrupted
 //! - While records are appended: a header may reach the disk before the records and headers below

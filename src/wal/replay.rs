@@ -130,6 +130,7 @@ pub fn replay_up_to(
     }
     let stop = read_chain(&mut files, &chain, &mut progress, visitor)?;
     let written_end = refuse_damaged_records(&mut files, &chain, &stop)?;
+    refuse_lost_file(place, &files, &chain, &stop)?;
 
     chain.truncate(stop.chain_index + 1);
     let path_of_stop = place.path_of(chain[stop.chain_index].number);
@@ -259,6 +260,34 @@ fn refuse_damaged_records(
         return Err(Error::corruption(&path, stop.offset, what));
     }
     Ok(behind.records_end.max(above.records_end).max(torn_end.unwrap_or(stop.lsn)))
+}
+
+/// W12: the file that the log went on in behind the last one that is there had its name and its
+/// size durably, whatever was in it. Where the log ends before it came to that, it does not matter.
+fn refuse_lost_file(
+    place: &WalPlace,
+    files: &BTreeMap<u64, FoundFile>,
+    chain: &[FileHeader],
+    stop: &Stop,
+) -> Result<()> {
+    let top = &chain[stop.chain_index];
+    let is_newest = stop.chain_index + 1 == chain.len();
+    let next = files[&top.number].next.filter(|next| is_newest && next.start <= stop.lsn);
+    let Some(next) = next else { return Ok(()) };
+    let path = place.path_of(next.number);
+    let says = format!("file {} says that the log goes on there from {}", top.number, next.start);
+    match files.get(&next.number).map(|file| file.window.size()) {
+        Some(size) if size == next.capacity && next.is_durable => {
+            let what = format!("the header was durable and is not valid: {says}");
+            Err(Error::corruption(&path, 0, what))
+        }
+        Some(size) if size == next.capacity => Ok(()), // Its header was never durable.
+        Some(size) => {
+            let what = format!("the file has {size} bytes, not {}: {says}", next.capacity);
+            Err(Error::corruption(&path, size.min(next.capacity), what))
+        }
+        None => Err(Error::corruption(&path, 0, format!("the file is missing: {says}"))),
+    }
 }
 
 /// What the files above `number` prove, whether they are part of the log or not: what was once

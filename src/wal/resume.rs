@@ -72,6 +72,9 @@ impl Wal {
         };
         let prepared = prepare_above_all(&place, replay)?;
         let newest = start_file(&place, prepared, end, previous)?;
+        if let Some(last) = files.back() {
+            note_next(last, &newest.header)?;
+        }
         let cut_number = previous.map_or(0, |previous| previous.number);
         remove_between(&place, cut_number, newest.header.number)?;
         files.push_back(newest);
@@ -162,6 +165,16 @@ fn start_file(
     Ok(LiveFile::new(header, prepared, HeaderState::Durable, key))
 }
 
+/// W12: notes in the file that was cut where the log goes on; but not where it has a name elsewhere
+/// (W10). On return that is durable.
+fn note_next(cut: &LiveFile, next: &FileHeader) -> Result<()> {
+    if cut.reuse == Reuse::Never {
+        return Ok(());
+    }
+    cut.write_next(next, false).map_err(|e| Error::io("write", &cut.path, e))?;
+    cut.file.sync().map_err(|e| Error::io("sync", &cut.path, e))
+}
+
 /// Makes durable what was read but may only be in the operating system's cache: the process may
 /// have been killed before it synced, or a sync may have failed, after which the cache shows bytes
 /// that a plain sync does not write any more. So they are written again. But not what has a name
@@ -203,15 +216,17 @@ fn rewrite(file: &LiveFile, mut offset: u64, mut len: u64) -> Result<()> {
 
 /// Makes a file ready whose number is above all others. A file above all valid headers may be
 /// taken for it: no header names it, and under a new number its bytes mean nothing. (Of one below,
-/// a header may say that it came before; it would then seem lost if this recovery is interrupted.)
+/// a header may say that it came before, and of one that the log was about to go on in, the file in
+/// front of it: W12. It would then seem lost if this recovery is interrupted.)
 fn prepare_above_all(place: &WalPlace, replay: &Replay) -> Result<PreparedFile> {
     let capacity = place.options.file_capacity;
     let numbers = place.numbers()?;
     let number = numbers.last().map_or(1, |last| last + 1);
     let from_top = replay.files.values().rev();
-    let reusable = from_top
-        .take_while(|found| found.valid_header().is_none())
-        .find(|found| found.window.size() == capacity && numbers.contains(&found.number));
+    let reusable = from_top.take_while(|found| found.valid_header().is_none()).find(|found| {
+        let is_usual = found.window.size() == capacity && numbers.contains(&found.number);
+        is_usual && !is_noted(replay, found.number)
+    });
     let spare = match reusable {
         None => None,
         Some(found) => {
@@ -220,6 +235,12 @@ fn prepare_above_all(place: &WalPlace, replay: &Replay) -> Result<PreparedFile> 
         }
     };
     place.prepare(number, capacity, spare)
+}
+
+/// Whether a file says that the log goes on in this one.
+fn is_noted(replay: &Replay, number: u64) -> bool {
+    let mut notes = replay.files.values().filter_map(|file| file.next);
+    notes.any(|next| next.number == number)
 }
 
 /// Opens files of the log. One that has a name elsewhere is only read (W10).

@@ -10,7 +10,7 @@ use crate::seal::FileKey;
 use crate::storage::{OpenMode, StorageFile};
 
 use super::directory::WalPlace;
-use super::header::{FileHeader, HEADER_BLOCK_SIZE, HeaderBlock};
+use super::header::{FileHeader, HEADER_BLOCK_SIZE, HeaderBlock, Next};
 use super::lsn::Lsn;
 use super::record::{CHECKED_FROM, RECORD_ALIGNMENT, RECORD_HEADER_SIZE, RecordHeader, file_tag};
 use super::window::FileWindow;
@@ -23,6 +23,8 @@ const SEARCH_CHUNK_SIZE: u64 = 64 << 10;
 pub struct FoundFile {
     pub number: u64,
     pub header: HeaderBlock,
+    /// Where the log went on behind this file, if it says so.
+    pub next: Option<Next>,
     pub window: FileWindow,
     tag: u64,
     /// What payloads are sealed with; or why they cannot be read, which is told when one is: the
@@ -63,8 +65,9 @@ impl FoundFile {
         let block_size = window.size().min(HEADER_BLOCK_SIZE);
         let block = window.bytes(0, block_size)?;
         let header = FileHeader::decode(block, &path, number, place.database_id)?;
-        window.let_go(); // There may be many files.
         let tag = file_tag(place.database_id, number);
+        let next = Next::decode(block, tag);
+        window.let_go(); // There may be many files.
         let key = match &header {
             HeaderBlock::Valid(header) => match place.key_of(header) {
                 Ok(key) => Ok(key),
@@ -73,7 +76,8 @@ impl FoundFile {
             },
             HeaderBlock::Unused | HeaderBlock::Unreadable => Ok(None),
         };
-        Ok(FoundFile { number, header, window, tag, key, opened: Vec::new() })
+        let opened = Vec::new();
+        Ok(FoundFile { number, header, next, window, tag, key, opened })
     }
 
     /// A file of a log that is open, of which all is known but the records.
@@ -89,7 +93,8 @@ impl FoundFile {
         let window = FileWindow::new(file, path.to_owned())?;
         let (number, tag) = (header.number, file_tag(header.database_id, header.number));
         let header = HeaderBlock::Valid(header);
-        Ok(FoundFile { number, header, window, tag, key: Ok(key), opened: Vec::new() })
+        let (key, next, opened) = (Ok(key), None, Vec::new());
+        Ok(FoundFile { number, header, next, window, tag, key, opened })
     }
 
     /// Whether there is no key for what is in it.

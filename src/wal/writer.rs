@@ -12,7 +12,7 @@ use crate::storage::{StorageFile, is_shared};
 
 use super::append::RecordWriter;
 use super::directory::{PreparedFile, Spare, WalPlace};
-use super::header::{FileHeader, Previous};
+use super::header::{FileHeader, Next, Previous};
 use super::lsn::Lsn;
 use super::prepare::{PrepareOrder, PrepareOutcome};
 use super::record::{
@@ -76,6 +76,8 @@ pub(super) struct LiveFile {
     pub readers: Arc<()>,
     /// Whether it may be used again, once nothing needs it.
     pub reuse: Reuse,
+    /// Whether its note (W12) stays as it is.
+    pub is_note_final: bool,
 }
 
 /// Whether a file may be used again.
@@ -103,7 +105,15 @@ impl LiveFile {
             written_up_to: prepared.blocks.written_up_to(prepared.capacity),
             readers: Arc::default(),
             reuse: Reuse::Possible,
+            is_note_final: false,
         }
+    }
+
+    /// W12: notes where the log goes on behind this file, and whether anything there is durable.
+    pub(super) fn write_next(&self, next: &FileHeader, is_durable: bool) -> io::Result<()> {
+        let FileHeader { number, start, capacity, .. } = *next;
+        let note = Next { number, start, capacity, is_durable }.encode(self.tag);
+        self.file.write_all_at(&note, Next::OFFSET)
     }
 
     fn header_is_durable(&self, durable_up_to: Lsn) -> bool {
@@ -187,8 +197,11 @@ impl Wal {
         let durable = self.durable_lsn();
         let nothing_to_do = durable >= self.commits_end;
         let unsynced = self.files.iter().enumerate().filter(|(index, file)| {
-            let records_unsynced = self.end_of(*index) > durable;
-            !nothing_to_do && (records_unsynced || !file.header_is_durable(durable))
+            // W12: the note in a file is durable with the first record of the next one.
+            let is_current = index + 1 == self.files.len();
+            let end = self.end_of(*index);
+            let is_unsynced = end > durable || (end == durable && !is_current);
+            !nothing_to_do && (is_unsynced || !file.header_is_durable(durable))
         });
         let files = unsynced.map(|(_, file)| UnsyncedFile {
             file: Arc::clone(&file.file),
@@ -210,7 +223,21 @@ impl Wal {
             // A failure is no failure of the sync. If it poisons the log, the next append says so.
             let _ = self.write_record(RecordKind::Mark, 0, &[]);
         }
+        self.note_what_is_durable();
         self.release_files();
+    }
+
+    /// W12: once anything in the newest file is durable, the file in front of it says so; not
+    /// synced itself, as marks are not.
+    pub(super) fn note_what_is_durable(&mut self) {
+        let durable = self.durable_lsn();
+        let mut from_newest = self.files.iter_mut().rev();
+        let Some((newest, previous)) = from_newest.next().zip(from_newest.next()) else { return };
+        let is_due = !previous.is_note_final && previous.reuse == Reuse::Possible;
+        if is_due && durable > newest.header.start {
+            previous.is_note_final = true;
+            let _ = previous.write_next(&newest.header, true); // As in `switch_file`.
+        }
     }
 
     /// Declares that recovery needs nothing before `up_to` any more: files wholly before it are
@@ -271,12 +298,15 @@ impl Wal {
             self.write_record(RecordKind::Mark, 0, &[])?; // W3. Room for one is always kept.
         }
         self.switch_file(0)?;
-        let current = self.files.back_mut().expect("a log has a current file");
-        if let Err(source) = current.file.sync() {
-            let error = Error::io("sync", &current.path, source);
-            self.watermark.poison(error.to_string());
-            return Err(error);
+        // With the note of the new one (W12) the old one again.
+        for file in self.files.range(self.files.len() - 2..) {
+            if let Err(source) = file.file.sync() {
+                let error = Error::io("sync", &file.path, source);
+                self.watermark.poison(error.to_string());
+                return Err(error);
+            }
         }
+        let current = self.files.back_mut().expect("a log has a current file");
         current.header_state = HeaderState::Durable;
         // There is no commit between the two; the log may end here, and be needed from here on.
         self.commits_end = self.end;
@@ -378,6 +408,8 @@ impl Wal {
             let _ = self.place.remove(&prepared.path);
             return Err(error);
         }
+        // Without it, less damage is told: no reason not to go on.
+        let _ = self.current().write_next(&header, false);
         self.last_claim = header.durable_up_to;
         self.files.push_back(LiveFile::new(header, prepared, HeaderState::WithRecords, key));
         Ok(())

@@ -98,6 +98,83 @@ fn a_lost_file_is_found() {
     assert_eq!(read_from(&copy, second_file).unwrap().1, kept);
 }
 
+/// W12: of the newest file nothing is left that could say that it was there.
+#[test]
+fn a_lost_newest_file_is_found() {
+    for ending in 0..3 {
+        let (place, _) = durable_log();
+        if ending > 0 {
+            let mut wal = recover(&place, Lsn::ZERO).unwrap().0;
+            append(&mut wal, &payload_of(50, 40));
+            sync(&mut wal);
+            if ending > 1 {
+                wal.begin_new_file().unwrap();
+            }
+        }
+        let records = read(&place).unwrap();
+        let newest = *place.numbers().unwrap().last().unwrap();
+        let copy = copy_of(&place, &contents(&place));
+        copy.remove(&copy.path_of(newest)).unwrap();
+        assert_damaged(read(&copy), &copy, newest, 0);
+        for len in [0, 100, 5000, SMALL_CAPACITY + 1] {
+            let copy = copy_of(&place, &contents(&place));
+            copy.open(newest, OpenMode::ReadWrite).unwrap().set_len(len).unwrap();
+            assert_damaged(read(&copy), &copy, newest, len.min(SMALL_CAPACITY));
+        }
+        assert_eq!(read(&place).unwrap(), records);
+    }
+}
+
+/// W12: both have their size, and neither has a header of its own, as one that was never used.
+#[test]
+fn a_newest_file_that_has_changed_names_with_an_older_one_is_found() {
+    let (place, _) = durable_log();
+    let numbers = place.numbers().unwrap();
+    let (newest, in_front) = (numbers[numbers.len() - 1], numbers[numbers.len() - 2]);
+    let required_from = FoundFile::open(&place, in_front).unwrap().valid_header().unwrap().start;
+    let files = contents(&place);
+    let bytes_of = |number| &files.iter().find(|file| file.0 == place.path_of(number)).unwrap().1;
+    for older in &numbers[..numbers.len() - 2] {
+        let copy = copy_of(&place, &files);
+        overwrite(&copy, newest, 0, bytes_of(*older));
+        overwrite(&copy, *older, 0, bytes_of(newest));
+        let outcome = read_from(&copy, required_from).map(|read| read.1);
+        assert_damaged(outcome, &copy, newest, 0);
+    }
+}
+
+/// A recovery that is interrupted before its header is durable does not take the name away from the
+/// file that the log was to go on in.
+#[test]
+fn a_file_that_never_had_a_header_is_not_taken_for_a_lost_one() {
+    let (place, _) = durable_log();
+    let count = place.numbers().unwrap().len() + 1; // Recovery begins one.
+    let mut wal = recover(&place, Lsn::ZERO).unwrap().0;
+    while place.numbers().unwrap().len() == count {
+        append(&mut wal, &payload_of(60, 40)); // Not synced.
+    }
+    drop(wal);
+    let records = read(&place).unwrap();
+    let newest = *place.numbers().unwrap().last().unwrap();
+    let kept: Records = {
+        let start = FoundFile::open(&place, newest).unwrap().valid_header().unwrap().start;
+        records.iter().filter(|(lsn, _)| *lsn < start).cloned().collect()
+    };
+    for filler in 0..3 {
+        let copy = copy_of(&place, &contents(&place));
+        overwrite(&copy, newest, 0, &vec![0; SMALL_CAPACITY as usize]);
+        for _ in 0..=filler {
+            let (wal, read) = recover(&copy, Lsn::ZERO).unwrap();
+            assert_eq!(read, kept);
+            drop(wal);
+        }
+        let replaced = *copy.numbers().unwrap().last().unwrap();
+        assert!(replaced > newest);
+        copy.remove(&copy.path_of(replaced)).unwrap();
+        assert_damaged(super::read(&copy), &copy, replaced, 0);
+    }
+}
+
 #[test]
 fn a_file_of_the_wrong_size_is_found() {
     let (place, _) = durable_log();

@@ -154,9 +154,9 @@ fn a_file_left_empty_is_as_durable_as_what_follows_it() {
     append(&mut wal, &payload_of(1, 300));
     // No mark: the new file starts exactly where the log is durable.
     assert_eq!(wal.sync_target().run().unwrap(), wal.end());
-    // The new file's header is written, the record is not.
+    // The new file's header is written, and the note of it (W12); the record is not.
     let effect = FaultEffect::Error(ErrorKind::StorageFull);
-    let rule = FaultRule::new(effect).on(&[Operation::Write]).skip(1);
+    let rule = FaultRule::new(effect).on(&[Operation::Write]).skip(2);
     storage.arm(FaultPlan::new().rule(rule));
     assert!(matches!(wal.append(&[&payload_of(2, 300)]), Err(Error::DiskFull { .. })));
     assert_eq!(wal.stats().file_count, 2);
