@@ -35,7 +35,8 @@ use crate::db::{
 };
 use crate::manifest::{Manifest, is_log_name};
 use crate::storage::{
-    EntryType, OpenMode, OsStorage, Storage, StorageLock, Zeros, lock_directory, make_directory,
+    EntryType, OpenMode, OsStorage, Storage, StorageLock, Zeros, let_go_of_unneeded,
+    lock_directory, make_directory, refuse_followed,
 };
 
 /// What the name of a directory says in which a database is being made.
@@ -402,7 +403,9 @@ impl Making {
                     let shown = target.display();
                     return Err(Error::invalid(format!("what is at {shown} is no database")));
                 }
-                Some(lock_directory(&*storage, target)?)
+                let lock = lock_directory(&*storage, target)?;
+                refuse_followed(&*storage, target)?;
+                Some(lock)
             }
         };
         if !exists(&*storage, &parent)? {
@@ -536,6 +539,9 @@ impl Making {
             self.is_made = false;
             return self.sync_dir(&self.parent).map(|()| None);
         };
+        // Who follows what gives way would be led to this. What is left of others is in the way.
+        refuse_followed(&*self.storage, &self.target)?;
+        let_go_of_unneeded(&*self.storage, &self.target)?;
         let exchanged = self.storage.exchange(&self.root, &self.target);
         let old = match exchanged {
             Ok(()) => self.root.clone(),

@@ -157,6 +157,17 @@ pub enum Error {
         /// So many versions of each key are kept at least.
         versions: Option<u32>,
     },
+    /// A follower has shown commits that were written and not durable, and the writer has lost
+    /// them: by a failed sync, and a recovery behind that. What it shows stays; another follower
+    /// shows what the database is now. See [`Builder::follow`](crate::Builder::follow).
+    WentBack {
+        /// The file of the log that does not go on behind what was shown.
+        file: PathBuf,
+        /// Where in it that was looked for.
+        offset: u64,
+        /// What was expected, and what was found.
+        what: String,
+    },
     /// Nothing more can be added to the trail that followed the database; what it has stays. Begin
     /// another one ([`crate::BackupRepository::begin_trail`]).
     TrailEnded {
@@ -389,6 +400,7 @@ impl fmt::Display for Error {
                     }
                 }
             }
+            Error::WentBack { file, offset, what } => fmt_went_back(file, *offset, what, f),
             Error::TrailEnded { at, why } => write!(f, "the trail ends at {at}: {why}"),
             Error::ConsumerNotFound { name } => write!(f, "there is no consumer {name:?}"),
             Error::ConsumerExists { name } => write!(f, "there is a consumer {name:?} already"),
@@ -399,6 +411,12 @@ impl fmt::Display for Error {
             Error::Closed => f.write_str("the database is closed"),
         }
     }
+}
+
+fn fmt_went_back(file: &Path, offset: u64, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let file = file.display();
+    write!(f, "{file} at offset {offset} does not go on behind what was shown ({what}): ")?;
+    f.write_str("open another follower")
 }
 
 impl Error {

@@ -198,6 +198,14 @@ fn paging_of(kind: u8, codec: Codec) -> Paging {
     }
 }
 
+/// Whether the frame in `bytes`, whose checksum holds, was sealed with this key for this place.
+#[must_use]
+pub fn was_sealed_with(key: &FileKey, offset: u64, bytes: &[u8]) -> bool {
+    let Some(codec) = bytes.get(12).copied().and_then(Codec::from_u8) else { return false };
+    let (kind, mut frame) = (bytes[13] & !SEALED, bytes.to_vec());
+    sealed::open_frame(key, paging_of(kind, codec), offset, &mut frame).is_some()
+}
+
 /// Checks the frame that `bytes` are, read from `place`, and unpacks it. `expected` is what the
 /// pointer to it carries: the low 32 bits of its checksum. A payload that was not compressed is
 /// not copied.

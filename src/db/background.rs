@@ -349,15 +349,18 @@ impl Core {
         }
     }
 
-    /// Removes files that nothing refers to any more, and those of a keyspace that was dropped.
-    /// Whether there was one. What cannot be removed now is tried again, and nobody waits for it.
+    /// Removes files that nothing refers to any more, and those of a keyspace that was dropped;
+    /// then its key, if it had one of its own. Whether there was one. What cannot be removed now is
+    /// tried again, and nobody waits for it.
     fn give_back_rest(&self) -> Result<bool> {
         self.runtimes().iter().for_each(|runtime| runtime.store.remove_unreferenced());
         self.remove_unreferenced_values();
         match self.remove_dropped() {
-            Ok(false) => Ok(false),
+            Ok(false) => Ok(self.destroy_keys_in_passing()),
             Ok(true) => {
                 self.failures.all_solved(Work::Removal);
+                self.note_keys_due();
+                self.destroy_keys_in_passing();
                 Ok(true)
             }
             Err(error) => {

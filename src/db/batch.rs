@@ -639,28 +639,33 @@ impl WriteBatch {
         let Some(separated) = &mut self.separated else { return Ok(()) };
         let mut staged = std::mem::take(&mut separated.staged);
         staged.leave_out(|number| known[number].is_some());
-        let appended = match staged.size() {
-            0 => None,
-            _ => Some(log.append(&mut staged)?),
+        let mut placed: Vec<Option<(u64, u64)>> = vec![None; staged.count()];
+        let parts = match log.has_own_keys() {
+            true => staged.parted(|keyspace| log.key_of(keyspace)),
+            false => staged.whole(),
         };
+        for (mut part, numbers) in parts.into_iter().filter(|(part, _)| part.size() > 0) {
+            let appended = log.append(&mut part)?;
+            let file = appended.file.number();
+            for (within, number) in numbers.into_iter().enumerate() {
+                placed[number] = part.start(within).map(|start| (file, appended.offset + start));
+            }
+            separated.files.push(appended.file);
+        }
         for (number, (place, known)) in separated.places.iter().zip(known).enumerate() {
             let bytes = &mut self.operations[*place..*place + ValuePointer::SIZE];
             let staged_as = ValuePointer::decode(bytes).expect("the batch encoded it");
-            let placed = match (known, &appended, staged.start(number)) {
-                (Some((pointer, file)), _, _) => {
+            let pointer = match (known, placed[number]) {
+                (Some((pointer, file)), _) => {
                     separated.files.push(file);
                     pointer
                 }
-                (None, Some(appended), Some(start)) => {
-                    let (file, offset) = (appended.file.number(), appended.offset + start);
-                    ValuePointer { file, offset, ..staged_as }
-                }
-                _ => unreachable!("what is not known was written"),
+                (None, Some((file, offset))) => ValuePointer { file, offset, ..staged_as },
+                (None, None) => unreachable!("what is not known was written"),
             };
-            bytes.copy_from_slice(&placed.encode());
+            bytes.copy_from_slice(&pointer.encode());
         }
         separated.places.clear();
-        separated.files.extend(appended.map(|appended| appended.file));
         Ok(())
     }
 

@@ -37,7 +37,7 @@ pub(super) struct CommitLog {
     /// Who waits for the next commit.
     pub(super) feeds: FeedSignal,
     /// That of the log, but for the hold.
-    gate: AtomicU64,
+    pub(super) gate: AtomicU64,
     /// Signalled when commits are not held any more.
     pub(super) unheld: Condvar,
     /// Held by the thread that makes a log file ready, which it does without the log's lock; and
@@ -61,16 +61,9 @@ pub(super) struct Log {
     stamps: StampClock,
     /// What stands in front of a record's operations, while it is appended.
     head: Vec<u8>,
-    /// Changed by whatever commits have to look at before they are appended: the lowest bit says
-    /// that they are held ([`Core::hold_commits`]), the others count changes of which indexes there
-    /// are.
+    /// Changed by whatever commits have to look at before they are appended (`db/gate.rs`).
     pub(super) gate: u64,
 }
-
-/// In [`Log::gate`], that commits are held.
-pub(super) const HELD: u64 = 1;
-/// What a change of which indexes there are adds to it.
-const GATE_STEP: u64 = 2;
 
 /// What came of looking whether the next log file is to be made ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,12 +120,6 @@ impl CommitLog {
             data_bytes: AtomicU64::new(0),
             wants_file: AtomicBool::new(false),
         }
-    }
-
-    /// What is to be passed by a commit that looks at the indexes behind this.
-    #[inline]
-    pub(super) fn gate(&self) -> u64 {
-        self.gate.load(Ordering::Acquire)
     }
 
     /// Wakes all who wait, to look for themselves.
@@ -236,6 +223,11 @@ impl CommitLog {
         Ok(())
     }
 
+    /// The number of the data key that the file which is appended to is sealed with, or 0.
+    pub(super) fn key_id(&self) -> u16 {
+        lock(&self.log).wal.key_id()
+    }
+
     /// A stamp for something that is not a commit; above all that were given.
     pub(super) fn next_stamp(&self, wall_millis: u64) -> SeqNo {
         lock(&self.log).stamps.next(wall_millis)
@@ -288,13 +280,6 @@ impl CommitLog {
     }
 }
 
-impl Log {
-    /// Whether commits wait.
-    pub(super) fn is_held(&self) -> bool {
-        self.gate & HELD != 0
-    }
-}
-
 /// What a commit was made on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Basis<'p> {
@@ -343,7 +328,7 @@ impl Drop for Lead<'_> {
 }
 
 /// What is said of a commit to a keyspace that is not there. An index may come and go.
-fn gone(target: &Target) -> Error {
+pub(super) fn gone(target: &Target) -> Error {
     match is_index_name(&target.name) {
         true => Error::Conflict,
         false => Error::KeyspaceNotFound { name: target.name.to_string() },
@@ -395,7 +380,9 @@ impl Core {
         // Without the lock: what remains to be looked at under it is what comes meanwhile.
         let premise = premise.map(|premise| self.check_premise(premise)).transpose()?;
         if batch.has_staged() {
-            self.place_values(&mut batch)?;
+            // The key of a keyspace that was dropped meanwhile may be destroyed.
+            let placed = self.place_values(&mut batch);
+            placed.or_else(|error| self.check_targets(&batch).and(Err(error)))?;
         }
         let log = match self.enter_log(&batch, gate) {
             Err(Error::Conflict) if is_bare => return self.commit_indexed(&batch, durability),
@@ -445,54 +432,6 @@ impl Core {
             }
             Ok(found)
         })
-    }
-
-    /// The log, for a commit that looked at the indexes of its keyspaces behind `gate`; `Conflict`
-    /// if these have others by now.
-    #[inline]
-    fn enter_log(&self, batch: &WriteBatch, gate: u64) -> Result<MutexGuard<'_, Log>> {
-        let mut log = lock(&self.log.log);
-        if log.gate != gate {
-            log = self.pass_gate(log, batch, gate)?;
-        }
-        self.check_writable()?;
-        Ok(log)
-    }
-
-    #[cold]
-    fn pass_gate<'l>(
-        &'l self,
-        log: MutexGuard<'l, Log>,
-        batch: &WriteBatch,
-        gate: u64,
-    ) -> Result<MutexGuard<'l, Log>> {
-        let log = self.wait_while_held(log)?;
-        if log.gate == gate {
-            return Ok(log);
-        }
-        let state = self.published.state();
-        let has_others = |target: &Target| match state.find(target.id) {
-            Some(keyspace) => keyspace.indexes.as_ref().is_some_and(|set| set.since > gate),
-            None => is_index_name(&target.name), // A keyspace may go at any time.
-        };
-        match batch.targets().any(has_others) {
-            true => Err(Error::Conflict),
-            false => Ok(log),
-        }
-    }
-
-    /// Changes which indexes there are: what is not in the log by then has to look again. `change`
-    /// gets the gate in front of which that was not seen.
-    pub(super) fn change_indexes(&self, change: impl FnOnce(&State, u64) -> State) -> Result<()> {
-        let mut log = lock(&self.log.log);
-        log = self.wait_while_held(log)?;
-        self.check_writable()?;
-        let gate = log.gate + GATE_STEP;
-        self.published.replace(|state| change(state, gate));
-        log.gate = gate;
-        // Behind the state: who has this gate finds the indexes.
-        self.log.gate.store(gate, Ordering::Release);
-        Ok(())
     }
 
     /// Stage 1: the record reaches the operating system and the commit its place in the order.

@@ -48,7 +48,8 @@ impl Db {
     ///
     /// # Errors
     /// `CommitsNotKept` when the range begins before the first commit that is there, so that others
-    /// in it may be gone. `Corruption`, `Io`, `Closed`.
+    /// in it may be gone. `InvalidArgument` for a follower ([`crate::Follower`]), whose log is
+    /// somebody else's. `Corruption`, `Io`, `Closed`.
     pub fn commits(&self, range: impl RangeBounds<SeqNo>) -> Result<Commits> {
         let range = (range.start_bound().cloned(), range.end_bound().cloned());
         Commits::open(&self.handle, range)
@@ -75,6 +76,7 @@ impl Core {
 impl Commits {
     fn open(handle: &Arc<Handle>, range: (Bound<SeqNo>, Bound<SeqNo>)) -> Result<Commits> {
         handle.core.check_open()?;
+        handle.core.check_has_log()?;
         let mut reader = handle.core.log_reader();
         let is_from_birth = reader.position() == Lsn::ZERO;
         let lower = range.0;

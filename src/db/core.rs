@@ -69,6 +69,8 @@ pub(super) struct Core {
     pub durability: Durability,
     pub background: Background,
     pub access: Access,
+    /// Whether it is read beside somebody who writes it: then its own log is none.
+    pub follows: bool,
     pub budget: Arc<MemoryBudget>,
     pub meter: Arc<MemtableMeter>,
     pub cache: Arc<Cache<Block>>,
@@ -131,6 +133,8 @@ pub(super) struct Core {
     /// Why nothing is written any more (D4).
     poison: OnceLock<String>,
     closed: AtomicBool,
+    /// Whether something has gone since it was looked which keys can be destroyed.
+    pub keys_due: AtomicBool,
     /// Flush failures for want of room since the last success.
     pub disk_full_count: AtomicU64,
     /// Bytes written to the manifest since opening.
@@ -184,6 +188,7 @@ impl Core {
             durability: builder.durability,
             background: builder.background,
             access: builder.access,
+            follows: builder.follows,
             budget: parts.budget,
             meter: parts.meter,
             cache: Arc::clone(&parts.shared.cache),
@@ -225,6 +230,7 @@ impl Core {
             handle: OnceLock::new(),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
+            keys_due: AtomicBool::new(false),
             disk_full_count: AtomicU64::new(0),
             manifest_bytes,
             gone_bytes: AtomicU64::new(0),
@@ -249,6 +255,16 @@ impl Core {
 
     pub(super) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Refuses what reads the log, where that is somebody else's.
+    pub(super) fn check_has_log(&self) -> Result<()> {
+        match self.follows {
+            false => Ok(()),
+            true => Err(Error::invalid(
+                "commits and changes are not read by a follower: ask whoever writes the database",
+            )),
+        }
     }
 
     /// Whether writing is still allowed.
@@ -358,7 +374,9 @@ fn info_of(keyspace: &KeyspaceState) -> KeyspaceInfo {
         id: runtime.id,
         name: runtime.name.load().to_string(),
         structure: runtime.options.structure.name(),
-        options: runtime.options.clone(),
+        // What it says of the key is none that can be given.
+        options: KeyspaceOptions { own_key: false, ..runtime.options.clone() },
+        has_own_key: runtime.options.own_key,
     }
 }
 

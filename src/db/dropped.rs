@@ -21,6 +21,13 @@ impl DroppedRegister {
         lock(&self.waiting).push((runtime.store_id, std::sync::Arc::downgrade(&runtime.store)));
     }
 
+    /// The numbers of those that somebody holds.
+    pub(super) fn in_use(&self) -> Vec<u32> {
+        let waiting = lock(&self.waiting);
+        let held = waiting.iter().filter(|(_, store)| store.strong_count() > 0);
+        held.map(|(store_id, _)| *store_id).collect()
+    }
+
     /// One that no snapshot, iterator or handle holds any more; what was put back is the last.
     pub(super) fn take_unreferenced(&self) -> Option<u32> {
         let mut waiting = lock(&self.waiting);

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::base::{Result, SeqNo};
-use crate::db::commit::{CommitLog, HELD, Log};
+use crate::db::commit::{CommitLog, Log};
 use crate::db::core::{Core, lock};
+use crate::db::gate::HELD;
 use crate::db::group::{Caller, WAIT_MAX};
 
 /// Commits that wait until this is dropped.

@@ -59,6 +59,12 @@ impl Keyspace {
     /// if it is of another structure than `Lsm`, with the defaults of that. What is written is in
     /// no way part of the keyspace before it is ingested; see [`TableWriter`].
     ///
+    /// In an encrypted database it is sealed with the data key that all have: also for a keyspace
+    /// that has one of its own, whose drop does not destroy it. It cannot be ingested any more when
+    /// that key has gone: behind [`Db::rotate_data_key`](crate::Db::rotate_data_key), and also when
+    /// a rotation that was left unfinished ends by a drop
+    /// ([`Db::destroy_keys`](crate::Db::destroy_keys)).
+    ///
     /// # Errors
     /// `Io`, also when there is a file of this name; `DiskFull`.
     pub fn table_writer(&self, path: impl AsRef<Path>) -> Result<TableWriter> {
@@ -86,7 +92,8 @@ impl Keyspace {
     /// [`TableIngestMode::Copy`]. Their values stay in them, however large, until something
     /// rewrites them. In memory is one block at a time, and 1 MiB to copy. In one of the structure
     /// `Flex` or `History` the entries are read and written as by [`Keyspace::ingest`]; it takes no
-    /// deletions.
+    /// deletions. So they are in one with a data key of its own, whatever its structure: no file of
+    /// it has another key.
     ///
     /// With [`TableIngestMode::Move`] the paths belong to the call until it returns: nothing else
     /// may be written under them. Afterwards they are gone, durably. Whatever other names the files
@@ -271,8 +278,8 @@ fn add_entries(ingest: &mut Ingest, table: &OutsideTable) -> Result<()> {
     if record.tombstones > 0 || record.deleted_ranges > 0 {
         let (keys, ranges) = (record.tombstones, record.deleted_ranges);
         return Err(Error::invalid(format!(
-            "{path} deletes {keys} keys and {ranges} ranges, which a keyspace of the structure \
-             flex or history does not ingest"
+            "{path} deletes {keys} keys and {ranges} ranges, which a keyspace does not ingest that \
+             has the structure flex or history, or a key of its own"
         )));
     }
     let foreign = || Error::invalid(format!("{path} has an entry that is no value"));

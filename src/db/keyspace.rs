@@ -35,6 +35,9 @@ pub struct KeyspaceInfo {
     pub structure: &'static str,
     /// Its options.
     pub options: KeyspaceOptions,
+    /// Whether it has a data key of its own; see
+    /// [`Db::create_keyspace_with_own_key`](crate::Db::create_keyspace_with_own_key).
+    pub has_own_key: bool,
 }
 
 /// A named ordered map of byte strings. Cheap to clone; may be used from any thread.

@@ -1,4 +1,4 @@
-//! Flushing, keeping the log short, creating and dropping keyspaces, closing.
+//! Flushing, keeping the log short, closing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -9,21 +9,18 @@ use arc_swap::ArcSwap;
 use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
-use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
+use crate::db::core::Core;
 use crate::db::health::{BackgroundWork as Work, may_pass};
 use crate::db::history::{Slices, TellKept};
 use crate::db::options::{Access, Background};
-use crate::db::state::{KeyspaceState, Runtime, Table, archive_name, is_hidden_name};
+use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
 use crate::db::time::Time;
 use crate::jobs::{FlushRate, MergeTurn, MergedSlice, can_give_way, can_wait};
-use crate::manifest::{Closing, Edit, KeyspaceOptions, KeyspaceRecord, Manifest, Structure};
+use crate::manifest::{Closing, Edit, KeyspaceRecord};
 use crate::memtable::{MemtableCursor, StackedCursor};
-use crate::storage::{ReserveUse, clear_directory, waited_for_processor};
-use crate::structure::{
-    Compacted, Consolidation, Debt, FlushOrder, FlushProgress, Store, Version, create_store,
-    open_store,
-};
+use crate::storage::{ReserveUse, waited_for_processor};
+use crate::structure::{Compacted, Consolidation, Debt, FlushOrder, FlushProgress, Store, Version};
 use crate::value_log::ValueLog;
 use crate::wal::Lsn;
 
@@ -66,6 +63,7 @@ impl Core {
                     return Ok(true);
                 }
                 Ok(false) => {}
+                Err(_) if self.is_gone(runtime.id) => {}
                 Err(error) if may_pass(&error) => failed = failed.or(Some(error)),
                 Err(error) => return Err(error),
             }
@@ -216,8 +214,10 @@ impl Core {
                 None => Ok(Compacted::Ready),
             };
             // What is not merged is as good as it was, and it is tried again behind the next flush.
-            let compacted = compacted
-                .inspect_err(|error| self.note_idle_failure(Work::Compaction, runtime.id, error));
+            let compacted = compacted.inspect_err(|error| match self.is_gone(runtime.id) {
+                true => {}
+                false => self.note_idle_failure(Work::Compaction, runtime.id, error),
+            });
             let (has_worked, is_ready) = match compacted {
                 Ok(Compacted::Slice { bytes, is_ready }) => {
                     if is_held && !is_early {
@@ -272,6 +272,7 @@ impl Core {
         let version = match installed {
             Ok(Some(version)) => version,
             Ok(None) => return Ok(false),
+            Err(_) if self.is_gone(runtime.id) => return Ok(false),
             Err(error) if may_pass(&error) => return Ok(false), // It waits, and is tried again.
             Err(error) => return Err(error),
         };
@@ -310,6 +311,7 @@ impl Core {
                 Ok(Consolidation::Slice { bytes, .. }) => return Ok(Found::Work { bytes }),
                 Ok(Consolidation::FlushUnderWay) => found = Found::Busy,
                 Ok(Consolidation::Nothing) => {}
+                Err(_) if self.is_gone(runtime.id) => {}
                 Err(error) if error.is_corruption() || may_pass(&error) => failed = Some(error),
                 Err(error) => return Err(error),
             }
@@ -363,7 +365,7 @@ impl Core {
         let mut manifest = self.lock_manifest_for_edit()?;
         let needed = self.needed_log_start();
         let gained = needed.saturating_sub(self.log.released());
-        let is_worthwhile = gained >= self.sizes.wal_file / 2;
+        let is_worthwhile = gained >= self.sizes.wal_file / 2 || self.has_keys_to_destroy();
         if gained == 0 || (when == AdvanceLog::WhenWorthwhile && !is_worthwhile) {
             return Ok(());
         }
@@ -384,6 +386,7 @@ impl Core {
         self.hold_log(manifest.state());
         drop(manifest);
         self.log.release(needed);
+        self.note_keys_due();
         Ok(())
     }
 
@@ -443,7 +446,10 @@ impl Core {
             let turn = crate::db::core::lock(&runtime.flushing);
             let flushed = self.flush_oldest(id);
             drop(turn);
-            flushed.inspect_err(|error| self.note_work_failure(error))?;
+            match flushed {
+                Err(_) if self.is_gone(runtime.id) => break, // Nobody needs it any more.
+                flushed => flushed.inspect_err(|error| self.note_work_failure(error))?,
+            };
         }
         Ok(now)
     }
@@ -465,169 +471,6 @@ impl Core {
         state
             .find(id)
             .is_some_and(|keyspace| keyspace.sealed.iter().any(|other| Arc::ptr_eq(other, table)))
-    }
-
-    /// Creates a keyspace, with the archive that it may need: their files first, then the edit that
-    /// makes them exist (H1).
-    pub(super) fn create_keyspace(
-        &self,
-        name: &str,
-        options: KeyspaceOptions,
-    ) -> Result<Arc<KeyspaceState>> {
-        self.check_writable()?;
-        check_name(name)?;
-        options.validate()?;
-        let options = options.rounded();
-        let mut manifest = self.lock_manifest_for_edit()?;
-        let id = manifest.state().next_keyspace_id();
-        let created = self.log.next_stamp(self.time.wall_for_stamp());
-        let record = |id, name: &str, options| KeyspaceRecord {
-            id,
-            store: id,
-            name: name.to_owned(),
-            options,
-            created,
-            journal: None,
-        };
-        match options.structure {
-            Structure::History => {
-                let of_archive = options.of_archive(id + 1);
-                let archive = record(id, &archive_name(id + 1), of_archive);
-                let keyspace = record(id + 1, name, options);
-                self.create_of_records(&mut manifest, &keyspace, Some(archive))
-            }
-            Structure::Flex | Structure::Lsm => {
-                self.create_of_records(&mut manifest, &record(id, name, options), None)
-            }
-        }
-    }
-
-    /// Creates a keyspace that the catalogue is to have so, with the archive that it may need.
-    pub(super) fn create_of_records(
-        &self,
-        manifest: &mut Manifest,
-        keyspace: &KeyspaceRecord,
-        archive: Option<KeyspaceRecord>,
-    ) -> Result<Arc<KeyspaceState>> {
-        let edit = match archive.clone() {
-            Some(archive) => {
-                let (archive, keyspace) = (Box::new(archive), keyspace.clone());
-                Edit::CreateWithArchive { archive, keyspace }
-            }
-            None => Edit::CreateKeyspace(keyspace.clone()),
-        };
-        manifest.state().check(&edit)?;
-        let its_store =
-            archive.as_ref().map(|archive| self.create_store_of(archive)).transpose()?;
-        let store = self.create_store_of(keyspace)?;
-        self.apply_edit(manifest, &edit)?;
-        let sizes = (self.sizes.memtable, &self.time);
-        let runtime_of = |record: &KeyspaceRecord, store, archive| {
-            runtime_of(record, store, &self.values, &self.budget, sizes, archive)
-        };
-        let archive =
-            archive.zip(its_store).map(|(record, store)| runtime_of(&record, store, None));
-        let runtime = runtime_of(keyspace, store, archive.clone());
-        self.published.replace(|state| {
-            let both = archive.iter().chain([&runtime]);
-            both.fold(state.clone(), |state, runtime| state.with(self.state_of(runtime)))
-        });
-        let state = self.published.state();
-        let created = state.find(runtime.id).cloned();
-        Ok(created.expect("nobody drops it while the manifest is locked"))
-    }
-
-    /// A keyspace without entries in memtables.
-    pub(super) fn state_of(&self, runtime: &Arc<Runtime>) -> KeyspaceState {
-        let active = Table::new(&self.meter, runtime);
-        let version = runtime.store.version();
-        KeyspaceState::new(Arc::clone(runtime), active, version)
-    }
-
-    /// Makes the files of a keyspace that does not exist yet.
-    pub(super) fn create_store_of(&self, record: &KeyspaceRecord) -> Result<Arc<dyn Store>> {
-        let place = self.store_place(record.store, &record.options);
-        self.clear_directory(record.store)?; // of a creation that a crash interrupted
-        let io = |action, error| Error::io(action, &place.dir, error);
-        self.storage.create_dir_all(&place.dir).map_err(|error| io("create", error))?;
-        create_store(&place)?;
-        let parent = keyspaces_dir(&self.dir);
-        self.storage.sync_dir(&parent).map_err(|error| Error::io("sync", &parent, error))?;
-        open_store(&place, None)
-    }
-
-    /// Drops a keyspace, with its archive and its indexes: the edit first; their files when nobody
-    /// reads them any more.
-    pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
-        let found = self.find_keyspace(name)?;
-        self.check_writable()?;
-        let _no_index_comes = lock(&self.indexing);
-        let mut manifest = self.lock_manifest_for_edit()?;
-        self.apply_edit(&mut manifest, &Edit::DropKeyspace { id: found.runtime.id })?;
-        let runtime = found.seat.load_full(); // It may have been converted since.
-        drop(found);
-        let state = self.published.state();
-        let indexes = state.find(runtime.id).and_then(|keyspace| keyspace.indexes.clone());
-        drop(state);
-        let indexes = indexes.iter().flat_map(|set| &set.indexes);
-        let indexes = indexes.map(|index| Arc::clone(&index.runtime));
-        let mut all: Vec<_> = runtime.archive.iter().cloned().chain(indexes).collect();
-        all.push(runtime);
-        self.forget_keyspaces(&all);
-        Ok(())
-    }
-
-    /// Takes keyspaces out of the state that the manifest has not any more.
-    pub(super) fn forget_keyspaces(&self, gone: &[Arc<Runtime>]) {
-        gone.iter().for_each(|runtime| self.note_gone(runtime.store_id));
-        // Between commits: one that comes later finds the keyspace gone.
-        let applier = self.log.lock_applier();
-        let before = self.published.state();
-        self.published.replace(|state| {
-            gone.iter().fold(state.clone(), |state, runtime| state.without(runtime.id))
-        });
-        // No flush frees them any more, so writers must not be made to wait for it.
-        let keyspaces = gone.iter().filter_map(|runtime| before.find(runtime.id));
-        keyspaces.flat_map(|keyspace| keyspace.tables()).for_each(|table| table.note_flushed());
-        drop(applier);
-        for runtime in gone {
-            self.failures.forget(runtime.id);
-            runtime.dropped.store(true, Ordering::Release);
-            self.dropped.note(runtime);
-        }
-    }
-
-    /// Renames a keyspace.
-    pub(super) fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
-        let runtime = Arc::clone(&self.find_keyspace(from)?.runtime);
-        self.check_writable()?;
-        check_name(to)?;
-        let mut manifest = self.lock_manifest_for_edit()?;
-        let edit = Edit::RenameKeyspace { id: runtime.id, name: to.to_owned() };
-        self.apply_edit(&mut manifest, &edit)?;
-        runtime.name.store(Arc::new(to.to_owned()));
-        Ok(())
-    }
-
-    /// Removes the files of one keyspace that was dropped, or of a store that was replaced or given
-    /// up, that nobody reads any more. Whether there was one.
-    pub(super) fn remove_dropped(&self) -> Result<bool> {
-        let Some(store_id) = self.dropped.take_unreferenced() else { return Ok(false) };
-        self.remove_loose(store_id).inspect_err(|_| self.dropped.put_back(store_id))?;
-        Ok(true)
-    }
-
-    /// Removes the files of a store that is nobody's.
-    pub(super) fn remove_loose(&self, store_id: u32) -> Result<()> {
-        self.clear_directory(store_id)?;
-        let forget = Edit::ForgetDropped { id: store_id };
-        self.apply_edit(&mut *self.lock_manifest_for_edit()?, &forget)
-    }
-
-    /// Removes a keyspace's directory with the files in it, if it is there.
-    fn clear_directory(&self, id: u32) -> Result<()> {
-        let dir = keyspace_dir(&self.dir, id);
-        clear_directory(&*self.storage, &dir)
     }
 
     /// Closes; see [`crate::Db::close`].
@@ -699,14 +542,6 @@ impl Core {
         closed?;
         self.log.give_up_spares();
         Ok(())
-    }
-}
-
-/// Checks that it is no name of what nobody is to see.
-fn check_name(name: &str) -> Result<()> {
-    match is_hidden_name(name) {
-        true => Err(Error::invalid("the name of a keyspace does not begin with a zero byte")),
-        false => Ok(()),
     }
 }
 

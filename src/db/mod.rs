@@ -20,6 +20,7 @@
 mod atomic;
 mod background;
 mod batch;
+mod catalogue;
 mod check;
 mod checkpoint;
 mod cleaning;
@@ -33,6 +34,8 @@ mod describe;
 mod dropped;
 mod encryption;
 mod feed;
+mod follow;
+mod gate;
 mod group;
 mod health;
 mod history;
@@ -83,10 +86,11 @@ pub use compact::CompactionReport;
 pub use control::BackgroundPause;
 pub use convert::{Conversion, ConversionReport};
 pub(crate) use describe::explain_commit;
-pub use encryption::{KeyRotationReport, unlock};
+pub use encryption::{KeyDestructionReport, KeyRotationReport, unlock};
 pub use feed::{
     Change, ChangeFeed, ChangeKind, CommitChanges, Consumer, ConsumerInfo, FeedOptions, Previous,
 };
+pub use follow::{CaughtUp, FollowUpTo, Follower, Followers, KeepingUp};
 pub use health::{BackgroundFailure, BackgroundWork, Health, HealthState};
 pub use history::{
     Difference, Differences, KeyVersion, PointInTime, RestoreReport, Versions, VersionsByStamp,
@@ -294,7 +298,11 @@ impl Db {
     }
 
     /// Drops a keyspace and everything in it. Durable on return. Handles to it answer
-    /// `KeyspaceNotFound` from then on; snapshots taken before keep showing it.
+    /// `KeyspaceNotFound` from then on; snapshots taken before keep showing it. One that has a data
+    /// key of its own loses that as soon as nothing needs it: commits wait for a sync, everything
+    /// is flushed, and the headers of all files are read. What holds the key back, and whether
+    /// destroying it has failed, says [`Db::destroy_keys`], as does what becomes of a rotation of
+    /// the data key that is not over: a drop that finds no file with an older key ends it.
     ///
     /// # Errors
     /// `KeyspaceNotFound`, `ReadOnly`, `Io`, `Closed`.

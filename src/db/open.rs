@@ -10,7 +10,7 @@ use crate::cache::{Cache, MemoryBudget};
 use crate::db::background::Workers;
 use crate::db::commit::CommitLog;
 use crate::db::core::{Core, Parts, keyspace_dir, keyspaces_dir, merging_of};
-use crate::db::encryption::take_keys;
+use crate::db::encryption::{check_owners, let_go_of_unknown_owners, take_keys};
 use crate::db::health::Watcher;
 use crate::db::history::Unarchived;
 use crate::db::maintain::runtime_of;
@@ -22,10 +22,10 @@ use crate::db::time::Time;
 use crate::db::trail::markers_in;
 use crate::manifest::{Edit, KeyspaceRecord, Manifest, Structure, Totals};
 use crate::storage::{
-    Guard, GuardOptions, GuardedStorage, ReserveUse, StorageLock, clear_directory, lock_directory,
-    make_directory, share_directory,
+    Guard, GuardOptions, GuardedStorage, ReserveUse, StorageLock, clear_directory_for_good,
+    is_held_back, let_go_of_unneeded, lock_directory, make_directory, share_directory,
 };
-use crate::structure::{SharedStores, StorePlace, open_store};
+use crate::structure::{SharedStores, Store, StorePlace, open_store};
 use crate::value_log::ValueLog;
 use crate::wal::{Lsn, Replay, Wal, WalOptions, WalPlace, replay_up_to};
 
@@ -70,11 +70,14 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     builder.extractors.validate()?;
     let (builder, guard) = guarded(builder, dir, &sizes);
     let (builder, lock) = take_directory(builder, dir)?;
+    if builder.access == Access::ReadWrite {
+        let _whoever_comes_next_does = let_go_of_unneeded(&*builder.storage, dir);
+    }
     let reserve = ReserveOfOpening::take_up(&guard, builder.access);
     let _recovery_may_use_it = ReserveUse::of_all();
     // Another opening may have created it before the lock was ours.
     let is_there = Manifest::exists(&*builder.storage, dir)?;
-    let (builder, keyring) = take_keys(builder, dir, is_there)?;
+    let (builder, mut keyring) = take_keys(builder, dir, is_there)?;
     let manifest = match is_there {
         true => Manifest::open(Arc::clone(&builder.storage), dir)?.0,
         false => {
@@ -82,6 +85,12 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
             Manifest::create(storage, dir, &*builder.entropy, builder.clock.wall_millis())?
         }
     };
+    check_owners(builder.storage.keyring(), manifest.state(), dir)?;
+    if builder.access == Access::ReadWrite
+        && let Some((file, in_use)) = keyring.as_mut().zip(builder.storage.keyring())
+    {
+        let_go_of_unknown_owners(file, in_use, manifest.state())?;
+    }
     let mut opening = Opening::new(&builder, dir, sizes, manifest)?;
     opening.report.created = !is_there;
     opening.settle_trail()?;
@@ -124,6 +133,8 @@ pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
     let started = started.and_then(|()| Scrubber::start(&core));
     started.inspect_err(|_| core.give_up_opening())?;
     reserve.keep();
+    core.note_keys_due();
+    core.destroy_keys_in_passing();
     core.workers.wake();
     Ok(core)
 }
@@ -157,7 +168,7 @@ impl Drop for ReserveOfOpening<'_> {
 }
 
 /// Has all calls to the storage looked after.
-fn guarded(builder: Builder, dir: &Path, sizes: &Sizes) -> (Builder, Arc<Guard>) {
+pub(super) fn guarded(builder: Builder, dir: &Path, sizes: &Sizes) -> (Builder, Arc<Guard>) {
     let options = GuardOptions { slow_after: builder.slow_disk_after, reserve: sizes.reserve };
     let guard = Arc::new(Guard::new(dir, Arc::clone(&builder.clock), options));
     let storage = GuardedStorage::new(Arc::clone(&builder.storage), Arc::clone(&guard));
@@ -209,7 +220,7 @@ fn take_directory(builder: Builder, dir: &Path) -> Result<(Builder, Box<dyn Stor
     Ok((builder, lock))
 }
 
-fn no_database(dir: &Path) -> Error {
+pub(super) fn no_database(dir: &Path) -> Error {
     let source = io::Error::new(ErrorKind::NotFound, "there is no database");
     Error::io("open", dir, source)
 }
@@ -257,20 +268,20 @@ fn prepare_directory(builder: &Builder, dir: &Path) -> Result<()> {
 }
 
 /// A database that is being opened.
-struct Opening<'a> {
+pub(super) struct Opening<'a> {
     builder: &'a Builder,
     dir: &'a Path,
     sizes: Sizes,
-    manifest: Manifest,
-    budget: Arc<MemoryBudget>,
-    meter: Arc<MemtableMeter>,
-    shared: SharedStores,
-    time: Arc<Time>,
-    report: RecoveryReport,
+    pub manifest: Manifest,
+    pub budget: Arc<MemoryBudget>,
+    pub meter: Arc<MemtableMeter>,
+    pub shared: SharedStores,
+    pub time: Arc<Time>,
+    pub report: RecoveryReport,
 }
 
 impl<'a> Opening<'a> {
-    fn new(
+    pub(super) fn new(
         builder: &'a Builder,
         dir: &'a Path,
         sizes: Sizes,
@@ -326,10 +337,14 @@ impl<'a> Opening<'a> {
 
     /// Removes what is left of keyspaces that were dropped, of stores that were replaced, and of
     /// such as were being made.
-    fn remove_dropped(&mut self) -> Result<()> {
+    pub(super) fn remove_dropped(&mut self) -> Result<()> {
         let dropped: Vec<u32> = self.manifest.state().dropped().collect();
         for id in dropped {
-            clear_directory(&*self.builder.storage, &keyspace_dir(self.dir, id))?;
+            let dir = keyspace_dir(self.dir, id);
+            match clear_directory_for_good(&*self.builder.storage, &dir) {
+                Err(error) if is_held_back(&error) => continue, // FO7
+                cleared => cleared?,
+            }
             self.manifest.apply(&Edit::ForgetDropped { id })?;
             self.report.orphans_removed += 1;
         }
@@ -453,27 +468,33 @@ impl<'a> Opening<'a> {
         Ok(Recovered { state, visible: stamps.last(), stamps, log: wal, totals })
     }
 
-    fn open_keyspaces(&self) -> Result<State> {
-        let mut state = State::default();
+    /// Opens the stores, those of keyspaces in front of their archives: where somebody else writes
+    /// them meanwhile, an archive is ahead of its keyspace then, never behind (H2).
+    fn open_stores(&self) -> Result<Vec<(&KeyspaceRecord, Arc<dyn Store>)>> {
         let catalog = self.manifest.state();
         let is_archive = |record: &&KeyspaceRecord| record.options.archive_of.is_some();
         let archives = catalog.keyspaces().filter(is_archive);
         let others = catalog.keyspaces().filter(|record| !is_archive(record));
-        for record in archives.chain(others) {
+        let opened = others.chain(archives).map(|record| {
+            let dir = keyspace_dir(self.dir, record.store);
             let place = StorePlace {
                 storage: Arc::clone(&self.builder.storage),
-                dir: keyspace_dir(self.dir, record.store),
-                database: self.manifest.state().database(),
+                merging: merging_of(&record.options, &self.builder.operators, &dir),
+                dir,
+                database: catalog.database(),
                 keyspace: record.store,
                 shared: self.shared.clone(),
                 options: record.options.clone(),
-                merging: merging_of(
-                    &record.options,
-                    &self.builder.operators,
-                    &keyspace_dir(self.dir, record.store),
-                ),
             };
-            let store = open_store(&place, record.journal)?;
+            Ok((record, open_store(&place, record.journal)?))
+        });
+        opened.collect()
+    }
+
+    pub(super) fn open_keyspaces(&self) -> Result<State> {
+        let mut state = State::default();
+        // Archives first: keyspaces know theirs.
+        for (record, store) in self.open_stores()?.into_iter().rev() {
             let sizes = (self.sizes.memtable, &self.time);
             let archive = self.archive_of(record, &state)?;
             let runtime =

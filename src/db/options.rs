@@ -13,7 +13,7 @@ use crate::extractor::{Extractors, IndexExtractor};
 use crate::operator::{MergeOperator, Operators, Reducer, Reducers};
 use crate::seal::Encryption;
 use crate::storage::{OsStorage, Overlay, Storage, read_small};
-use crate::value_log::{ValueLogOptions, Verify};
+use crate::value_log::{FilesWriter, ValueLogOptions, Verify};
 
 /// When a commit is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub enum Access {
     /// Read it. Nothing on disk is changed, so a directory that cannot be written to will do, and
     /// what a crash left stays as it is for who looks into it: recovery is done in memory. Any
     /// number of openings that read may be there at a time, in any processes, and none that writes
-    /// beside them. Every write gives [`Error::ReadOnly`].
+    /// beside them: for that see [`Builder::follow`]. Every write gives [`Error::ReadOnly`].
     ReadOnly,
 }
 
@@ -117,6 +117,8 @@ pub struct Builder {
     pub(super) background: Background,
     pub(super) existing: OpenExisting,
     pub(super) access: Access,
+    /// Whether it is read beside somebody who writes it.
+    pub(super) follows: bool,
     pub(super) encryption: Option<Encryption>,
     pub(super) operators: Operators,
     pub(super) reducers: Reducers,
@@ -150,6 +152,7 @@ impl Default for Builder {
             background: Background::default(),
             existing: OpenExisting::default(),
             access: Access::default(),
+            follows: false,
             encryption: None,
             operators: Operators::builtin(),
             reducers: Reducers::builtin(),
@@ -577,7 +580,8 @@ impl Builder {
 
     /// How values are written and read.
     pub(super) fn value_log_options(&self, sizes: &Sizes) -> ValueLogOptions {
-        ValueLogOptions { file_size: sizes.value_file, verify: self.verify_values }
+        let writer = if self.follows { FilesWriter::Other } else { FilesWriter::Own };
+        ValueLogOptions { file_size: sizes.value_file, verify: self.verify_values, writer }
     }
 
     /// How garbage is cleaned up.

@@ -151,6 +151,11 @@ impl<'a> Replayer<'a> {
         }
     }
 
+    /// Goes on behind this stamp.
+    pub(super) fn behind(self, newest: SeqNo) -> Replayer<'a> {
+        Replayer { newest, ..self }
+    }
+
     /// Counts commits as well.
     pub(super) fn counting(self, uncounted: Uncounted) -> Replayer<'a> {
         Replayer { uncounted, ..self }
@@ -230,6 +235,34 @@ impl<'a> Replayer<'a> {
                 keyspace.sealed.insert(0, std::mem::replace(&mut keyspace.active, fresh));
             }
         }
+    }
+
+    /// Whether the values are there that a record points to which is not known to be durable (V2),
+    /// as far as it would be inserted: of what structures have, and of what was dropped, the values
+    /// may be gone. Of one that is no commit that is said when it is taken.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn has_values_of(&self, record: &RecordRef<'_>) -> Result<bool> {
+        let Some(commit) = decode_record(record.payload) else { return Ok(true) };
+        for operation in commit.operations.map_while(|operation| operation) {
+            let Some(pointer) = operation.pointer().and_then(ValuePointer::decode) else {
+                continue;
+            };
+            let keyspace = self.keyspaces.get(&operation.keyspace);
+            let keyspace = keyspace.filter(|keyspace| record.lsn.as_u64() >= keyspace.flushed);
+            let Some(keyspace) = keyspace else { continue };
+            if missing(&keyspace.begun, operation, commit.seqno).is_none() {
+                continue;
+            }
+            let _held_meanwhile = self.values.hold(pointer.file);
+            match self.values.verify(&pointer, Verify::Checksums) {
+                Ok(_) => {}
+                Err(error) if error.is_corruption() => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     /// Looks at the values of records from `durable_up_to` on, which may not have reached the disk

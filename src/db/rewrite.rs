@@ -73,11 +73,17 @@ impl Core {
             return Ok(ControlFlow::Break(()));
         }
         self.flush_all()?;
+        self.let_go_of_older_files();
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Has files go that nothing needs any more, behind a flush of everything.
+    pub(super) fn let_go_of_older_files(&self) {
         self.log.release(self.log.released()); // Files of before the new one, if not done yet.
         self.log.give_up_spares();
         self.runtimes().iter().for_each(|runtime| runtime.store.remove_unreferenced());
-        self.remove_unreferenced_values();
-        Ok(ControlFlow::Continue(()))
+        self.remove_loose_stores(); // Of keyspaces that were dropped, too.
+        self.remove_unreferenced_values(); // What those held as well.
     }
 
     fn begin_new_files(&self) -> Result<()> {
@@ -105,7 +111,7 @@ impl Core {
 
     /// Removes what is left of stores whose creation came to nothing, which is stale for ever: the
     /// folders of numbers that none was given yet. None is given while the manifest is locked.
-    fn remove_unmade_stores(&self, next: u32) -> Result<()> {
+    pub(super) fn remove_unmade_stores(&self, next: u32) -> Result<()> {
         for entry in self.names_in(&keyspaces_dir(&self.dir))?.unwrap_or_default() {
             let number = entry.name.parse::<u32>().ok().filter(|number| *number >= next);
             let Some(dir) = number.map(|number| keyspace_dir(&self.dir, number)) else { continue };
@@ -158,7 +164,7 @@ impl Core {
 
     fn is_stale(&self, path: &Path, stale: Stale<'_>) -> Result<bool> {
         Ok(match stale {
-            Stale::OtherKey(key) => self.keys_of(path)? != [key],
+            Stale::Keys(keys) => self.keys_of(path)?.iter().any(|key| keys.contains(key)),
             Stale::Named(paths) => paths.contains(path),
         })
     }

@@ -50,7 +50,12 @@ impl Core {
 
     /// Removes value files that nobody holds any more; not while it is in doubt who does.
     pub(super) fn remove_unreferenced_values(&self) -> Removed {
-        self.values.remove_unreferenced(|| self.poison().is_none() && !self.is_closed())
+        let may_remove = || self.poison().is_none() && !self.is_closed();
+        let removed = self.values.remove_unreferenced(may_remove);
+        if removed.files > 0 {
+            self.note_keys_due();
+        }
+        removed
     }
 }
 

@@ -80,6 +80,12 @@ impl Core {
         flushed
     }
 
+    /// Whether there is no keyspace of this number any more: what fails for it then is of no
+    /// consequence to anybody.
+    pub(super) fn is_gone(&self, id: u32) -> bool {
+        self.published.state().find(id).is_none()
+    }
+
     /// Notes for people that work has failed; what follows from it is another matter.
     #[cold]
     pub(super) fn note_failed(
@@ -88,6 +94,9 @@ impl Core {
         keyspace_id: Option<u32>,
         error: &Error,
     ) {
+        if keyspace_id.is_some_and(|id| self.is_gone(id)) {
+            return;
+        }
         self.failures.note(work, keyspace_id, error, self.clock.wall_millis());
     }
 

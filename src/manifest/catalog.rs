@@ -7,6 +7,7 @@
 
 use crate::base::{Entropy, Error, Result};
 use crate::manifest::edit_log::{self, EditLog, EditLogId, EditLogImage, OpenReport, SnapshotSink};
+use crate::manifest::edit_log::{GoesOn, LogTail};
 use crate::manifest::records::{Loader, decode_edit, encode_edit, encode_snapshot};
 use crate::manifest::state::{CatalogState, Closing, Edit};
 use crate::manifest::totals::Totals;
@@ -32,7 +33,71 @@ pub struct Manifest {
     bytes_written: u64,
 }
 
+/// What an edit means to who follows the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowedEdit {
+    /// Which keyspaces there are, or what they are, has changed; or cannot be told.
+    Catalog,
+    /// The log in front of this place is not needed any more.
+    LogNeededFrom(u64),
+    /// Nothing.
+    Nothing,
+}
+
+impl FollowedEdit {
+    fn of(payload: &[u8]) -> FollowedEdit {
+        match decode_edit(payload) {
+            Ok((edit, _)) => FollowedEdit::of_edit(&edit),
+            Err(_) => FollowedEdit::Catalog,
+        }
+    }
+
+    fn of_edit(edit: &Edit) -> FollowedEdit {
+        match edit {
+            Edit::AdvanceLog { log_start, .. } => FollowedEdit::LogNeededFrom(*log_start),
+            Edit::ForgetDropped { .. }
+            | Edit::ReserveStores { .. }
+            | Edit::KeepLog { .. }
+            | Edit::SetConsumer { .. }
+            | Edit::RemoveConsumer { .. }
+            | Edit::SetTrail(_)
+            | Edit::EndTrail(_)
+            | Edit::RemoveTrail
+            | Edit::CleanClose(_) => FollowedEdit::Nothing,
+            Edit::CreateKeyspace(_)
+            | Edit::CreateWithArchive { .. }
+            | Edit::DropKeyspace { .. }
+            | Edit::FinishIndex { .. }
+            | Edit::ConvertKeyspace { .. }
+            | Edit::RenameKeyspace { .. }
+            | Edit::SetOptions { .. } => FollowedEdit::Catalog,
+            Edit::Stamped { edit, .. } => FollowedEdit::of_edit(edit),
+        }
+    }
+}
+
 impl Manifest {
+    /// Hands out what edits mean that somebody else has written behind `tail`.
+    ///
+    /// # Errors
+    /// `Corruption`, `Io`.
+    pub fn follow(
+        tail: &mut LogTail,
+        storage: &dyn Storage,
+        see: &mut dyn FnMut(FollowedEdit),
+    ) -> Result<GoesOn> {
+        tail.read_on(storage, &mut |payload| {
+            see(FollowedEdit::of(payload));
+            Ok(())
+        })
+    }
+
+    /// Where reading it ended when it was opened; none of one that was made.
+    #[must_use]
+    pub fn found(&self) -> Option<&LogTail> {
+        self.log.found()
+    }
+
     /// Whether `dir` has a manifest, and with it a database.
     ///
     /// # Errors

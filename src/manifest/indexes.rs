@@ -1,8 +1,8 @@
 //! The rules of the catalogue about secondary indexes (C8).
 
 use crate::base::{Error, Result};
-use crate::manifest::options::IndexRecord;
-use crate::manifest::state::{CatalogState, KeyspaceRecord};
+use crate::manifest::options::{IndexRecord, KeyspaceOptions};
+use crate::manifest::state::{CatalogState, KeyspaceRecord, check_own_key};
 
 impl CatalogState {
     /// The indexes of a keyspace, by the number of what they are kept in.
@@ -18,13 +18,19 @@ impl CatalogState {
     ///
     /// # Errors
     /// `InvalidArgument`, `IndexExists`.
-    pub(super) fn check_index(&self, id: u32, index: &IndexRecord) -> Result<()> {
+    pub(super) fn check_index(
+        &self,
+        id: u32,
+        index: &IndexRecord,
+        options: &KeyspaceOptions,
+    ) -> Result<()> {
         let parent = self.keyspaces.get(&index.of).filter(|_| index.of < id);
         let parent = parent
             .filter(|record| record.options.archive_of.is_none() && record.options.index.is_none());
-        if parent.is_none() {
+        let Some(parent) = parent else {
             return Err(Error::invalid(format!("#{} cannot have an index", index.of)));
-        }
+        };
+        check_own_key(options, parent.options.own_key)?;
         let is_same =
             |other: &IndexRecord| other.name == index.name && other.is_ready == index.is_ready;
         match self.indexes_of(index.of).any(|(_, other)| is_same(other)) {

@@ -16,11 +16,11 @@ mod tests;
 mod totals;
 mod trail;
 
-pub use catalog::Manifest;
+pub use catalog::{FollowedEdit, Manifest};
 pub(crate) use edit_log::inspect_edit_log;
 pub use edit_log::{
-    EditLog, EditLogId, EditLogImage, LogPosition, OpenReport, Record, RecordRef, SnapshotSink,
-    exists as edit_log_exists, is_log_name, newest_database, read as read_edit_log,
+    EditLog, EditLogId, EditLogImage, GoesOn, LogPosition, LogTail, OpenReport, Record, RecordRef,
+    SnapshotSink, exists as edit_log_exists, is_log_name, newest_database, read as read_edit_log,
 };
 pub use options::{
     Compaction, IndexRecord, KeyspaceOptions, Leveled, LsmOptions, Structure, Tiered,

@@ -593,7 +593,7 @@ fn load_keyspace(
     }
     state.check_name_free(&record.name).or_else(|error| fields.malformed(error.to_string()))?;
     if let Some(index) = &record.options.index {
-        let checked = state.check_index(record.id, index);
+        let checked = state.check_index(record.id, index, &record.options);
         checked.or_else(|error| fields.malformed(error.to_string()))?; // C8
     }
     fields.finish()?;

@@ -17,6 +17,8 @@
 //!   it goes with that by one edit. Of one keyspace and name at most one index is ready, and at
 //!   most one is not; the edit that makes that one ready drops the other.
 //! - C9  See `trail.rs`.
+//! - C10 A keyspace has a key of its own or not for ever; an archive and an index as what they
+//!   are of.
 
 use crate::base::{Error, Result, SeqNo};
 use crate::manifest::edit_log::LogPosition;
@@ -392,6 +394,7 @@ impl CatalogState {
                 if record.options.index != options.index {
                     return Err(Error::invalid("what a keyspace is an index of is not an option"));
                 }
+                check_own_key(options, record.options.own_key)?;
                 let (now, next) = (record.options.begins_at, options.begins_at);
                 check_forward("begins_at", &now, &next)?;
                 let (now, next) = (record.options.has_ingests, options.has_ingests);
@@ -584,8 +587,10 @@ impl CatalogState {
         if archive.is_some() != (options.structure == Structure::History) {
             return refuse("keyspaces of structure history have an archive, and no others");
         }
+        check_own_key(options, record.options.own_key)?;
         options.check_limits()?;
         let Some(archive) = archive else { return Ok(()) };
+        check_own_key(&archive.options, options.own_key)?;
         if archive.options.archive_of != Some(id) {
             return refuse("the archive is another's");
         }
@@ -630,7 +635,8 @@ impl CatalogState {
         }
         self.check_name_free(&record.name)?;
         record.options.check_limits()?;
-        options.index.as_ref().map_or(Ok(()), |index| self.check_index(record.id, index))
+        let index = options.index.as_ref();
+        index.map_or(Ok(()), |index| self.check_index(record.id, index, options))
     }
 
     /// C5
@@ -647,6 +653,7 @@ impl CatalogState {
             let what = format!("#{first} and #{second} are no archive and its keyspace to be made");
             return Err(Error::invalid(what));
         }
+        check_own_key(&archive.options, keyspace.options.own_key)?;
         for record in [archive, keyspace] {
             check_own_store(record)?;
             self.check_name_free(&record.name)?;
@@ -693,6 +700,14 @@ impl CatalogState {
     fn existing(&self, id: u32) -> Result<&KeyspaceRecord> {
         let missing = || Error::KeyspaceNotFound { name: format!("#{id}") };
         self.keyspaces.get(&id).ok_or_else(missing)
+    }
+}
+
+/// C10
+pub(super) fn check_own_key(options: &KeyspaceOptions, expected: bool) -> Result<()> {
+    match options.own_key == expected {
+        true => Ok(()),
+        false => Err(Error::invalid("whether a keyspace has a key of its own is no option")),
     }
 }
 

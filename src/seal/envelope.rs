@@ -23,9 +23,12 @@
 //! | | | | zeros up to the slot's end |
 //!
 //! Layout of the contents: the current number (2), how many keys (2), and for each, by number: its
-//! number (2), the key (32).
+//! number (2), the key (32). Then, if there are owners or retired keys, or the key that had the
+//! highest number is gone: the highest number that was given (2), how many owners (2), and for
+//! each, by owner: who (8), number of its key (2); how many keys are retired (2), and the number of
+//! each (2).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use zeroize::{Zeroize, Zeroizing};
@@ -49,8 +52,9 @@ const VERSION: u32 = KEYRING_VERSION;
 const CHECKED_FROM: usize = 16;
 const HEAD_LEN: usize = 120;
 const ITEM_LEN: usize = 2 + SECRET_LEN;
-/// As many as there is room for.
-const KEY_COUNT_MAX: usize = (SLOT_SIZE - HEAD_LEN - WRAPPED_LEN_MAX - SEAL_LEN - 4) / ITEM_LEN;
+const OWNER_LEN: usize = 8 + 2;
+/// Whatever a vault makes of the master key, there is room for as many contents.
+pub(super) const CONTENTS_LEN_MAX: usize = SLOT_SIZE - HEAD_LEN - WRAPPED_LEN_MAX - SEAL_LEN;
 
 /// What a slot has.
 #[derive(Debug)]
@@ -78,7 +82,7 @@ impl Slot {
     /// The bytes of slot `index` with a keyring's contents.
     ///
     /// # Errors
-    /// `InvalidArgument` when there are too many keys.
+    /// `InvalidArgument` when there are too many keys and owners: some 48 KB of them have room.
     pub fn encode(
         index: usize,
         generation: u64,
@@ -86,8 +90,11 @@ impl Slot {
         contents: &KeyringContents,
         random: &Randomness,
     ) -> Result<Vec<u8>> {
-        if contents.keys.len() > KEY_COUNT_MAX {
-            return Err(Error::invalid(format!("a keyring of more than {KEY_COUNT_MAX} keys")));
+        let mut message = encode_contents(contents);
+        if message.len() > CONTENTS_LEN_MAX {
+            let (keys, owners) = (contents.keys.len(), contents.owners.len());
+            let what = format!("a keyring has no room for {keys} keys of {owners} owners");
+            return Err(Error::invalid(what));
         }
         let mut slot = vec![0; HEAD_LEN];
         slot[16..20].copy_from_slice(&VERSION.to_le_bytes());
@@ -96,7 +103,6 @@ impl Slot {
         slot[32..48].copy_from_slice(&contents.uuid);
         put_recipe(&mut slot, &master.recipe);
         slot[80..112].copy_from_slice(check_of(&master.secret, &contents.uuid).bytes());
-        let mut message = encode_contents(contents);
         let sealed_len = (message.len() + SEAL_LEN) as u32;
         slot[116..120].copy_from_slice(&sealed_len.to_le_bytes());
         if let Recipe::Vault { wrapped } = &master.recipe {
@@ -264,15 +270,42 @@ fn read_recipe(slot: &[u8], wrapped: &[u8]) -> Option<Recipe> {
 }
 
 fn encode_contents(contents: &KeyringContents) -> Zeroizing<Vec<u8>> {
+    let KeyringContents { keys, owners, retired, .. } = contents;
+    let has_more = has_more(contents);
     // With its whole size at once: nothing is left behind where it was smaller.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(4 + contents.keys.len() * ITEM_LEN));
+    let capacity = contents_len(keys.len(), owners.len(), retired.len());
+    let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
     bytes.extend_from_slice(&contents.current.to_le_bytes());
-    bytes.extend_from_slice(&(contents.keys.len() as u16).to_le_bytes());
-    for (number, key) in &contents.keys {
+    bytes.extend_from_slice(&(keys.len() as u16).to_le_bytes());
+    for (number, key) in keys {
         bytes.extend_from_slice(&number.to_le_bytes());
         bytes.extend_from_slice(key.bytes());
     }
+    if !has_more {
+        return bytes;
+    }
+    bytes.extend_from_slice(&contents.newest.to_le_bytes());
+    bytes.extend_from_slice(&(owners.len() as u16).to_le_bytes());
+    for (owner, number) in owners {
+        bytes.extend_from_slice(&owner.to_le_bytes());
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.extend_from_slice(&(retired.len() as u16).to_le_bytes());
+    for number in retired {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
     bytes
+}
+
+/// Bytes of contents with so many keys, owners and retired keys, at most.
+pub(super) const fn contents_len(keys: usize, owners: usize, retired: usize) -> usize {
+    4 + keys * ITEM_LEN + 6 + owners * OWNER_LEN + retired * 2
+}
+
+/// Whether the keys alone do not say all.
+fn has_more(contents: &KeyringContents) -> bool {
+    let highest = contents.keys.last_key_value().map(|(number, _)| *number);
+    !contents.owners.is_empty() || !contents.retired.is_empty() || highest != Some(contents.newest)
 }
 
 pub(super) fn decode_contents(
@@ -280,12 +313,9 @@ pub(super) fn decode_contents(
     cipher: Cipher,
     bytes: &[u8],
 ) -> Option<KeyringContents> {
-    let (current, rest) = bytes.split_first_chunk::<2>()?;
-    let (count, items) = rest.split_first_chunk::<2>()?;
-    let (current, count) = (u16::from_le_bytes(*current), u16::from_le_bytes(*count));
-    if items.len() != usize::from(count) * ITEM_LEN {
-        return None;
-    }
+    let (current, rest) = take_u16(bytes)?;
+    let (count, rest) = take_u16(rest)?;
+    let (items, rest) = rest.split_at_checked(usize::from(count) * ITEM_LEN)?;
     let mut keys = BTreeMap::new();
     for item in items.chunks_exact(ITEM_LEN) {
         let (number, key) = item.split_first_chunk::<2>()?;
@@ -294,12 +324,50 @@ pub(super) fn decode_contents(
         key.zeroize();
     }
     let is_whole = keys.len() == usize::from(count) && !keys.contains_key(&0);
-    (is_whole && keys.contains_key(&current)).then_some(KeyringContents {
-        uuid,
-        cipher,
-        current,
-        keys,
-    })
+    let highest = keys.last_key_value().map(|(number, _)| *number)?;
+    let (newest, owners, retired) = match rest.is_empty() {
+        true => (highest, BTreeMap::new(), BTreeSet::new()),
+        false => decode_more(rest)?,
+    };
+    let is_key = |number: &u16| keys.contains_key(number);
+    let is_sound = is_whole
+        && is_key(&current)
+        && newest >= highest
+        && owners.values().all(|number| is_key(number) && *number != current)
+        && retired.iter().all(|number| is_key(number) && *number != current)
+        && owners.values().all(|number| !retired.contains(number));
+    let contents = KeyringContents { uuid, cipher, current, newest, keys, owners, retired };
+    // It is there if it says something, and only then.
+    (is_sound && has_more(&contents) != rest.is_empty()).then_some(contents)
+}
+
+type More = (u16, BTreeMap<u64, u16>, BTreeSet<u16>);
+
+/// What stands behind the keys: the highest number, owners, retired keys.
+fn decode_more(bytes: &[u8]) -> Option<More> {
+    let (newest, rest) = take_u16(bytes)?;
+    let (owner_count, rest) = take_u16(rest)?;
+    let (items, rest) = rest.split_at_checked(usize::from(owner_count) * OWNER_LEN)?;
+    let owners: BTreeMap<u64, u16> =
+        items.chunks_exact(OWNER_LEN).map(|item| (u64_at(item, 0), u16_at(item, 8))).collect();
+    let (retired_count, rest) = take_u16(rest)?;
+    if rest.len() != usize::from(retired_count) * 2 {
+        return None;
+    }
+    let retired: BTreeSet<u16> = rest.chunks_exact(2).map(|item| u16_at(item, 0)).collect();
+    let is_whole = owners.len() == usize::from(owner_count)
+        && retired.len() == usize::from(retired_count)
+        && !owners.contains_key(&0);
+    is_whole.then_some((newest, owners, retired))
+}
+
+fn take_u16(bytes: &[u8]) -> Option<(u16, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk::<2>()?;
+    Some((u16::from_le_bytes(*number), rest))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::cipher::{Cipher, Keyed};
+use super::keyring::LOG_OWNER;
 use super::random::Randomness;
 use super::secret::Secret;
 
@@ -34,6 +35,16 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// Whose data key it is sealed with, if that one has one of its own. What is shared may be
+    /// written for one alone: then that is said.
+    pub(super) fn key_owner(&self) -> u64 {
+        match &self.kind {
+            // A segment of a trail has what the log has.
+            b"wal " | b"trl " => LOG_OWNER,
+            _ => self.owner,
+        }
+    }
+
     /// What the file's key is derived with.
     pub(super) fn encode(&self) -> [u8; 40] {
         let mut bytes = [0; 40];

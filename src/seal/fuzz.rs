@@ -16,7 +16,8 @@ fn encryption() -> Encryption {
 pub(crate) fn fuzz_key() -> Arc<FileKey> {
     let encryption = encryption();
     let file = FileIdentity { kind: *b"fuzz", database: 1, owner: 1, number: 1 };
-    encryption.keyring(encryption.new_contents()).key_for_new(&file)
+    let key = encryption.keyring(encryption.new_contents()).key_for_new(&file);
+    key.expect("a new keyring has its current key")
 }
 
 /// Decodes a slot, the checksum put right, and opens it with a key, which takes no work that it may

@@ -17,6 +17,8 @@
 //! - B2  A message opens only as part of the file, and at the place in it, that it was sealed for:
 //!   the file is in its key, the place is in what is authenticated with it.
 //! - B3  No secret is shown, copied where it is not zeroed, or kept longer than what needs it.
+//! - B4  What is written for one that has a data key of its own, a keyspace or the log, is sealed
+//!   with that and nothing else, until it is destroyed; then nothing is written for it.
 
 mod cipher;
 mod envelope;
@@ -35,7 +37,7 @@ pub use cipher::Cipher;
 pub use envelope::{KEYRING_FILE_SIZE, SLOT_SIZE, Slot, SlotState};
 pub use file_key::{FileIdentity, FileKey, NONCE_LEN, Nonce, NonceWatch, SEAL_LEN, TAG_LEN, Tag};
 pub(crate) use fuzz::{fuzz_key, fuzz_slot};
-pub use keyring::{Keyring, KeyringContents};
+pub use keyring::{Keyring, KeyringContents, LOG_OWNER};
 pub use random::Randomness;
 pub use source::{Encryption, MasterKey, PassphraseCost, Vault, VaultError};
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Keys, slots of keyrings, and what opens with which key.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -172,7 +173,7 @@ fn a_forged_slot_is_damage_or_a_wrong_key() {
 fn a_message_opens_with_its_file_s_key_at_its_place_only() {
     let encryption = seeded(Encryption::key([1; 32]));
     let keyring = encryption.keyring(encryption.new_contents());
-    let key = keyring.key_for_new(&FILE);
+    let key = keyring.key_for_new(&FILE).unwrap();
     let mut sealed = b"a message".to_vec();
     key.seal_tail(b"here", &mut sealed, 0);
     assert_eq!(sealed.len(), 9 + SEAL_LEN);
@@ -184,7 +185,7 @@ fn a_message_opens_with_its_file_s_key_at_its_place_only() {
         FileIdentity { owner: 4, ..FILE },
         FileIdentity { number: 10, ..FILE },
     ] {
-        let key = keyring.key_for_new(&other);
+        let key = keyring.key_for_new(&other).unwrap();
         assert_eq!(key.open_sealed(b"here", &mut sealed.clone()), None, "{other:?}");
     }
     for index in 0..sealed.len() {
@@ -197,23 +198,24 @@ fn a_message_opens_with_its_file_s_key_at_its_place_only() {
     }
     // Another database has another key of the same number for the same file.
     let other = encryption.keyring(encryption.new_contents());
-    assert_eq!(other.key_for_new(&FILE).open_sealed(b"here", &mut sealed.clone()), None);
+    let other = other.key_for_new(&FILE).unwrap();
+    assert_eq!(other.open_sealed(b"here", &mut sealed.clone()), None);
 }
 
 #[test]
 fn files_keep_their_key_when_there_is_a_new_one() {
     let encryption = seeded(Encryption::key([1; 32]));
     let keyring = Arc::new(encryption.keyring(encryption.new_contents()));
-    let old = keyring.key_for_new(&FILE);
+    let old = keyring.key_for_new(&FILE).unwrap();
     let mut sealed = b"a message".to_vec();
     old.seal_tail(b"", &mut sealed, 0);
-    keyring.replace(keyring.with_new_key().unwrap());
-    let new = keyring.key_for_new(&FILE);
+    keyring.replace(keyring.with_new_keys().unwrap());
+    let new = keyring.key_for_new(&FILE).unwrap();
     assert_eq!((old.id(), new.id()), (1, 2));
     assert_eq!(new.open_sealed(b"", &mut sealed.clone()), None);
     let found = |number| Keyring::of_found(Some(&keyring), number, &FILE, Path::new("f"));
     assert!(found(1).unwrap().unwrap().open_sealed(b"", &mut sealed.clone()).is_some());
-    keyring.replace(keyring.with_current_key_only());
+    keyring.replace(keyring.without_keys(&keyring.contents().older()));
     assert!(found(1).unwrap_err().is_corruption());
     assert!(found(0).unwrap_err().is_corruption(), "a file that is not sealed");
     let without = Keyring::of_found(None, 2, &FILE, Path::new("f"));
@@ -221,29 +223,196 @@ fn files_keep_their_key_when_there_is_a_new_one() {
     assert!(Keyring::of_found(None, 0, &FILE, Path::new("f")).unwrap().is_none());
 }
 
+fn keyring() -> Keyring {
+    let encryption = seeded(Encryption::key([1; 32]));
+    encryption.keyring(encryption.new_contents())
+}
+
+fn without(keyring: &Keyring, owners: &[u64]) -> Option<KeyringContents> {
+    keyring.without_owners(|owner| owners.contains(&owner)).unwrap()
+}
+
+fn of_owner(keyring: &Keyring, owner: u64) -> u16 {
+    let key = keyring.key_for_new(&FileIdentity { owner, ..FILE }).unwrap();
+    assert_eq!(key.id(), keyring.number_for(owner));
+    key.id()
+}
+
 #[test]
-fn what_is_left_of_a_header_says_which_key_its_file_has() {
+fn who_has_a_key_of_its_own_is_given_no_other_and_nobody_else_is_given_that() {
+    const LOG: FileIdentity = FileIdentity { kind: *b"wal ", owner: 0, ..FILE };
+    let keyring = keyring();
+    keyring.replace(keyring.with_own_key(&[7, 8]).unwrap());
+    assert_eq!([7, 8, 9, 0].map(|owner| of_owner(&keyring, owner)), [2, 2, 1, 1]);
+    assert_eq!(keyring.key_for_new(&LOG).unwrap().id(), 3);
+    keyring.replace(keyring.with_own_key(&[9]).unwrap());
+    keyring.replace(keyring.with_shared_key(9, &[11], |_| true).unwrap().unwrap());
+    assert!(keyring.with_shared_key(10, &[12], |_| true).unwrap().is_none());
+    assert_eq!([7, 9, 11, 12].map(|owner| of_owner(&keyring, owner)), [2, 4, 4, 1]);
+    let contents = keyring.with_shared_key(9, &[12], |owner| owner == 8).unwrap().unwrap();
+    let numbers = [7, 8, 9, 11, 12].map(|owner| contents.own_number(owner));
+    assert_eq!(numbers, [Some(2), Some(2), Some(4), None, Some(4)], "11 is not in use");
+    assert_eq!(keyring.key_for_new(&LOG).unwrap().id(), 3, "it has one already");
+    assert!(keyring.contents().older().is_empty() && keyring.contents().retired.is_empty());
+    // Another key for everything.
+    keyring.replace(keyring.with_new_keys().unwrap());
+    let numbers = [1, 7, 8, 9, 11, LOG_OWNER].map(|owner| keyring.number_for(owner));
+    assert_eq!((numbers[1], numbers[3]), (numbers[2], numbers[4]));
+    assert_eq!(BTreeSet::from(numbers).len(), 4, "{numbers:?}");
+    assert!(numbers.iter().all(|number| (5..=8).contains(number)), "{numbers:?}");
+    assert_eq!(keyring.contents().older(), BTreeSet::from([1, 2, 3, 4]));
+    keyring.replace(keyring.without_keys(&keyring.contents().older()));
+    assert_eq!(keyring.contents().numbers(), [5, 6, 7, 8]);
+}
+
+#[test]
+fn a_key_whose_owner_is_gone_is_used_for_what_is_under_way_until_it_is_destroyed() {
+    let keyring = keyring();
+    keyring.replace(keyring.with_own_key(&[7, 8]).unwrap());
+    keyring.replace(keyring.with_own_key(&[9]).unwrap());
+    let knows = |known: &[u64]| keyring.with_known_owners(|owner| known.contains(&owner)).unwrap();
+    assert!(knows(&[7, 8, 9]).is_none() && without(&keyring, &[6]).is_none());
+    assert!(knows(&[7, 9]).is_none(), "the two have one key");
+    let contents = without(&keyring, &[8]).unwrap();
+    assert!(contents.retired.is_empty() && contents.number_for(8) == 1, "the other has it");
+    let contents = knows(&[9]).unwrap();
+    assert_eq!(contents.retired, BTreeSet::from([2, 3]), "its own, and the log's of then");
+    keyring.replace(contents);
+    assert_eq!([7, 8, 9].map(|owner| of_owner(&keyring, owner)), [2, 2, 4]);
+    assert_eq!(keyring.number_for(LOG_OWNER), 5);
+    // Not keys that are in use, whoever asks.
+    keyring.replace(keyring.without_keys(&[1, 2, 3, 4, 5].into()));
+    assert_eq!(keyring.contents().numbers(), [1, 4, 5]);
+    let refused = keyring.key_for_new(&FileIdentity { owner: 7, ..FILE });
+    assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
+    assert_eq!([9, 10].map(|owner| of_owner(&keyring, owner)), [4, 1]);
+    // Numbers do not come again.
+    keyring.replace(without(&keyring, &[9]).unwrap());
+    keyring.replace(keyring.without_keys(&keyring.contents().retired));
+    keyring.replace(keyring.with_own_key(&[12]).unwrap());
+    assert_eq!(keyring.number_for(12), 7);
+    assert!(keyring.has_found(1) && ![4, 6, 7].iter().any(|number| keyring.has_found(*number)));
+}
+
+#[test]
+fn owners_and_keys_that_are_to_be_destroyed_come_back_from_a_slot() {
+    let encryption = seeded(Encryption::key([1; 32]));
+    let keyring = encryption.keyring(encryption.new_contents());
+    let again = || {
+        let contents = keyring.contents();
+        let master = MasterKey::new(&encryption, &encryption.random).unwrap();
+        let bytes = Slot::encode(1, 4, &master, &contents, &encryption.random).unwrap();
+        let (_, found) = whole(&bytes).open(&encryption, Path::new(PATH)).unwrap();
+        let as_is = |of: &KeyringContents| {
+            (of.current, of.newest, of.numbers(), of.owners.clone(), of.retired.clone())
+        };
+        assert_eq!(as_is(&found), as_is(&contents));
+    };
+    again();
+    keyring.replace(keyring.with_own_key(&[7, 8]).unwrap());
+    again();
+    keyring.replace(without(&keyring, &[7, 8]).unwrap());
+    again();
+    keyring.replace(keyring.without_keys(&keyring.contents().retired));
+    again();
+}
+
+#[test]
+fn there_is_room_to_replace_and_to_destroy_whatever_keys_there_are() {
+    let encryption = seeded(Encryption::key([1; 32]));
+    let keyring = encryption.keyring(encryption.new_contents());
+    let fits = || {
+        let master = MasterKey::new(&encryption, &encryption.random).unwrap();
+        Slot::encode(0, 1, &master, &keyring.contents(), &encryption.random).map(drop)
+    };
+    let mut owners = 0;
+    let refused = loop {
+        match keyring.with_own_key(&[owners + 1, owners + 2]) {
+            Ok(contents) => keyring.replace(contents),
+            Err(refused) => break refused,
+        }
+        owners += 2;
+    };
+    assert!(matches!(refused, Error::InvalidArgument { .. }), "{refused}");
+    assert!(keyring.with_shared_key(1, &[owners + 1], |_| true).is_ok_and(|it| it.is_some()));
+    assert!((1000..1200).contains(&owners), "{owners}");
+    fits().unwrap();
+    let contents = keyring.contents();
+    // A rotation; then, of each, what drops it, nothing going in between.
+    keyring.replace(keyring.with_new_keys().unwrap());
+    fits().unwrap();
+    assert!(keyring.with_own_key(&[owners + 1]).is_err());
+    keyring.take_back(contents);
+    for owner in (1..=owners).step_by(2) {
+        keyring.replace(without(&keyring, &[owner, owner + 1]).unwrap());
+    }
+    fits().unwrap();
+    assert!(keyring.contents().owners.keys().eq(&[LOG_OWNER]));
+    keyring.replace(keyring.without_keys(&keyring.contents().to_destroy()));
+    assert_eq!(keyring.contents().numbers().len(), 2);
+}
+
+#[test]
+fn the_last_numbers_are_kept_for_drops() {
+    let keyring = keyring();
+    keyring.replace(keyring.with_own_key(&[7]).unwrap());
+    keyring.replace(keyring.with_own_key(&[8]).unwrap());
+    let mut contents = keyring.contents();
+    contents.newest = u16::MAX - 4;
+    keyring.replace(contents);
+    assert!(keyring.with_new_keys().is_err(), "a rotation takes four");
+    let another = keyring.with_own_key(&[9]);
+    assert!(matches!(another, Err(Error::InvalidArgument { .. })), "each, and the log, needs one");
+    for owner in [7, 8] {
+        keyring.replace(without(&keyring, &[owner]).unwrap());
+    }
+    keyring.replace(keyring.without_keys(&keyring.contents().to_destroy()));
+    assert_eq!(keyring.contents().numbers(), [1, u16::MAX - 2]);
+}
+
+#[test]
+fn keys_of_before_a_rotation_are_to_be_destroyed_with_those_of_who_is_gone() {
+    let keyring = keyring();
+    keyring.replace(keyring.with_new_keys().unwrap());
+    assert!(keyring.contents().to_destroy().is_empty(), "nobody has one of its own");
+    keyring.replace(keyring.without_keys(&[1].into()));
+    keyring.replace(keyring.with_own_key(&[7]).unwrap());
+    assert!(keyring.contents().to_destroy().is_empty());
+    keyring.replace(keyring.with_new_keys().unwrap());
+    keyring.replace(without(&keyring, &[7]).unwrap());
+    // 2 is that of all, 3 and 6 were that of 7, 4 and 7 the log's.
+    assert_eq!(keyring.contents().older(), [2, 3, 4].into());
+    let numbers = keyring.contents().numbers();
+    assert_eq!(keyring.contents().to_destroy().len(), numbers.len() - 2, "{numbers:?}");
+}
+
+#[test]
+fn what_is_left_of_a_header_says_which_key_its_file_has_first_and_then_all_others_come() {
     let encryption = seeded(Encryption::key([1; 32]));
     let keyring = Arc::new(encryption.keyring(encryption.new_contents()));
-    keyring.replace(keyring.with_new_key().unwrap());
-    let of = |left: &[u32]| {
-        let left = left.iter().copied();
-        Keyring::of_damaged(Some(&keyring), left, &FILE).map(|key| key.id())
+    keyring.replace(keyring.with_own_key(&[7]).unwrap());
+    keyring.replace(keyring.with_new_keys().unwrap());
+    // 4 is that of all, and 1 was; 2 and 5 are those of 7, 3 and 6 the log's.
+    let of = |left: &[u32], owner: u64| {
+        let file = FileIdentity { owner, ..FILE };
+        let keys = Keyring::of_damaged(Some(&keyring), left.iter().copied(), &file);
+        keys.iter().map(|key| key.id()).collect::<Vec<u16>>()
     };
-    assert_eq!(of(&[version_field(1)]), Some(1));
-    assert_eq!(of(&[u32::MAX, version_field(1)]), Some(1));
+    assert_eq!(of(&[version_field(1)], 0), [1, 4, 3, 2, 6, 5]);
+    assert_eq!(of(&[u32::MAX, version_field(6)], 7), [6, 5, 3, 2, 1, 4]);
     // No field, none that is one, a file that is not sealed, a key that is not there.
     for nothing in [&[][..], &[0xFF_FFFF], &[version_field(0)], &[version_field(9)]] {
-        assert_eq!(of(nothing), Some(2), "{nothing:?}");
+        assert_eq!(of(nothing, 0), [4, 3, 2, 1, 6, 5], "{nothing:?}");
+        assert_eq!(of(nothing, 7)[0], 5, "{nothing:?}");
     }
-    assert!(Keyring::of_damaged(None, [version_field(1)], &FILE).is_none());
+    assert!(Keyring::of_damaged(None, [version_field(1)], &FILE).is_empty());
 }
 
 #[test]
 #[should_panic(expected = "B1")]
 fn a_nonce_that_comes_twice_is_noticed() {
     let encryption = seeded(Encryption::key([1; 32]));
-    let key = encryption.keyring(encryption.new_contents()).key_for_new(&FILE);
+    let key = encryption.keyring(encryption.new_contents()).key_for_new(&FILE).unwrap();
     let nonce = key.draw_nonce();
     let _same_message_twice = [key.seal(&nonce, b"", &mut [1]), key.seal(&nonce, b"", &mut [1])];
     let _another = key.seal(&nonce, b"", &mut [2]);
@@ -351,13 +520,13 @@ fn keyring_in(slot: &str) -> Keyring {
 /// The key of a file of which other parts have recorded bytes: nonces that it draws go on from 0x30
 /// byte by byte.
 pub(crate) fn recorded_key() -> Arc<FileKey> {
-    recorded_keyring().key_for_new(&FILE)
+    recorded_keyring().key_for_new(&FILE).unwrap()
 }
 
 /// The same key, with nonces from the kernel: of as many messages as one likes.
 pub(crate) fn drawing_key() -> Arc<FileKey> {
     let encryption = Encryption::key([1; 32]);
-    encryption.keyring(recorded_keyring().contents()).key_for_new(&FILE)
+    encryption.keyring(recorded_keyring().contents()).key_for_new(&FILE).unwrap()
 }
 
 #[test]
@@ -376,7 +545,7 @@ fn the_bytes_are_those_of_the_document() {
     assert_eq!(recorded_slot(SLOT_OF_KEY).cipher(), Cipher::XChaCha20Poly1305);
     assert_eq!(recorded_slot(SLOT_OF_XAES).cipher(), Cipher::XAes256Gcm);
     let mut sealed = b"a message".to_vec();
-    keyring_in(SLOT_OF_XAES).key_for_new(&FILE).seal_tail(b"here", &mut sealed, 0);
+    keyring_in(SLOT_OF_XAES).key_for_new(&FILE).unwrap().seal_tail(b"here", &mut sealed, 0);
     assert_eq!(sealed, bytes_of(MESSAGE_OF_XAES));
 }
 

@@ -75,6 +75,21 @@ pub(crate) fn clear_directory(storage: &dyn Storage, dir: &Path) -> Result<()> {
     }
 }
 
+/// As [`clear_directory`]; on return no power cut brings back what has gone.
+///
+/// # Errors
+/// [`Error::Io`]; some of the files are gone then.
+pub(crate) fn clear_directory_for_good(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    clear_directory(storage, dir)?;
+    // What others have put there keeps the directory.
+    for path in [Some(dir), dir.parent()].into_iter().flatten() {
+        if storage.exists(path).map_err(|error| Error::io("look for", path, error))? {
+            storage.sync_dir(path).map_err(|error| Error::io("sync", path, error))?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether a directory that is there has its name by a link.
 fn is_link(storage: &dyn Storage, dir: &Path) -> Result<bool> {
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(false) };

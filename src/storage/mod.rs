@@ -12,9 +12,11 @@
 //! - T3  Nothing else survives for certain, and what is not synced may survive in any part.
 //! - T4  A process that is killed loses nothing that was written.
 
+mod beside;
 mod content;
 mod copying;
 mod directory;
+mod followers;
 mod guard;
 mod locks;
 mod memory;
@@ -36,10 +38,17 @@ use std::sync::Arc;
 
 use crate::seal::Keyring;
 
+pub(crate) use beside::BesideStorage;
 pub(crate) use copying::{
     CopyShape, Zeros, copy_file, copy_into, is_shared, try_link, write_but_zeros,
 };
-pub(crate) use directory::{clear_directory, lock_directory, make_directory, share_directory};
+pub(crate) use directory::{
+    clear_directory, clear_directory_for_good, lock_directory, make_directory, share_directory,
+};
+pub(crate) use followers::{
+    HeldFigures, Registration, held_figures, held_names, is_gone, is_held_back, let_go_of_unneeded,
+    refuse_followed, unless_held_back,
+};
 pub(crate) use guard::{FullDisk, Guard, GuardOptions, GuardedStorage, ReserveUse};
 pub use guard::{ReserveFigures, SlowCall};
 pub use memory::MemoryStorage;
@@ -229,6 +238,31 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn keyring(&self) -> Option<&Arc<Keyring>> {
         None
     }
+
+    /// Gives what is at `path` to the owner of what is at `of`, if it is not that one's. A storage
+    /// that does not say how has no owners.
+    ///
+    /// # Errors
+    /// `PermissionDenied` where that is not allowed; whatever the system says.
+    fn give_owner(&self, _path: &Path, _of: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether somebody else may be writing the files of the database: what they have not said is
+    /// durable may not be. The database knows; a storage does not.
+    #[doc(hidden)]
+    fn is_beside(&self) -> bool {
+        false
+    }
+
+    /// The lowest and the highest number of those who may be reading the files of the database
+    /// beside its writer, so that nothing that they may need is to be destroyed in place; numbers
+    /// rise, and are 0 and [`u64::MAX`] where they cannot be told. The database knows; a storage
+    /// does not.
+    #[doc(hidden)]
+    fn followers(&self) -> Option<(u64, u64)> {
+        None
+    }
 }
 
 /// An open file.
@@ -309,6 +343,17 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     /// Whatever the system says. The contents are then lost or not, and a later success says
     /// nothing about them: never try again.
     fn sync(&self) -> io::Result<()>;
+
+    /// Of a file that somebody else is appending to, and that is changed in memory alone: has it be
+    /// as it is in front of `len`, with zeros behind that up to its present length. Any other file
+    /// is that already, or will be when it is written to.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    #[doc(hidden)]
+    fn keep_front(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Reads exactly `buffer.len()` bytes at `offset`.
     ///

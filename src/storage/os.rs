@@ -205,6 +205,14 @@ impl Storage for OsStorage {
         fs::canonicalize(path)
     }
 
+    fn give_owner(&self, path: &Path, of: &Path) -> io::Result<()> {
+        let (own, other) = (fs::symlink_metadata(path)?, fs::metadata(of)?);
+        match own.uid() == other.uid() {
+            true => Ok(()),
+            false => std::os::unix::fs::lchown(path, Some(other.uid()), Some(other.gid())),
+        }
+    }
+
     /// All that is free, also what is kept for some users: this may be one of them.
     fn room(&self, path: &Path) -> io::Result<Option<u64>> {
         let found = rustix::fs::statvfs(path)?;

@@ -4,18 +4,24 @@
 //! an overlay it does so as ever, and what is below stays as it was, to the byte: files are opened
 //! for reading there, whatever for, and nothing else is asked of it but names. Owns the
 //! names below one directory, as they were when it was made, and the pages that were changed since.
-//! Must not know what the files are.
+//! Above a directory that somebody writes to ([`Overlay::beside`]), names are looked for when they
+//! are asked for, and those of directories no more from [`Overlay::let_names_stand`] on. Must not
+//! know what the files are.
 //!
 //! Invariants
 //! - O1  Nothing below is changed.
 //! - O2  Whoever has a file open has the same [`Changed`]: changes are seen by all.
 //! - O3  A file with several names below is several files above: none is changed below, so only
 //!   who changes it by one name and reads it by another could tell.
+//! - O4  A file that nobody has changed above is what it is below at the time, its length too.
+//!   Once it was changed, or [its front was kept](StorageFile::keep_front), it has the length that
+//!   it had then, and what comes to be behind that front below does not show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use super::content::check_range;
@@ -32,12 +38,18 @@ type Page = Box<[u8; PAGE_SIZE]>;
 pub(crate) struct Overlay {
     below: Arc<dyn Storage>,
     root: PathBuf,
+    /// Whether somebody else changes what is below.
+    is_beside: bool,
+    /// Whether what is new in a directory below does not show there any more.
+    names_stand: AtomicBool,
     tree: Mutex<Tree>,
 }
 
 /// What there is, by its number.
 struct Tree {
     names: Names,
+    /// What was removed here, and may still be below.
+    removed: BTreeSet<PathBuf>,
     /// Where a file is that was there from the beginning.
     below: BTreeMap<NodeId, PathBuf>,
     /// What was opened to be changed.
@@ -52,12 +64,7 @@ impl Overlay {
     /// # Errors
     /// What listing the directories gives.
     pub(crate) fn new(below: Arc<dyn Storage>, root: &Path) -> io::Result<Overlay> {
-        let mut tree = Tree {
-            names: Names::new(),
-            below: BTreeMap::new(),
-            changed: BTreeMap::new(),
-            read: BTreeMap::new(),
-        };
+        let mut tree = Tree::new();
         let mut to_visit = vec![PathBuf::new()];
         while let Some(directory) = to_visit.pop() {
             for DirEntry { name, entry_type } in below.list_dir(&root.join(&directory))? {
@@ -71,7 +78,78 @@ impl Overlay {
                 }
             }
         }
-        Ok(Overlay { below, root: root.to_path_buf(), tree: Mutex::new(tree) })
+        Ok(Overlay {
+            below,
+            root: root.to_path_buf(),
+            is_beside: false,
+            names_stand: AtomicBool::new(true),
+            tree: Mutex::new(tree),
+        })
+    }
+
+    /// Above the directory `root` of a storage, to which somebody else writes.
+    pub(crate) fn beside(below: Arc<dyn Storage>, root: &Path) -> Overlay {
+        Overlay {
+            below,
+            root: root.to_path_buf(),
+            is_beside: true,
+            names_stand: AtomicBool::new(false),
+            tree: Mutex::new(Tree::new()),
+        }
+    }
+
+    /// Has directories show what they have shown up to now. Files below are still found by their
+    /// names.
+    pub(crate) fn let_names_stand(&self) {
+        self.names_stand.store(true, Ordering::Release);
+    }
+
+    /// Takes up what is new in a directory below, if that is to show.
+    fn look_into(&self, directory: &Path) -> io::Result<()> {
+        if !self.is_beside || self.names_stand.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let listed = match self.below.list_dir(&self.root.join(directory)) {
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return Ok(()),
+                _ => return Err(error),
+            },
+            Ok(listed) => listed,
+        };
+        let mut tree = self.tree();
+        if !tree.removed.contains(directory) {
+            tree.names.create_dir_all(directory, &mut Vec::new())?;
+        }
+        if tree.names.directory_at(directory).is_err() {
+            return Ok(());
+        }
+        for DirEntry { name, entry_type } in listed {
+            let path = directory.join(name);
+            if tree.removed.contains(&path) || tree.names.exists(&path)? {
+                continue;
+            }
+            match entry_type {
+                EntryType::Directory => tree.names.create_dir_all(&path, &mut Vec::new())?,
+                EntryType::File | EntryType::Other => tree.take_up(&self.root, &path)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up a file below that is asked for by its name, also if it was removed here: who asks
+    /// for it knows that it is needed.
+    fn look_for(&self, own: &Path) -> io::Result<()> {
+        if !self.is_beside || !self.below.exists(&self.root.join(own))? {
+            return Ok(());
+        }
+        let mut tree = self.tree();
+        if !tree.names.exists(own)? {
+            let directory = own.parent().unwrap_or(Path::new(""));
+            tree.names.create_dir_all(directory, &mut Vec::new())?;
+            tree.take_up(&self.root, own)?;
+        }
+        tree.removed.remove(own);
+        Ok(())
     }
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
@@ -91,6 +169,23 @@ impl Overlay {
 }
 
 impl Tree {
+    fn new() -> Tree {
+        Tree {
+            names: Names::new(),
+            removed: BTreeSet::new(),
+            below: BTreeMap::new(),
+            changed: BTreeMap::new(),
+            read: BTreeMap::new(),
+        }
+    }
+
+    /// Has a file below show by its name.
+    fn take_up(&mut self, root: &Path, own: &Path) -> io::Result<()> {
+        let (node, _) = self.names.create_file(own)?;
+        self.below.insert(node.id, root.join(own));
+        Ok(())
+    }
+
     /// The file of this number, opened.
     fn opened(
         &mut self,
@@ -133,6 +228,10 @@ impl Storage for Overlay {
                 OpenMode::CreateNew | OpenMode::ReadWrite => Err(not_writable()),
             };
         };
+        let is_known = mode == OpenMode::CreateNew || self.tree().names.exists(own)?;
+        if !is_known {
+            self.look_for(own)?;
+        }
         let mut tree = self.tree();
         let id = match mode {
             OpenMode::CreateNew => tree.names.create_file(own)?.0.id,
@@ -174,19 +273,35 @@ impl Storage for Overlay {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let own = self.own_to_change(path)?;
+        if !self.tree().names.exists(own)? {
+            self.look_for(own)?;
+        }
         let mut tree = self.tree();
-        let (node, _) = tree.names.remove_file(self.own_to_change(path)?)?;
+        let (node, _) = tree.names.remove_file(own)?;
         tree.release(node.id);
+        if self.is_beside {
+            tree.removed.insert(own.to_owned());
+        }
         Ok(())
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.tree().names.remove_dir(self.own_to_change(path)?).map(drop)
+        let own = self.own_to_change(path)?;
+        let mut tree = self.tree();
+        tree.names.remove_dir(own)?;
+        if self.is_beside {
+            tree.removed.insert(own.to_owned());
+        }
+        Ok(())
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         match self.own(path) {
-            Some(own) => self.tree().names.list(own),
+            Some(own) => {
+                self.look_into(own)?;
+                self.tree().names.list(own)
+            }
             None => self.below.list_dir(path),
         }
     }
@@ -206,9 +321,21 @@ impl Storage for Overlay {
         self.below.lock_shared(path)
     }
 
+    fn is_beside(&self) -> bool {
+        self.is_beside
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         match self.own(path) {
-            Some(own) => self.tree().names.exists(own),
+            Some(own) => {
+                let tree = self.tree();
+                let is_here = tree.names.exists(own)?;
+                if is_here || !self.is_beside || tree.removed.contains(own) {
+                    return Ok(is_here);
+                }
+                drop(tree);
+                self.below.exists(path)
+            }
             None => self.below.exists(path),
         }
     }
@@ -244,6 +371,8 @@ struct Changed {
 
 /// How it differs from what is below.
 struct State {
+    /// Whether it does not differ: then this is of no account.
+    is_as_below: bool,
     len: u64,
     /// So many bytes of what is below are still part of it, where no page lies on them; at most
     /// `len`.
@@ -256,12 +385,30 @@ impl Changed {
     fn of(path: Option<&PathBuf>, below: &dyn Storage) -> io::Result<Changed> {
         let file = path.map(|path| below.open(path, OpenMode::ReadOnly)).transpose()?;
         let len = file.as_ref().map_or(Ok(0), |file| file.size())?;
-        let state = RwLock::new(State { len, shown: len, pages: BTreeMap::new() });
+        let is_as_below = file.is_some();
+        let state = RwLock::new(State { is_as_below, len, shown: len, pages: BTreeMap::new() });
         Ok(Changed { below: file, state })
+    }
+
+    /// The file below, as long as this is no other (O4).
+    fn as_below(&self, state: &State) -> Option<&Arc<dyn StorageFile>> {
+        self.below.as_ref().filter(|_| state.is_as_below)
+    }
+
+    /// Has it differ from now on (O4).
+    fn begin_changing(&self, state: &mut State) -> io::Result<()> {
+        if let Some(below) = self.as_below(state) {
+            let len = below.size()?;
+            (state.len, state.shown, state.is_as_below) = (len, len, false);
+        }
+        Ok(())
     }
 
     /// Reads what there is of `buffer.len()` bytes at `offset`.
     fn read(&self, state: &State, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if let Some(below) = self.as_below(state) {
+            return below.read_at(buffer, offset);
+        }
         let available = state.len.saturating_sub(offset).min(buffer.len() as u64) as usize;
         let buffer = &mut buffer[..available];
         let shown = state.shown.saturating_sub(offset).min(available as u64) as usize;
@@ -291,6 +438,7 @@ impl Changed {
     /// given what is there and where the bytes of the page begin in all that is written.
     fn change(&self, offset: u64, size: usize, fill: impl Fn(&mut [u8], usize)) -> io::Result<()> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.begin_changing(&mut state)?;
         let end = offset + size as u64;
         let mut at = offset;
         while at < end {
@@ -349,6 +497,7 @@ impl OverlayFile {
     fn set_len_to(&self, new: impl FnOnce(u64) -> u64) -> io::Result<()> {
         self.check_writable()?;
         let mut state = self.changed.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.changed.begin_changing(&mut state)?;
         let len = new(state.len);
         state.set_len(len);
         Ok(())
@@ -378,7 +527,10 @@ impl StorageFile for OverlayFile {
     }
 
     fn size(&self) -> io::Result<u64> {
-        Ok(self.look(|state| state.len))
+        self.look(|state| match self.changed.as_below(state) {
+            Some(below) => below.size(),
+            None => Ok(state.len),
+        })
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -407,6 +559,16 @@ impl StorageFile for OverlayFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn keep_front(&self, len: u64) -> io::Result<()> {
+        self.check_writable()?;
+        let mut state = self.changed.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.changed.begin_changing(&mut state)?;
+        let whole = state.len;
+        state.set_len(len.min(whole));
+        state.len = whole; // And zeros behind that.
         Ok(())
     }
 }

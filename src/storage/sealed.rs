@@ -91,4 +91,16 @@ impl Storage for SealedStorage {
     fn keyring(&self) -> Option<&Arc<Keyring>> {
         Some(&self.keyring)
     }
+
+    fn give_owner(&self, path: &Path, of: &Path) -> io::Result<()> {
+        self.below.give_owner(path, of)
+    }
+
+    fn is_beside(&self) -> bool {
+        self.below.is_beside()
+    }
+
+    fn followers(&self) -> Option<(u64, u64)> {
+        self.below.followers()
+    }
 }

@@ -446,3 +446,43 @@ fn a_path_is_resolved_to_where_it_leads() {
     assert_eq!(os.resolve(&path("link/..")).unwrap(), os.resolve(&path("a")).unwrap());
     missing(os.resolve(&path("dangling")));
 }
+
+#[test]
+fn an_overlay_beside_a_writer_shows_what_comes_and_keeps_what_it_has_changed() {
+    let below: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let root = Path::new("/db");
+    let put = |path: &str, bytes: &[u8]| {
+        let path = Path::new(path);
+        below.create_dir_all(path.parent().unwrap()).unwrap();
+        let file = below.open(path, OpenMode::CreateNew).unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+        file
+    };
+    let names = |overlay: &Overlay, dir: &str| {
+        let entries = overlay.list_dir(Path::new(dir)).unwrap();
+        entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>()
+    };
+    let growing = put("/db/a/growing", b"one");
+    let overlay = Overlay::beside(Arc::clone(&below), root);
+    let read = overlay.open(Path::new("/db/a/growing"), OpenMode::ReadOnly).unwrap();
+    let changed = overlay.open(Path::new("/db/a/growing"), OpenMode::ReadWrite).unwrap();
+    growing.write_all_at(b" two", 3).unwrap();
+    assert_eq!(read.size().unwrap(), 7, "it is what it is below");
+    changed.keep_front(5).unwrap();
+    growing.write_all_at(b"1 2 three", 0).unwrap();
+    let mut bytes = [9; 8];
+    assert_eq!((read.size().unwrap(), read.read_at(&mut bytes, 0).unwrap()), (7, 7));
+    assert_eq!(&bytes, b"1 2 t\0\0\x09", "behind what was kept are zeros");
+    put("/db/a/late", b"");
+    assert_eq!(names(&overlay, "/db/a"), ["growing", "late"]);
+    overlay.remove_file(Path::new("/db/a/late")).unwrap();
+    assert_eq!(names(&overlay, "/db/a"), ["growing"]);
+    assert!(!overlay.exists(Path::new("/db/a/late")).unwrap());
+    overlay.let_names_stand();
+    put("/db/b/later", b"");
+    assert_eq!(names(&overlay, "/db"), ["a"]);
+    for path in ["/db/a/late", "/db/b/later"] {
+        overlay.open(Path::new(path), OpenMode::ReadOnly).unwrap();
+    }
+    assert!(below.exists(Path::new("/db/a/late")).unwrap());
+}

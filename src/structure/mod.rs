@@ -9,6 +9,7 @@
 //! - S2  A version is handed out only when everything that it points to is durable.
 //! - S3  A file is removed only when no version, and no durable index, refers to it.
 
+mod beside;
 pub mod flex;
 mod fold;
 pub(crate) mod history;
@@ -401,7 +402,8 @@ pub struct StructureStats {
     pub bytes_pinned: u64,
     /// Bytes given back out of segments that are still there, since opening.
     pub bytes_in_holes: u64,
-    /// Bytes of dead runs that take room for as long as their files have names elsewhere.
+    /// Bytes of dead runs that take room for as long as their files have names elsewhere, or
+    /// somebody reads them beside who was there when they died.
     pub bytes_shared_dead: u64,
     /// Key and value bytes flushed, since the keyspace was created.
     pub logical_bytes: u64,

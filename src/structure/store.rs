@@ -56,8 +56,8 @@ pub struct SharedStores {
 /// Which files are to be written anew.
 #[derive(Clone, Copy, Debug)]
 pub enum Stale<'a> {
-    /// Those that are sealed with another data key than that of this number.
-    OtherKey(u16),
+    /// Those that are sealed with a data key of one of these numbers.
+    Keys(&'a BTreeSet<u16>),
     /// These.
     Named(&'a BTreeSet<PathBuf>),
 }
@@ -67,7 +67,7 @@ impl Stale<'_> {
     #[must_use]
     pub fn has(self, path: &Path, key: u16) -> bool {
         match self {
-            Stale::OtherKey(current) => key != current,
+            Stale::Keys(keys) => keys.contains(&key),
             Stale::Named(paths) => paths.contains(path),
         }
     }
@@ -96,6 +96,17 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Up to where the index log is durable.
     fn log_position(&self) -> LogPosition;
+
+    /// Of a store that somebody else writes: whether its index, as `storage` has it now, says of an
+    /// ingest since it was opened, or may. Everything else that changes what it has, the commit log
+    /// tells.
+    ///
+    /// # Errors
+    /// `Corruption`, `Io`.
+    fn has_ingest_beside(&self, storage: &dyn Storage) -> Result<bool>;
+
+    /// Of such a store: flushes that were complete since it was opened, when that was last asked.
+    fn flushes_beside(&self) -> u64;
 
     /// Does one slice of a flush: takes entries from `memtable` (a cursor over the newest entry
     /// of each key, tombstones included), from where the last slice ended, and deletes what is

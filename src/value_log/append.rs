@@ -1,9 +1,11 @@
 //! Appending: the values of commits go to one file, at its end; whoever writes for long, as streams
-//! and cleaning do, has a file of its own.
+//! and cleaning do, has a file of its own. Values of keyspaces that are sealed with different keys
+//! go to different files.
 //!
 //! A place is reserved under the lock and written without it. Nothing is durable before
 //! [`ValueLog::sync`], which who makes the commit log durable calls in front of that (V2).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,8 +18,10 @@ use crate::base::{Error, Result};
 use crate::seal::id_of;
 use crate::storage::{OpenMode, StorageFile};
 
-/// Files between two writers that are kept.
+/// Files between two writers that are kept, of those that are sealed with one key ..
 const IDLE_COUNT_MAX: usize = 4;
+/// .. and in all: keyspaces with keys of their own have files of their own.
+const IDLE_COUNT_MAX_OF_ALL: usize = 64;
 
 /// The system is asked to begin with what was written when it is so much: a disk does few large
 /// writes in a fraction of the time of many small ones ..
@@ -57,9 +61,8 @@ impl WritableFile {
 /// What commits append to.
 #[derive(Debug)]
 pub(super) struct Head {
-    current: Option<WritableFile>,
-    /// Where the next record goes.
-    end: u64,
+    /// One for each data key that values are sealed with, by its number; 0 for none.
+    current: BTreeMap<u16, OwnFile>,
     /// The number of the next file.
     next_number: u64,
     /// Since opening.
@@ -68,11 +71,12 @@ pub(super) struct Head {
 
 impl Head {
     pub(super) fn behind(newest: u64) -> Head {
-        Head { current: None, end: 0, next_number: newest + 1, has_created_files: false }
+        let (current, has_created_files) = (BTreeMap::new(), false);
+        Head { current, next_number: newest + 1, has_created_files }
     }
 
-    pub(super) fn number(&self) -> Option<u64> {
-        self.current.as_ref().map(|current| current.file.number())
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.current.values().map(OwnFile::number)
     }
 
     pub(super) fn newest_number(&self) -> u64 {
@@ -85,7 +89,7 @@ impl Head {
     }
 }
 
-/// A file with one writer.
+/// A file with one writer, or that which commits append to.
 #[derive(Debug)]
 pub(super) struct OwnFile {
     pub writable: WritableFile,
@@ -96,6 +100,11 @@ pub(super) struct OwnFile {
 impl OwnFile {
     pub(super) fn number(&self) -> u64 {
         self.writable.file.number()
+    }
+
+    /// The number of the data key that it is sealed with, or 0.
+    pub(super) fn key_id(&self) -> u16 {
+        id_of(self.writable.file.key())
     }
 
     /// The same, to go back to: see [`ValueLog::cut_back`].
@@ -126,7 +135,8 @@ pub struct Appended {
 }
 
 impl ValueLog {
-    /// Writes staged values one behind the other. They are durable after the next [`Self::sync`].
+    /// Writes staged values one behind the other; they are of keyspaces with one data key
+    /// ([`StagedValues::parted`]). They are durable after the next [`Self::sync`].
     ///
     /// # Errors
     /// `DiskFull`, `Io`: nothing refers to what was written. `ReadOnly` when no file can be made
@@ -138,7 +148,7 @@ impl ValueLog {
             Form::Plain => staged.size() as u64,
             Form::Sealed => staged.sealed_size(),
         };
-        let (writable, offset) = self.reserve(size)?;
+        let (writable, offset) = self.reserve(staged.first_keyspace(), size)?;
         let sealed;
         let records = match form {
             Form::Plain => staged.seal(writable.file.tag, offset),
@@ -223,35 +233,55 @@ impl ValueLog {
         self.sync_count.load(Ordering::Relaxed)
     }
 
-    /// A place for `size` bytes in the file that commits append to.
-    fn reserve(&self, size: u64) -> Result<(WritableFile, u64)> {
+    /// A place for `size` bytes in the file that commits append values of this keyspace to.
+    fn reserve(&self, keyspace: u32, size: u64) -> Result<(WritableFile, u64)> {
         let mut head = lock(&self.head);
-        if head.current.is_none() || head.end >= self.file_size {
-            head.current = None; // Whoever needs it holds it.
-            head.current = Some(self.create_file(&mut head)?);
-            head.end = FILE_HEADER_LEN;
+        // Under the lock: who closes files, as there is another key, closes those with this one.
+        let key = self.key_of(keyspace);
+        if head.current.get(&key).is_none_or(|current| current.end >= self.file_size) {
+            head.current.remove(&key); // Whoever needs it holds it.
+            let writable = self.create_file(&mut head, keyspace)?;
+            let end = FILE_HEADER_LEN + size;
+            let made = OwnFile { writable: writable.clone(), end };
+            // There may be another key by now.
+            head.current.insert(made.key_id(), made);
+            return Ok((writable, FILE_HEADER_LEN));
         }
-        let offset = head.end;
-        head.end += size;
-        Ok((head.current.clone().expect("it was made above"), offset))
+        let current = head.current.get_mut(&key).expect("it was looked for");
+        let offset = current.end;
+        current.end += size;
+        Ok((current.writable.clone(), offset))
+    }
+
+    /// The number of the data key that values of a keyspace are sealed with now; 0 for none.
+    #[must_use]
+    pub fn key_of(&self, keyspace: u32) -> u16 {
+        self.place.key_number_for(keyspace)
+    }
+
+    /// Whether values of some keyspaces are sealed with another key than others'.
+    #[must_use]
+    pub fn has_own_keys(&self) -> bool {
+        self.place.storage.keyring().is_some_and(|keyring| keyring.has_owners())
     }
 
     /// After a write that failed: want of room leaves the file as it is; of any other failure
     /// nobody knows what it has done to the file.
     fn give_back(&self, writable: &WritableFile, offset: u64, size: u64, error: &Error) {
         let mut head = lock(&self.head);
-        if head.number() != Some(writable.file.number()) {
-            return;
-        }
+        let number = writable.file.number();
+        let mut current = head.current.iter_mut();
+        let Some((key, current)) = current.find(|(_, own)| own.number() == number) else { return };
+        let key = *key;
         match error {
-            Error::DiskFull { .. } if head.end == offset + size => head.end = offset,
+            Error::DiskFull { .. } if current.end == offset + size => current.end = offset,
             Error::DiskFull { .. } => {}
-            _ => head.current = None,
+            _ => drop(head.current.remove(&key)),
         }
     }
 
     /// Makes the next file, with its header. Its name is durable after the next sync.
-    fn create_file(&self, head: &mut Head) -> Result<WritableFile> {
+    fn create_file(&self, head: &mut Head, keyspace: u32) -> Result<WritableFile> {
         let number = head.next_number;
         if !FILE_NUMBERS.contains(&number) {
             let why = format!("there are no numbers left for value files: the last is {number}");
@@ -262,12 +292,14 @@ impl ValueLog {
         let path = self.place.path_of(number);
         let opened = self.place.storage.open(&path, OpenMode::CreateNew);
         let handle = opened.map_err(|error| Error::io("create", &path, error))?;
-        let key = self.place.key_for_new(number);
-        let header = encode_file_header(self.place.database, number, id_of(key.as_deref()));
-        if let Err(error) = handle.write_all_at(&header, 0) {
+        let begun = self.place.key_for_new(number, keyspace).and_then(|key| {
+            let header = encode_file_header(self.place.database, number, id_of(key.as_deref()));
+            let written = handle.write_all_at(&header, 0);
+            written.map(|()| key).map_err(|error| Error::io("write", &path, error))
+        });
+        let key = begun.inspect_err(|_| {
             let _orphan_if_it_fails = self.place.storage.remove_file(&path);
-            return Err(Error::io("write", &path, error));
-        }
+        })?;
         let mut unsynced = lock(&self.unsynced);
         unsynced.directory = true;
         unsynced.parent |= !head.has_created_files;
@@ -290,22 +322,37 @@ impl ValueLog {
         storage.create_dir_all(dir).map_err(io("create"))
     }
 
-    /// A file for one writer, until it is given back or dropped.
-    pub(super) fn take_own_file(&self) -> Result<OwnFile> {
-        if let Some(idle) = lock(&self.idle).pop() {
-            return Ok(idle);
+    /// A file for one writer of values of a keyspace, until it is given back or dropped.
+    pub(super) fn take_own_file(&self, keyspace: u32) -> Result<OwnFile> {
+        {
+            let mut idle = lock(&self.idle);
+            let key = self.key_of(keyspace);
+            if let Some(index) = idle.iter().rposition(|own| own.key_id() == key) {
+                return Ok(idle.remove(index));
+            }
         }
-        let writable = self.create_file(&mut lock(&self.head))?;
+        let writable = self.create_file(&mut lock(&self.head), keyspace)?;
         Ok(OwnFile { writable, end: FILE_HEADER_LEN })
     }
 
-    /// Keeps the file for the next writer, unless it is full. One that is not given back is not
-    /// written to again.
+    /// Keeps the file for the next writer, unless it is full, or of a keyspace that was dropped. In
+    /// its place that goes which was given back first. One that is not kept is not written to
+    /// again.
     pub(super) fn give_back_own_file(&self, own: OwnFile) {
-        let mut idle = lock(&self.idle);
-        if own.end < self.file_size && idle.len() < IDLE_COUNT_MAX {
-            idle.push(own);
+        let key = own.key_id();
+        if own.end >= self.file_size || !self.place.is_for_new(key) {
+            return;
         }
+        let mut idle = lock(&self.idle);
+        let of_key = idle.iter().filter(|other| other.key_id() == key).count();
+        let first = match of_key >= IDLE_COUNT_MAX {
+            true => idle.iter().position(|other| other.key_id() == key),
+            false => (idle.len() >= IDLE_COUNT_MAX_OF_ALL).then_some(0),
+        };
+        let gone = first.map(|index| idle.remove(index));
+        idle.push(own);
+        drop(idle);
+        drop(gone); // Whoever needs it holds it.
     }
 
     /// Has a file be as it was when its writer had it like this: nobody refers to what was written
@@ -331,14 +378,25 @@ impl ValueLog {
 
     /// As [`Self::close_files`], in place of files that have so many bytes by now.
     pub fn close_larger(&self, size: u64) {
+        self.close_such(|own| own.end >= size);
+    }
+
+    /// As [`Self::close_files`], in place of files whose key is for no new ones any more: of
+    /// keyspaces that were dropped, which somebody may have written for meanwhile.
+    pub fn close_without_owner(&self) {
+        self.close_such(|own| !self.place.is_for_new(own.key_id()));
+    }
+
+    fn close_such(&self, is_closed: impl Fn(&OwnFile) -> bool) {
         let mut head = lock(&self.head);
-        let is_large = head.end >= size;
-        let closed = head.current.take_if(|_| is_large);
+        let (closed, left) = std::mem::take(&mut head.current)
+            .into_iter()
+            .partition::<BTreeMap<u16, OwnFile>, _>(|(_, own)| is_closed(own));
+        head.current = left;
         drop(head);
         let mut idle = lock(&self.idle);
-        let (closed_idle, left) = std::mem::take(&mut *idle)
-            .into_iter()
-            .partition::<Vec<OwnFile>, _>(|own| own.end >= size);
+        let (closed_idle, left) =
+            std::mem::take(&mut *idle).into_iter().partition::<Vec<OwnFile>, _>(is_closed);
         *idle = left;
         drop(idle);
         drop((closed, closed_idle)); // Whoever needs them holds them.

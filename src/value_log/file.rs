@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::format::{FILE_HEADER_LEN, Form, RecordPlace};
 use super::format::{check_file_header, file_tag, identity, version_in};
-use super::lock;
 use super::staged::NO_FILE;
+use super::{FilesWriter, lock};
 use crate::base::{Error, Result, ValuePointer};
 use crate::seal::{FileKey, Keyring, id_of};
-use crate::storage::{KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile};
+use crate::storage::{
+    KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile, held_names,
+};
 
 const NAMES: NumberedNames = NumberedNames("val-");
 /// The numbers that files may have.
@@ -29,6 +31,7 @@ pub(super) struct ValuePlace {
     pub storage: Arc<dyn Storage>,
     pub dir: PathBuf,
     pub database: u64,
+    pub writer: FilesWriter,
     // Guarded by their locks.
     /// Files that nothing refers to any more and that are still to be removed.
     doomed: Mutex<Vec<Doomed>>,
@@ -45,8 +48,13 @@ pub(super) struct Doomed {
 
 impl ValuePlace {
     pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, database: u64) -> ValuePlace {
-        let open = OpenFiles::new(OPEN_FILE_COUNT_MAX);
-        ValuePlace { storage, dir, database, doomed: Mutex::default(), open }
+        let (open, writer) = (OpenFiles::new(OPEN_FILE_COUNT_MAX), FilesWriter::Own);
+        ValuePlace { storage, dir, database, writer, doomed: Mutex::default(), open }
+    }
+
+    /// Says who writes the files.
+    pub(super) fn written_by(self, writer: FilesWriter) -> ValuePlace {
+        ValuePlace { writer, ..self }
     }
 
     /// Whether records of this database are sealed.
@@ -57,17 +65,33 @@ impl ValuePlace {
         }
     }
 
-    /// What a file that is made now is sealed with.
-    pub(super) fn key_for_new(&self, number: u64) -> Option<Arc<FileKey>> {
-        Keyring::for_new(self.storage.keyring(), &identity(self.database, number))
+    /// What a file that is made now, for values of this keyspace, is sealed with.
+    ///
+    /// # Errors
+    /// As [`Keyring::for_new`].
+    pub(super) fn key_for_new(&self, number: u64, keyspace: u32) -> Result<Option<Arc<FileKey>>> {
+        let (keyring, file) = (self.storage.keyring(), identity(self.database, number));
+        Keyring::for_new_of(keyring, keyspace.into(), &file)
     }
 
-    /// What a file is sealed with whose header is damaged, as far as that can be told.
-    pub(super) fn key_of_damaged(
+    /// The number of the data key that values of a keyspace, or of the keyspace of a store, are
+    /// sealed with now; 0 for none.
+    pub(super) fn key_number_for(&self, keyspace: u32) -> u16 {
+        self.storage.keyring().map_or(0, |keyring| keyring.number_for(keyspace.into()))
+    }
+
+    /// Whether files that are made now are sealed with the key of this number; of those that have
+    /// none, 0.
+    pub(super) fn is_for_new(&self, key: u16) -> bool {
+        self.storage.keyring().is_none_or(|keyring| keyring.is_for_new(key))
+    }
+
+    /// What a file may be sealed with whose header is damaged, the likely ones first.
+    pub(super) fn keys_of_damaged(
         &self,
         number: u64,
         header: &[u8; FILE_HEADER_LEN as usize],
-    ) -> Option<Arc<FileKey>> {
+    ) -> Vec<Arc<FileKey>> {
         let keyring = self.storage.keyring();
         Keyring::of_damaged(keyring, [version_in(header)], &identity(self.database, number))
     }
@@ -83,6 +107,20 @@ impl ValuePlace {
 
     pub(super) fn take_doomed(&self) -> Vec<Doomed> {
         std::mem::take(&mut *lock(&self.doomed))
+    }
+
+    /// Files that could not be removed.
+    pub(super) fn put_back(&self, doomed: Vec<Doomed>) {
+        lock(&self.doomed).extend(doomed);
+    }
+
+    /// The highest number of a file that was removed and is held for who reads beside; 0 for none.
+    /// To such a file, what was in a log that is lost may have pointed, and somebody have read
+    /// that. 0 also where that cannot be looked at: then nothing could be put there either (FO7).
+    pub(super) fn newest_held(&self) -> u64 {
+        let names = held_names(&*self.storage, self.parent(), &self.dir).unwrap_or_default();
+        let numbers = names.iter().filter_map(|name| NAMES.number_of(name));
+        numbers.filter(|number| FILE_NUMBERS.contains(number)).max().unwrap_or(0)
     }
 
     /// The numbers of the files that are there, rising, without those that no pointer can have,
@@ -226,6 +264,19 @@ impl ValueFile {
         self.size.load(Ordering::Acquire)
     }
 
+    /// Whether the file goes up to `end`; what somebody else has appended to it meanwhile counts.
+    pub(super) fn goes_to(&self, end: u64) -> bool {
+        if end <= self.size() {
+            return true;
+        }
+        if self.place.writer == FilesWriter::Own {
+            return false;
+        }
+        let opened = self.place.storage.open(&self.path, OpenMode::ReadOnly);
+        self.note_size(opened.and_then(|file| file.size()).unwrap_or(0));
+        end <= self.size()
+    }
+
     /// Whether there is such a file: something out of date may hold one that is gone.
     #[must_use]
     pub fn is_there(&self) -> bool {
@@ -300,7 +351,9 @@ pub(super) fn missing(path: &Path) -> Error {
 
 impl Drop for ValueFile {
     fn drop(&mut self) {
-        if self.presence == Presence::Present {
+        // What somebody else writes is not removed here, and may be pointed to again.
+        let is_own = self.place.writer == FilesWriter::Own;
+        if self.presence == Presence::Present && is_own {
             let (number, size) = (self.number, self.size());
             let path = std::mem::take(&mut self.path);
             lock(&self.place.doomed).push(Doomed { number, path, size });

@@ -59,7 +59,7 @@ use self::append::{Head, OwnFile, Unsynced};
 use self::file::{Presence, ValuePlace, missing};
 use crate::base::{Error, Result};
 use crate::cache::MemoryBudget;
-use crate::storage::Storage;
+use crate::storage::{Storage, is_gone};
 
 pub use file::ValueFile;
 pub use format::{hash_value, record_len};
@@ -68,7 +68,7 @@ pub use moving::Mover;
 pub use read::Verify;
 pub use reader::ValueReader;
 pub(crate) use reader::{io_error, sought};
-pub use salvage::copy_value_files;
+pub use salvage::{KeysInDoubt, copy_value_files};
 pub use staged::{NO_FILE, StagedMark, StagedValues};
 pub use stream::ValueStream;
 
@@ -120,6 +120,18 @@ pub struct ValueLogOptions {
     pub file_size: u64,
     /// What readers verify.
     pub verify: Verify,
+    /// Whose files they are.
+    pub writer: FilesWriter,
+}
+
+/// Who writes value files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilesWriter {
+    /// This log, if anybody.
+    #[default]
+    Own,
+    /// Somebody else, meanwhile: files come and grow. None is removed here.
+    Other,
 }
 
 /// Whether anything may be written.
@@ -168,7 +180,8 @@ impl ValueLog {
         options: ValueLogOptions,
         budget: Arc<MemoryBudget>,
     ) -> Result<ValueLog> {
-        let place = Arc::new(ValuePlace::new(storage, dir, database));
+        let place = ValuePlace::new(storage, dir, database).written_by(options.writer);
+        let place = Arc::new(place);
         let mut held = Vec::new();
         for number in place.numbers()? {
             let path = place.path_of(number);
@@ -178,8 +191,12 @@ impl ValueLog {
             held.push(ValueFile::new(&place, number, size, Presence::Present));
         }
         let newest = held.last().map_or(0, |file| file.number());
+        let newest = match options.writer {
+            FilesWriter::Own => newest.max(place.newest_held()), // FO3
+            FilesWriter::Other => newest,
+        };
         let files = held.iter().map(|file| (file.number(), Arc::downgrade(file))).collect();
-        let ValueLogOptions { file_size, verify } = options;
+        let ValueLogOptions { file_size, verify, .. } = options;
         Ok(ValueLog {
             place,
             file_size,
@@ -213,7 +230,7 @@ impl ValueLog {
 
     /// Holds a file that something refers to; perhaps something out of date, and the file is gone.
     pub fn hold(&self, number: u64) -> Arc<ValueFile> {
-        if let Some(file) = self.find(number) {
+        if let Some(file) = self.find(number).or_else(|| self.find_new(number)) {
             return file;
         }
         let absent = ValueFile::new(&self.place, number, 0, Presence::Absent);
@@ -222,6 +239,19 @@ impl ValueLog {
             lock(&self.head).skip(number);
         }
         absent
+    }
+
+    /// The file, if somebody else has made it, who writes beside.
+    fn find_new(&self, number: u64) -> Option<Arc<ValueFile>> {
+        if self.place.writer == FilesWriter::Own {
+            return None;
+        }
+        let (path, mode) = (self.place.path_of(number), crate::storage::OpenMode::ReadOnly);
+        let opened = self.place.storage.open(&path, mode);
+        let size = opened.and_then(|file| file.size()).ok()?;
+        let file = ValueFile::new(&self.place, number, size, Presence::Present);
+        self.register(&file);
+        Some(file)
     }
 
     /// The file, if anybody holds it.
@@ -250,20 +280,25 @@ impl ValueLog {
     }
 
     /// Removes the files that nobody holds any more, if `may_remove` says so. One that cannot be
-    /// removed now is an orphan, which opening removes.
+    /// removed now is tried again the next time; in the end it is an orphan, which opening removes.
     pub fn remove_unreferenced(&self, may_remove: impl FnOnce() -> bool) -> Removed {
-        let doomed = self.place.take_doomed();
+        let mut doomed = self.place.take_doomed();
         let mut removed = Removed::default();
         // In this order: what was doomed by a failure is not taken for what is not needed.
         if doomed.is_empty() || !may_remove() {
             return removed;
         }
-        for file in &doomed {
-            if self.place.storage.remove_file(&file.path).is_ok() {
+        let (mut again, storage) = (Vec::new(), &self.place.storage);
+        for file in std::mem::take(&mut doomed) {
+            if is_gone(&storage.remove_file(&file.path)) {
                 removed.files += 1;
                 removed.bytes += file.size;
+                doomed.push(file);
+            } else {
+                again.push(file);
             }
         }
+        self.place.put_back(again);
         self.removed_count.fetch_add(removed.files, Ordering::Relaxed);
         self.change_files(|files| {
             for file in &doomed {
@@ -330,9 +365,9 @@ impl ValueLog {
     /// Numbers of files that may still be appended to.
     #[must_use]
     pub fn written_to(&self) -> Vec<u64> {
-        let head = lock(&self.head).number();
-        let idle = lock(&self.idle).iter().map(OwnFile::number).collect::<Vec<_>>();
-        head.into_iter().chain(idle).collect()
+        let mut numbers: Vec<u64> = lock(&self.head).numbers().collect();
+        numbers.extend(lock(&self.idle).iter().map(OwnFile::number));
+        numbers
     }
 
     /// Ends writing: waits for whoever is at it; who comes later is told that the log is closed.

@@ -3,12 +3,12 @@
 //! way is written beside them.
 //!
 //! Values that are moved are gathered and written together: one by one, each would be a write to
-//! the disk of its own.
+//! the disk of its own. What is sealed with different keys goes to different files.
 //!
 //! Who has a mover write says what became of the pointers: durable runs hold the files, or nobody
 //! has them and their room is given back. As long as neither is said, the files stay (V3).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::ValueLog;
@@ -29,7 +29,12 @@ const GATHER_LEN: usize = 256 << 10;
 pub struct Mover {
     log: Arc<ValueLog>,
     victims: BTreeSet<u64>,
-    out: Option<OwnFile>,
+    /// Whose values are moved.
+    owner: u32,
+    /// The files that it writes to, by the number of the data key; 0 for none.
+    outs: BTreeMap<u16, OwnFile>,
+    /// The one of them that was written to last.
+    at: u16,
     /// Files that were written to and that nobody else may hold yet, as they were before.
     written: Vec<OwnFile>,
     /// Whether something may have been written of which it was not said what became of it.
@@ -37,7 +42,7 @@ pub struct Mover {
     values: u64,
     moved_bytes: u64,
     placed_bytes: u64,
-    /// Records that are the last of `out`, and not written yet.
+    /// Records that are the last of the file that was written to last, and not written yet.
     gathered: Vec<u8>,
     /// Of these.
     charge: Option<Charge>,
@@ -55,7 +60,9 @@ impl Mover {
         Mover {
             log,
             victims,
-            out: None,
+            owner: 0,
+            outs: BTreeMap::new(),
+            at: 0,
             written: Vec::new(),
             is_in_doubt: false,
             values: 0,
@@ -66,6 +73,11 @@ impl Mover {
             expected: Vec::new(),
             unread: VecDeque::new(),
         }
+    }
+
+    /// Says whose values are moved from here on: those of a keyspace, by the number of its store.
+    pub fn work_for(&mut self, owner: u32) {
+        self.owner = owner;
     }
 
     /// The files that values are moved out of.
@@ -164,11 +176,11 @@ impl Mover {
     /// # Errors
     /// `DiskFull`, `Io`, `Closed`.
     pub fn place(&mut self, keyspace: u32, value: &[u8]) -> Result<ValuePointer> {
-        let out = self.take_out()?;
+        let out = self.take_out(keyspace)?;
         let mut stream = ValueStream::into_file(&self.log, out, keyspace);
         stream.push(value)?; // The file goes back, by `written`.
         let (placed, out) = stream.finish_in_file()?;
-        self.out = Some(out);
+        self.put_out(out);
         self.placed_bytes += record_len(u64::from(placed.len));
         Ok(placed)
     }
@@ -178,8 +190,8 @@ impl Mover {
         if self.gathered.len() >= GATHER_LEN {
             self.write_gathered()?;
         }
-        self.make_room()?;
-        let out = self.out.as_mut().expect("room was made");
+        self.make_room(self.owner)?;
+        let out = self.outs.get_mut(&self.at).expect("room was made");
         let (start, size) = (self.gathered.len(), record.layout.end);
         self.gathered.extend_from_slice(&record.data[..record.layout.table_end as usize]);
         self.gathered.resize(start + size as usize, 0);
@@ -197,9 +209,8 @@ impl Mover {
 
     /// Writes what was gathered.
     fn write_gathered(&mut self) -> Result<()> {
-        let Some(out) = self.out.as_ref().filter(|_| !self.gathered.is_empty()) else {
-            return Ok(());
-        };
+        let out = self.outs.get(&self.at).filter(|_| !self.gathered.is_empty());
+        let Some(out) = out else { return Ok(()) };
         let (writable, size) = (&out.writable, self.gathered.len() as u64);
         writable.write(&self.gathered, out.end - size)?;
         writable.file.note_size(out.end);
@@ -209,30 +220,36 @@ impl Mover {
         Ok(())
     }
 
-    /// The file to write to, with all of it written that is in front of its end.
-    fn take_out(&mut self) -> Result<OwnFile> {
+    /// The file to write values of a keyspace to, with all of it written that is in front of its
+    /// end.
+    fn take_out(&mut self, keyspace: u32) -> Result<OwnFile> {
         self.write_gathered()?;
-        self.make_room()?;
-        Ok(self.out.take().expect("room was made"))
+        self.make_room(keyspace)?;
+        Ok(self.outs.remove(&self.at).expect("room was made"))
+    }
+
+    fn put_out(&mut self, out: OwnFile) {
+        self.at = out.key_id();
+        self.outs.insert(self.at, out);
     }
 
     /// Its hash is verified as well: it is computed anyway.
     fn move_in_pieces(&mut self, pointer: &ValuePointer) -> Result<ValuePointer> {
         let mut reader = ValueReader::verifying(&self.log, pointer, Verify::Hash)?;
-        let out = self.take_out()?;
+        let out = self.take_out(self.owner)?;
         let mut stream = ValueStream::into_file(&self.log, out, reader.keyspace());
         loop {
             match reader.next_piece() {
                 Ok([]) => break,
                 Ok(piece) => stream.push(piece)?, // The file goes back, by `written`.
                 Err(error) => {
-                    self.out = Some(stream.give_up());
+                    self.put_out(stream.give_up());
                     return Err(error);
                 }
             }
         }
         let (moved, out) = stream.finish_in_file()?;
-        self.out = Some(out);
+        self.put_out(out);
         assert_eq!((moved.len, moved.hash), (pointer.len, pointer.hash), "it was verified");
         self.note_moved(record_len(u64::from(moved.len)));
         Ok(moved)
@@ -259,31 +276,36 @@ impl Mover {
     /// Says that durable runs hold the files now.
     pub fn note_held(&mut self) {
         self.written.clear();
-        self.written.extend(self.out.as_ref().map(OwnFile::as_it_is));
+        self.written.extend(self.outs.values().map(OwnFile::as_it_is));
         self.is_in_doubt = false;
     }
 
     /// Says that nobody has a pointer to anything written since [`Self::note_held`], nor will:
     /// gives its room back.
     pub fn take_back(&mut self) {
-        self.out = None;
+        self.outs.clear();
         self.gathered.clear();
         self.written.drain(..).for_each(|before| self.log.cut_back(before));
         self.is_in_doubt = false;
     }
 
-    /// Sees to it that there is a file with room for what is written next.
-    fn make_room(&mut self) -> Result<()> {
+    /// Sees to it that there is a file with room for what is written next, for a keyspace.
+    fn make_room(&mut self, keyspace: u32) -> Result<()> {
         self.is_in_doubt = true;
-        let is_full = self.out.as_ref().is_some_and(|out| out.end >= self.log.file_size);
+        let key = self.log.key_of(keyspace);
+        if key != self.at {
+            self.write_gathered()?; // It is of the file of before.
+            self.at = key;
+        }
+        let is_full = self.outs.get(&key).is_some_and(|out| out.end >= self.log.file_size);
         if is_full {
             self.write_gathered()?;
-            self.out = None; // `written` holds it.
+            self.outs.remove(&key); // `written` holds it.
         }
-        if self.out.is_none() {
-            let out = self.log.take_own_file()?;
+        if !self.outs.contains_key(&key) {
+            let out = self.log.take_own_file(keyspace)?;
             self.written.push(out.as_it_is());
-            self.out = Some(out);
+            self.put_out(out);
         }
         Ok(())
     }
@@ -296,8 +318,9 @@ impl Drop for Mover {
             // and the database is not read-only yet. They must stay, and are not written to again.
             let written = self.written.drain(..);
             written.for_each(|before| std::mem::forget(before.writable.file));
-        } else if let Some(out) = self.out.take() {
-            self.log.give_back_own_file(out);
+        } else {
+            let outs = std::mem::take(&mut self.outs).into_values();
+            outs.for_each(|out| self.log.give_back_own_file(out));
         }
     }
 }

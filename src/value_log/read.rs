@@ -220,7 +220,7 @@ pub(super) fn not_what_was_sealed(file: &ValueFile, offset: u64) -> Error {
 pub(super) fn layout_within(file: &ValueFile, pointer: &ValuePointer) -> Result<RecordLayout> {
     let layout = RecordLayout::of(u64::from(pointer.len), file.form()).filter(|layout| {
         let end = pointer.offset.checked_add(layout.table_end);
-        end.is_some_and(|end| end <= file.size())
+        end.is_some_and(|end| file.goes_to(end))
     });
     layout.ok_or_else(|| {
         let (len, size) = (pointer.len, file.size());

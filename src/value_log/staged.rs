@@ -3,6 +3,8 @@
 //! The hash is taken when a value comes in, on the caller's thread; checksums are bound to the
 //! place and filled in when that is known. The records are written as they lie here, in one call.
 
+use std::collections::BTreeMap;
+
 use super::format::{
     Form, RECORD_HEADER_LEN, RecordHeader, RecordLayout, RecordPlace, hash_value, seal_record,
     u64_at,
@@ -112,6 +114,46 @@ impl StagedValues {
         self.records.truncate(end);
     }
 
+    /// Parts those that are to be written by what `part_of` says of their keyspaces. Each part
+    /// comes with the numbers that its values have here.
+    pub fn parted(self, part_of: impl Fn(u32) -> u16) -> Vec<(StagedValues, Vec<usize>)> {
+        let mut parts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for (number, start) in self.starts.iter().enumerate() {
+            let Some(start) = *start else { continue };
+            let keyspace = header_of(&self.records[start..]).keyspace;
+            parts.entry(part_of(keyspace)).or_default().push(number);
+        }
+        match parts.len() {
+            0 | 1 => self.whole(),
+            _ => parts.into_values().map(|numbers| (self.only(&numbers), numbers)).collect(),
+        }
+    }
+
+    /// All of it as one part.
+    pub fn whole(self) -> Vec<(StagedValues, Vec<usize>)> {
+        let numbers = (0..self.starts.len()).collect();
+        vec![(self, numbers)]
+    }
+
+    /// A copy of those with these numbers, which are to be written.
+    fn only(&self, numbers: &[usize]) -> StagedValues {
+        let mut part = StagedValues::default();
+        for start in numbers.iter().filter_map(|number| self.starts[*number]) {
+            let len = u64_at(&self.records, start + 8);
+            let end = start + layout_of(len).end as usize;
+            part.starts.push(Some(part.records.len()));
+            part.records.extend_from_slice(&self.records[start..end]);
+            part.value_bytes += len as usize;
+        }
+        part
+    }
+
+    /// The keyspace of the first value that is to be written; 0 if there is none.
+    pub(super) fn first_keyspace(&self) -> u32 {
+        let start = self.starts.iter().flatten().next();
+        start.map_or(0, |start| header_of(&self.records[*start..]).keyspace)
+    }
+
     /// Binds all records to their place: from `offset` on in the file with this tag.
     pub(super) fn seal(&mut self, tag: u64, offset: u64) -> &[u8] {
         for start in self.starts.iter().flatten() {
@@ -189,6 +231,31 @@ mod tests {
             assert_eq!(staged.value(&moved), vec![number as u8; 100 + number]);
         }
         assert_eq!(staged.size(), 152 + 152);
+    }
+
+    #[test]
+    fn what_goes_to_different_files_is_parted_and_keeps_its_numbers() {
+        let mut staged = StagedValues::default();
+        let pointers: Vec<ValuePointer> =
+            (0..6u8).map(|number| staged.push(u32::from(number % 3) + 1, &[number; 100])).collect();
+        staged.leave_out(|number| number == 1);
+        let parts = staged.clone().parted(|keyspace| u16::from(keyspace == 3));
+        let numbers: Vec<&[usize]> = parts.iter().map(|(_, numbers)| &numbers[..]).collect();
+        assert_eq!(numbers, [&[0, 3, 4][..], &[2, 5]]);
+        for (part, numbers) in &parts {
+            for (within, number) in numbers.iter().enumerate() {
+                let offset = part.start(within).unwrap();
+                let value = part.value(&ValuePointer { offset, ..pointers[*number] });
+                assert_eq!(value, [*number as u8; 100]);
+            }
+        }
+        assert_eq!(parts[1].0.first_keyspace(), 3);
+        let sizes: Vec<usize> = parts.iter().map(|(part, _)| part.size()).collect();
+        assert_eq!(sizes.iter().sum::<usize>(), staged.size());
+        let parts = staged.parted(|_| 7);
+        let (whole, numbers) = &parts[0];
+        assert_eq!((parts.len(), whole.count(), whole.start(1)), (1, 6, None));
+        assert_eq!(*numbers, [0, 1, 2, 3, 4, 5]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl ValueStream {
     /// `DiskFull`, `Io`, `Closed`.
     pub fn begin(log: &Arc<ValueLog>, keyspace: u32) -> Result<ValueStream> {
         let _not_closed_meanwhile = log.writing()?;
-        Ok(ValueStream::into_file(log, log.take_own_file()?, keyspace))
+        Ok(ValueStream::into_file(log, log.take_own_file(keyspace)?, keyspace))
     }
 
     /// Begins a value at the end of a file that the caller has for itself.

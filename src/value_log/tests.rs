@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::format::{CHUNK_LEN, FILE_HEADER_LEN, RECORD_HEADER_LEN, RecordHeader, seal_record};
 use super::read::{WHOLE_LEN_MAX, read_record};
-use super::{Mover, StagedValues, ValueFile, ValueLog, ValueLogOptions, ValueReader};
+use super::{FilesWriter, Mover, StagedValues, ValueFile, ValueLog};
+use super::{ValueLogOptions, ValueReader};
 use super::{ValueStream, Verify};
 use crate::base::{Error, Result, ValuePointer};
 use crate::cache::MemoryBudget;
@@ -26,7 +27,7 @@ fn open_in(storage: &Arc<dyn Storage>) -> Arc<ValueLog> {
 
 fn open_verifying(storage: &Arc<dyn Storage>, verify: Verify) -> Arc<ValueLog> {
     storage.create_dir_all(Path::new("/db")).unwrap();
-    let options = ValueLogOptions { file_size: FILE_SIZE, verify };
+    let options = ValueLogOptions { file_size: FILE_SIZE, verify, writer: FilesWriter::Own };
     let budget = MemoryBudget::new(1 << 20);
     Arc::new(ValueLog::open(Arc::clone(storage), PathBuf::from(DIR), 7, options, budget).unwrap())
 }

@@ -77,7 +77,10 @@ impl WalPlace {
     }
 
     /// What file `number`, which is begun now, is sealed with.
-    pub fn key_for_new(&self, number: u64) -> Option<Arc<FileKey>> {
+    ///
+    /// # Errors
+    /// As [`Keyring::for_new`].
+    pub fn key_for_new(&self, number: u64) -> Result<Option<Arc<FileKey>>> {
         Keyring::for_new(self.storage.keyring(), &self.identity(number))
     }
 
@@ -91,9 +94,9 @@ impl WalPlace {
         Keyring::of_found(keyring, header.key, &identity, &self.path_of(header.number))
     }
 
-    /// What file `number` is sealed with, of whose header no more than these version fields is
-    /// left.
-    pub fn key_of_damaged(&self, number: u64, left: Vec<u32>) -> Option<Arc<FileKey>> {
+    /// What file `number` may be sealed with, the likely keys first, of whose header no more than
+    /// these version fields is left.
+    pub fn keys_of_damaged(&self, number: u64, left: Vec<u32>) -> Vec<Arc<FileKey>> {
         Keyring::of_damaged(self.storage.keyring(), left, &self.identity(number))
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Owns the files in `wal/`. [`Wal`] appends, [`SyncTicket`] syncs beside it, [`replay`] reads the
 //! log back at open and [`Wal::resume`] goes on behind it, [`RecordReader`] reads it while it is
-//! open. Must not know what a payload means. The bytes are described in `docs/format/wal.md`.
+//! open, [`LogFollower`] while somebody else has it open. Must not know what a payload means. The
+//! bytes are described in `docs/format/wal.md`.
 //!
 //! A position ([`Lsn`]) is a number of bytes of records since the birth of the log. File `k` holds
 //! the log from its start on, up to where the file that names it as its previous one starts. The
@@ -37,6 +38,8 @@
 //!   with a higher number than the name is no header, nor is a record of that file one of this, and
 //!   the file is needed by nobody: its name goes only when what the manifest says durably has no
 //!   need of it any more.
+//! - W11  A file that is given up while somebody reads beside ([`LogFollower`]) is not used again:
+//!   it is removed, and that is, put aside for them.
 //! - W12  A file notes in which one the log goes on behind it, with that one's start and size,
 //!   before anything there is durable. That one has its name and its size by then (W1, W2), and
 //!   loses neither before the header of a later one is durable: so if the log ends there and the
@@ -56,6 +59,7 @@
 mod append;
 mod chain;
 mod directory;
+mod follow;
 mod header;
 mod history;
 mod image;
@@ -74,6 +78,7 @@ mod zeros;
 
 pub use append::RECORD_BUFFER_SIZE;
 pub use directory::{WalOptions, WalPlace};
+pub use follow::{FollowedLog, LogFollower, Offered};
 pub use history::RecordReader;
 pub use image::{LogFileImage, LogImage};
 pub(crate) use inspect::inspect_log;

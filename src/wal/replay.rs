@@ -24,7 +24,8 @@ pub struct RecordRef<'a> {
     pub file: &'a Path,
     /// Where it starts in that file.
     pub offset: u64,
-    /// The log is known to have been durable up to here, by this record and those before it.
+    /// The log is known to have been durable up to here: by this record and those before it, and
+    /// where the log is followed by those behind it as well.
     pub durable_up_to: Lsn,
     pub payload: &'a [u8],
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::seal::id_of;
-use crate::storage::OpenMode;
+use crate::storage::{OpenMode, unless_held_back};
 
 use super::append::RecordWriter;
 use super::directory::{PreparedFile, Spare, WalPlace};
@@ -149,7 +149,7 @@ fn start_file(
     start: Lsn,
     previous: Option<Previous>,
 ) -> Result<LiveFile> {
-    let key = place.key_for_new(prepared.number);
+    let key = place.key_for_new(prepared.number)?;
     let header = FileHeader {
         database_id: place.database_id,
         number: prepared.number,
@@ -289,7 +289,8 @@ fn remove_between(place: &WalPlace, cut: u64, newest: u64) -> Result<()> {
     let between = numbers.iter().filter(|number| (cut + 1..newest).contains(number));
     let mut removed_count = 0;
     for number in between {
-        place.remove(&place.path_of(*number))?;
+        // One that is held back goes with the next recovery: it is reached by no header.
+        unless_held_back(place.remove(&place.path_of(*number)))?;
         removed_count += 1;
     }
     if removed_count > 0 { place.sync_dir() } else { Ok(()) }

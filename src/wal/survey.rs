@@ -17,6 +17,8 @@ use super::window::FileWindow;
 
 /// How many bytes the search for records looks at in one go.
 const SEARCH_CHUNK_SIZE: u64 = 64 << 10;
+/// Records that are looked at for the key of a file whose header does not say it.
+const CHOOSING_RECORDS_MAX: usize = 16;
 
 /// A log file that was found in the directory.
 #[derive(Debug)]
@@ -139,7 +141,7 @@ impl FoundFile {
     }
 
     /// Where a file whose header is lost starts, by its first valid record; `None` if it has none.
-    /// What it is sealed with is told by what is left of the header, as far as that can be told.
+    /// What it is sealed with say what is left of the header, and the first records.
     ///
     /// # Errors
     /// [`crate::base::Error::Io`].
@@ -147,11 +149,35 @@ impl FoundFile {
         let block_size = self.window.size().min(HEADER_BLOCK_SIZE);
         let block = self.window.bytes(0, block_size);
         let left = block.map(FileHeader::version_fields).unwrap_or_default();
-        self.key = Ok(place.key_of_damaged(self.number, left));
+        self.choose_key(&place.keys_of_damaged(self.number, left))?;
         let found = self.next_verified(Expected::NotBefore(Lsn::ZERO), HEADER_BLOCK_SIZE)?;
         Ok(found.map(|(offset, record)| {
             Lsn::from_u64(record.lsn.as_u64() - (offset - HEADER_BLOCK_SIZE))
         }))
+    }
+
+    /// Of keys that the file may have, finds the one that its first record was sealed with which
+    /// has a payload; the first of them if none was.
+    fn choose_key(&mut self, keys: &[Arc<FileKey>]) -> Result<()> {
+        self.key = Ok(keys.first().cloned());
+        if keys.len() < 2 {
+            return Ok(()); // There is no doubt.
+        }
+        let (mut from, expected) = (HEADER_BLOCK_SIZE, Expected::NotBefore(Lsn::ZERO));
+        for _ in 0..CHOOSING_RECORDS_MAX {
+            let Some((offset, record)) = self.next_verified(expected, from)? else { break };
+            from = offset + RECORD_ALIGNMENT;
+            for key in keys.iter().filter(|_| record.length > 0) {
+                self.key = Ok(Some(Arc::clone(key)));
+                match self.payload(&record, offset) {
+                    Ok(_) => return Ok(()),
+                    Err(error) if error.is_corruption() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        self.key = Ok(keys.first().cloned());
+        Ok(())
     }
 
     fn next_verified(

@@ -216,9 +216,11 @@ impl Wal {
 
     /// To be called after [`SyncTicket::run`] returned `synced`. When nothing has been appended
     /// since, this leaves a mark in the log that says so, not synced itself: it lets damage to
-    /// the last durable record be told from a torn tail.
+    /// the last durable record be told from a torn tail. So it does when something has been that
+    /// does not say it and somebody reads beside, who would not learn of it until more comes.
     pub fn complete_sync(&mut self, synced: Lsn) {
-        let mark_is_due = synced == self.commits_end && synced > self.last_claim;
+        let is_told = synced <= self.last_claim;
+        let mark_is_due = !is_told && (synced == self.commits_end || self.has_room_and_reader());
         if mark_is_due && self.watermark.check().is_ok() {
             // A failure is no failure of the sync. If it poisons the log, the next append says so.
             let _ = self.write_record(RecordKind::Mark, 0, &[]);
@@ -314,6 +316,11 @@ impl Wal {
         Ok((end, self.end))
     }
 
+    /// The number of the data key that the file which is appended to is sealed with, or 0.
+    pub fn key_id(&self) -> u16 {
+        self.current().header.key
+    }
+
     /// Counts.
     pub fn stats(&self) -> WalStats {
         let start = self.files[0].header.start.max(self.released_up_to.min(self.end));
@@ -331,6 +338,12 @@ impl Wal {
             disk_bytes: live + kept + spare + self.next.as_ref().map_or(0, |next| next.capacity),
             sync_count: self.watermark.sync_count(),
         }
+    }
+
+    /// Whether there is room for two marks, as that for the last one has to stay, and somebody who
+    /// reads beside.
+    fn has_room_and_reader(&self) -> bool {
+        self.room() >= MARK_SIZE && self.place.storage.followers().is_some()
     }
 
     fn current(&self) -> &LiveFile {
@@ -392,7 +405,7 @@ impl Wal {
         let capacity = capacity_for(size, self.place.options.file_capacity);
         let prepared = self.take_prepared(capacity)?;
         let from = self.current().header;
-        let key = self.place.key_for_new(prepared.number);
+        let key = self.place.key_for_new(prepared.number)?;
         let header = FileHeader {
             database_id: self.place.database_id,
             number: prepared.number,
@@ -495,11 +508,12 @@ impl Wal {
     }
 
     /// Keeps a file that nothing needs for reuse, if it has the usual size and few are kept; but
-    /// not one that has a name elsewhere (W10).
+    /// not one that has a name elsewhere (W10), nor while anybody reads beside (W11).
     pub(super) fn keep_or_remove(&mut self, spare: Spare) {
         let usual = spare.capacity == self.place.options.file_capacity;
         let few = self.spares.len() < self.place.options.spare_files_max;
-        if usual && few && !is_shared(&*spare.file) {
+        let is_read = || is_shared(&*spare.file) || self.place.storage.followers().is_some();
+        if usual && few && !is_read() {
             self.spares.push(spare);
         } else {
             // One that stays is taken up by the next recovery.

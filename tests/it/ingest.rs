@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lithe_sim::random::Random;
-use lithedb::storage::{FaultEffect, FaultPlan, FaultRule, Operation, SimStorage, Storage};
+use lithedb::storage::{
+    CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage, Storage,
+};
 use lithedb::{Background, Builder, Db, Durability, Error, Keyspace, KeyspaceOptions};
 
-use crate::support::assert_sound;
+use crate::support::{assert_sound, create_tiny, open_tiny};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -347,4 +349,19 @@ fn writers_and_readers_go_on_beside_an_ingest() {
     });
     assert_eq!(k.len().unwrap(), 2000);
     assert_sound(&db);
+}
+
+#[test]
+fn the_stamp_of_an_ingest_is_not_given_again_when_its_keyspace_has_gone() {
+    let storage = SimStorage::new(1);
+    let db = open_tiny(&storage);
+    let kept = create_tiny(&db, "kept");
+    let mut ingest = create_tiny(&db, "gone").begin_ingest().unwrap();
+    ingest.add("a", "1").unwrap();
+    let stamp = ingest.finish().unwrap().seqno;
+    db.drop_keyspace("gone").unwrap();
+    let after = open_tiny(&storage.crash(CrashMode::KeepAll, 0));
+    let next = after.keyspace("kept").unwrap().put("a", "2").unwrap();
+    assert!(next > stamp, "{next} behind {stamp}");
+    assert!(kept.put("a", "2").unwrap() > stamp);
 }

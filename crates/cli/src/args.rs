@@ -73,6 +73,10 @@ pub struct Globals {
     #[arg(long, global = true)]
     pub read_only: bool,
 
+    /// Read beside another program that writes to the database, as of now
+    #[arg(long, global = true, conflicts_with = "read_only")]
+    pub beside: bool,
+
     /// File with the key of an encrypted database: 32 bytes, or 64 hexadecimal digits
     #[arg(long, global = true, value_name = "FILE")]
     pub key_file: Option<PathBuf>,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lithe_bench::Memory;
-use lithedb::{Access, Builder, Db, Keyspace, OpenExisting};
+use lithedb::{Access, Builder, Db, FollowUpTo, Keyspace, OpenExisting};
 
 use crate::args::Globals;
 use crate::failure::{Failure, Outcome};
@@ -21,6 +21,14 @@ pub fn open_or_create(globals: &Globals) -> Result<Db, Failure> {
 
 /// Opens the database at `path` with the options of the command line.
 pub fn open(globals: &Globals, path: &Path, existing: OpenExisting) -> Result<Db, Failure> {
+    if globals.beside {
+        if existing != OpenExisting::Only {
+            return Err(Failure::usage("with --beside nothing can be written: leave it out"));
+        }
+        let builder = builder_asking(globals, existing, Ask::Once)?;
+        // Until it is closed, what it shows is there, as of now.
+        return Ok(builder.follow(path, FollowUpTo::Written)?.db());
+    }
     let is_made = existing != OpenExisting::Only && !exists(path)?;
     let ask = if is_made { Ask::Twice } else { Ask::Once };
     Ok(builder_asking(globals, existing, ask)?.open(path)?)
@@ -34,6 +42,9 @@ pub fn exists(path: &Path) -> Result<bool, Failure> {
 
 /// The options of the command line.
 pub fn builder(globals: &Globals, existing: OpenExisting) -> Result<Builder, Failure> {
+    if globals.beside {
+        return Err(Failure::usage("this cannot be done --beside another program: leave it out"));
+    }
     builder_asking(globals, existing, Ask::Once)
 }
 
@@ -47,7 +58,8 @@ fn builder_asking(globals: &Globals, existing: OpenExisting, ask: Ask) -> Result
 
 /// The options of the command line but the key.
 pub fn plain_builder(globals: &Globals, existing: OpenExisting) -> Builder {
-    let access = if globals.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let is_reading = globals.read_only || globals.beside;
+    let access = if is_reading { Access::ReadOnly } else { Access::ReadWrite };
     let builder = Db::builder().existing(existing).access(access);
     match globals.memory {
         Some(Memory::Bytes(bytes)) => builder.memory_budget(bytes),

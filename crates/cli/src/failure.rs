@@ -219,13 +219,17 @@ fn store_exit_code(error: &Error) -> u8 {
 
 fn store_advice(error: &Error) -> Option<&'static str> {
     match error {
+        Error::Locked { path, .. } if path.parent().is_some_and(|it| it.ends_with("followers")) => {
+            Some("have those end first who read it with `--beside`, or follow it")
+        }
         Error::Locked { .. } => {
-            Some("close the other program first, or wait for it; `--read-only` reads beside others")
+            Some("close the other program first, or wait for it; `--beside` reads beside it")
         }
         Error::Corruption { .. } => error.advice(),
         Error::DiskFull { .. } => Some("free some room and run the command again"),
         Error::FormatVersion { .. } => Some("use a newer `lithe`"),
         Error::BeyondRetention { .. } => Some("`lithe history` prints what is kept of a key"),
+        Error::ReadOnly { why } if why.contains("follows somebody") => Some("leave --beside out"),
         Error::ReadOnly { .. } => Some("look after the disk, then run the command again"),
         Error::KeyNeeded { .. } => Some("name its key with --key-file, or use --passphrase"),
         Error::WrongKey { .. } => {

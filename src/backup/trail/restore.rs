@@ -236,8 +236,15 @@ struct Forward<'w, 'r> {
 #[derive(Default)]
 struct Gathered {
     record: Vec<u8>,
-    values: Vec<(ValuePointer, Arc<ValueFile>)>,
-    value: Option<ValueStream>,
+    values: Vec<Option<(ValuePointer, Arc<ValueFile>)>>,
+    value: Option<GatheredValue>,
+}
+
+/// A large value that has not come to its end.
+struct GatheredValue {
+    len: u64,
+    /// Where it is written; not if nobody is to have it.
+    stream: Option<ValueStream>,
 }
 
 /// Whether there may be more that is not behind the moment.
@@ -341,17 +348,26 @@ impl Forward<'_, '_> {
         let Some((keyspace, bytes)) = payload.split_first_chunk::<KEYSPACE_LEN>() else {
             return malformed("a piece of a value without its keyspace");
         };
-        let mut stream = match gathered.value.take() {
-            Some(stream) => stream,
-            None => self.replay.begin_value(u32::from_le_bytes(*keyspace))?,
+        let mut value = match gathered.value.take() {
+            Some(value) => value,
+            None => {
+                let stream = self.replay.begin_value(u32::from_le_bytes(*keyspace))?;
+                GatheredValue { len: 0, stream }
+            }
         };
-        if stream.len() + bytes.len() as u64 > u64::from(u32::MAX) {
+        value.len += bytes.len() as u64;
+        if value.len > u64::from(u32::MAX) {
             return malformed("a value that is too long");
         }
-        stream.push(bytes)?;
+        if let Some(stream) = &mut value.stream {
+            stream.push(bytes)?;
+        }
         match kind {
-            RecordKind::Value => gathered.values.push(stream.finish()?),
-            _ => gathered.value = Some(stream),
+            RecordKind::Value => {
+                let placed = value.stream.map(ValueStream::finish).transpose()?;
+                gathered.values.push(placed);
+            }
+            _ => gathered.value = Some(value),
         }
         Ok(())
     }
@@ -367,8 +383,9 @@ impl Forward<'_, '_> {
             };
         }
         // A number is given once: the keys of its backup, and of segments in front, are the same.
+        // But what is done again draws keys of its own for keyspaces that have them.
         let mut known = self.replay.keyring().into_iter().chain(self.keyrings.values());
-        if let Some(keyring) = known.find(|keyring| keyring.has(head.key)) {
+        if let Some(keyring) = known.find(|keyring| keyring.has_found(head.key)) {
             return key_of(head, Some(keyring), path);
         }
         let keyring = self.way.trail.keyring(&head.keyring, &self.builder)?;

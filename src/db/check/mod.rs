@@ -11,6 +11,7 @@
 //! | everything else | `structure/flex/check/` |
 
 mod indexes;
+mod keys;
 mod log;
 mod manifest;
 mod walk;
@@ -57,7 +58,7 @@ pub struct CheckReport {
     /// expected, and what was found. Empty when all is well.
     pub problems: Vec<String>,
     /// What could not be checked, a sentence each: indexes whose extractor is not registered, of
-    /// which only what they are kept in was.
+    /// which only what they are kept in was; the log of a database that is followed.
     pub unchecked: Vec<String>,
     /// Files that nothing refers to, of the names that the store gives: what a removal that failed
     /// left behind. They take room, no more; opening removes them.
@@ -75,10 +76,10 @@ impl CheckReport {
 }
 
 impl Core {
-    /// Checks the manifest, the log with its commits, and every keyspace: index against itself, its
-    /// durable form and the files that are there; checksums, order, stamps, anchors, sizes, live
-    /// bytes; large values against their hashes; memtables; and what is in memory of blocks against
-    /// what is on disk; indexes against what they are of.
+    /// Checks the manifest, the log with its commits, which keys files have, and every keyspace:
+    /// index against itself, its durable form and the files that are there; checksums, order,
+    /// stamps, anchors, sizes, live bytes; large values against their hashes; memtables; and what
+    /// is in memory of blocks against what is on disk; indexes against what they are of.
     pub(super) fn check(&self) -> Result<CheckReport> {
         self.check_with(&CheckOptions::default(), &mut |_| ControlFlow::Continue(()))
     }
@@ -92,7 +93,10 @@ impl Core {
         self.check_open()?;
         let mut findings = Findings::default();
         self.check_manifest(&mut findings);
-        self.check_log(&mut findings);
+        if !self.follows {
+            self.check_log(&mut findings);
+        }
+        self.check_keys(&mut findings);
         let state = self.published.state();
         self.find_orphans(&mut findings);
         let mut walk = PacedWalk::new(self, options.rate, go_on);
@@ -115,10 +119,13 @@ impl Core {
             self.check_memtables(keyspace, &mut findings);
         }
         let stopped_at = walk.stopped_at;
-        let unchecked = match &stopped_at {
+        let mut unchecked = match &stopped_at {
             None => self.check_indexes(&mut findings),
             Some(_) => Vec::new(),
         };
+        if self.follows {
+            unchecked.push("the log: it is for whoever writes the database to check".to_owned());
+        }
         let value_files = self.values.files().len() as u64;
         let keyspaces = state.keyspaces.iter().filter(|other| !other.runtime.is_hidden());
         Ok(CheckReport {
@@ -133,7 +140,8 @@ impl Core {
             commits: findings.commits,
             problems: findings.problems,
             unchecked,
-            orphans: findings.orphans,
+            // Beside a writer, what it is about to name is none.
+            orphans: if self.follows { Vec::new() } else { findings.orphans },
             stopped_at,
         })
     }

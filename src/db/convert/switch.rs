@@ -108,7 +108,9 @@ impl Core {
     ) -> Result<Underway<'_>> {
         self.check_writable()?;
         conversion.options.validate()?;
-        let options = conversion.options.clone().rounded();
+        // Its key stays what it is.
+        let own_key = keyspace.runtime().options.own_key;
+        let options = KeyspaceOptions { own_key, ..conversion.options.clone().rounded() };
         let conversion = &Conversion { options: options.clone(), ..conversion.clone() };
         if options.archive_of.is_some() {
             return Err(Error::invalid("these are the options of an archive"));
@@ -194,6 +196,8 @@ impl Core {
         let of_archive = needs_archive
             .then(|| record(first + 1, archive_name(runtime.id), options.of_archive(runtime.id)));
         let made = || -> Result<ConversionJob> {
+            let numbers: Vec<u32> = (first..first + count).collect();
+            self.share_own_key(self.lock_manifest_for_edit()?.state(), runtime.id, &numbers)?;
             let sizes = (self.sizes.memtable, &self.time);
             let (values, budget) = (&self.values, &self.budget);
             let archive = of_archive.as_ref().map(|record| {
@@ -417,7 +421,7 @@ impl Core {
 
     /// Removes the files of stores that were given up or replaced, if nobody needs them; else the
     /// background does when nobody does, or opening.
-    pub(super) fn remove_loose_stores(&self) {
+    pub(in crate::db) fn remove_loose_stores(&self) {
         let _open = self.staging.read().unwrap_or_else(PoisonError::into_inner);
         if self.check_writable().is_ok() {
             while matches!(self.remove_dropped(), Ok(true)) {}

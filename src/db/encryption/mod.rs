@@ -13,6 +13,7 @@
 //! - R4  What has another name is not written to: it may be the keyring of a copy that was made by
 //!   links, whose files keep the keys of before.
 
+mod own;
 mod rotation;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,8 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use own::KeyDestructionReport;
+pub(super) use own::{KeyOf, check_owners, let_go_of_unknown_owners, settle_owners};
 pub use rotation::KeyRotationReport;
 
 use crate::base::format::KEYRING_VERSION;
@@ -45,6 +48,23 @@ const NO_SLOTS: [SlotState; 2] =
 /// Where the keyring of a database is.
 pub(super) fn keyring_path(dir: &Path) -> PathBuf {
     dir.join(FILE_NAME)
+}
+
+/// What the keyring of the database in `dir` is now, byte by byte; `None` if it has none.
+///
+/// # Errors
+/// `Io`.
+pub(super) fn keyring_bytes(storage: &dyn Storage, dir: &Path) -> Result<Option<Vec<u8>>> {
+    let path = keyring_path(dir);
+    let io = |source| Error::io("read", &path, source);
+    let file = match storage.open(&path, OpenMode::ReadOnly) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(io)?,
+    };
+    let size = file.size().map_err(io)?.min(KEYRING_FILE_SIZE);
+    let mut bytes = vec![0; size as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(io)?;
+    Ok(Some(bytes))
 }
 
 /// Makes the keyring of the database in `from` that of `to` as well, durably. What cannot be read
@@ -224,22 +244,28 @@ impl KeyringFile {
         Ok(bytes)
     }
 
+    /// Whether it can be written to: no more, when a change has failed.
+    fn check(&self) -> Result<()> {
+        match &self.broken {
+            Some(why) => Err(Error::ReadOnly { why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
     /// Makes these the contents of both slots, sealed under `master` (R1, R2).
     fn change(&mut self, master: MasterKey, contents: &KeyringContents) -> Result<()> {
-        if let Some(why) = &self.broken {
-            return Err(Error::ReadOnly { why: why.clone() });
-        }
-        self.unshare()?;
-        let before = std::mem::replace(&mut self.master, master);
+        self.check()?;
         let (generation, first) = (self.generation + 1, self.first);
-        if let Err(error) = self.write_slot(first, generation, contents) {
+        let encode = |index| Slot::encode(index, generation, &master, contents, &self.random);
+        let (first_slot, other_slot) = (encode(first)?, encode(1 - first)?); // There is room.
+        self.unshare()?;
+        if let Err(error) = self.write_bytes(first, &first_slot) {
             // It may count from now on or not: the next opening shows.
-            self.master = before;
             self.broken = Some(why_broken(&error));
             return Err(error);
         }
-        self.generation = generation;
-        if let Err(error) = self.write_slot(1 - first, generation, contents) {
+        (self.master, self.generation) = (master, generation);
+        if let Err(error) = self.write_bytes(1 - first, &other_slot) {
             self.broken = Some(why_broken(&error));
             return Err(error);
         }
@@ -364,6 +390,26 @@ fn none_is_whole(slots: &[SlotState; 2], path: PathBuf) -> Error {
 }
 
 impl Core {
+    /// Makes what `change` says the contents of the keyring, durably (R1 to R3); nothing changes
+    /// when it says nothing. Whether there was something.
+    fn change_keys(
+        &self,
+        change: impl FnOnce(&Keyring) -> Result<Option<KeyringContents>>,
+    ) -> Result<bool> {
+        let keyring = self.keyring_in_use()?;
+        let mut file = lock(&self.keyring);
+        let file = file.as_mut().ok_or(Error::Closed)?;
+        let Some(contents) = change(keyring)? else { return Ok(false) };
+        file.change(file.master.clone(), &contents)?;
+        keyring.replace(contents); // R3
+        Ok(true)
+    }
+
+    fn keyring_in_use(&self) -> Result<&Arc<Keyring>> {
+        let not_encrypted = || Error::NotEncrypted { path: self.dir.clone() };
+        self.storage.keyring().ok_or_else(not_encrypted)
+    }
+
     /// The bytes of the keyring's file, if there is one.
     pub(super) fn image_keyring(&self) -> Result<Option<Vec<u8>>> {
         if self.storage.keyring().is_none() {
@@ -381,7 +427,7 @@ impl Core {
         let Some(keyring) = self.storage.keyring() else { return Ok(None) };
         let own = lock(&self.keyring); // It does not change meanwhile.
         let bytes = own.as_ref().ok_or(Error::Closed)?.image()?;
-        Ok(Some((keyring.key_for_new(file), bytes)))
+        Ok(Some((keyring.key_for_new(file)?, bytes)))
     }
 
     /// From here on the file may be another opening's.
@@ -420,8 +466,7 @@ impl Db {
     pub fn rekey(&self, encryption: &Encryption) -> Result<()> {
         let core = self.core();
         core.check_writable()?;
-        let not_encrypted = || Error::NotEncrypted { path: core.dir.clone() };
-        let keyring = core.storage.keyring().ok_or_else(not_encrypted)?;
+        let keyring = core.keyring_in_use()?;
         let random = lock(&core.keyring).as_ref().ok_or(Error::Closed)?.random.clone();
         // Takes its time, for which a checkpoint, and commits with it, would wait.
         let master = MasterKey::new(encryption, &random)?;

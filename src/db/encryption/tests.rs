@@ -422,14 +422,74 @@ fn a_log_file_has_an_older_key_if_either_header_says_so() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let db = open(&storage, Some(key(1))).unwrap();
     let header = [&b"LitheWAL"[..], &[0; 8], &2u16.to_le_bytes(), &1u16.to_le_bytes()].concat();
+    let named = |path: &Path, key: u16| {
+        let dir = path.parent().unwrap();
+        let (named, _) = db.core().keys_named(dir, path, &[key, 9].into()).unwrap();
+        named.into_iter().collect::<Vec<u16>>()
+    };
     for (at, name) in [(0, "/first.wal"), (2048, "/second.wal")] {
         let path = Path::new(name);
         let file = storage.open(path, OpenMode::CreateNew).unwrap();
         file.write_all_at(&[0; 4096], 0).unwrap();
-        assert!(!db.core().has_other_key(path, 2).unwrap(), "{name}: it has none yet");
+        assert_eq!(named(path, 1), [0; 0], "{name}: it has none yet");
         file.write_all_at(&header, at).unwrap();
-        assert!(db.core().has_other_key(path, 2).unwrap(), "{name}");
-        assert!(!db.core().has_other_key(path, 1).unwrap(), "{name}");
+        assert_eq!(named(path, 1), [1], "{name}");
+        assert_eq!(named(path, 2), [0; 0], "{name}");
     }
-    assert!(!db.core().has_other_key(Path::new("/gone.wal"), 2).unwrap());
+    assert_eq!(named(Path::new("/gone.wal"), 1), [0; 0]);
+}
+
+/// A slice of a flush holds the store, and makes a file behind the drop; no file has the newest key
+/// of the keyspace by then.
+#[test]
+fn a_store_that_was_dropped_in_a_rotation_can_be_written_to_as_long_as_it_is_held() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let db = open(&storage, Some(key(1))).unwrap();
+    let own = db.create_keyspace_with_own_key("own", KeyspaceOptions::flex()).unwrap();
+    own.put("key", "value").unwrap();
+    db.flush().unwrap();
+    let begun = db.rotate_data_key_while(|_| std::ops::ControlFlow::Break(())).unwrap();
+    assert!(begun.is_cancelled || begun.is_complete, "{begun:?}");
+    let core = db.core();
+    core.change_keys(|keyring| keyring.with_new_keys().map(Some)).unwrap();
+    let store = Arc::clone(&own.runtime().store);
+    let id = own.runtime().store_id;
+    drop(own);
+    let number = core.storage.keyring().unwrap().number_for(id.into());
+    let is_there = || core.storage.keyring().unwrap().contents().numbers().contains(&number);
+    let named = core.files_with_keys(&[number].into()).unwrap();
+    assert!(named.paths.is_empty(), "{named:?}");
+    db.drop_keyspace("own").unwrap();
+    assert!(is_there() && db.destroy_keys().unwrap().left > 0);
+    let file =
+        FileIdentity { kind: *b"seg ", database: core.database, owner: id.into(), number: 9 };
+    assert_eq!(core.storage.keyring().unwrap().key_for_new(&file).unwrap().id(), number);
+    store.begin_new_files().unwrap();
+    drop(store);
+    while db.step().unwrap() {}
+    assert!(!is_there(), "it goes by itself");
+    core.check_writable().unwrap();
+    assert!(core.storage.keyring().unwrap().key_for_new(&file).is_err());
+}
+
+/// What fails for a keyspace that is gone leaves the database as it is.
+#[test]
+fn a_flush_that_fails_for_what_was_dropped_meanwhile_is_of_no_consequence() {
+    let disk = SimStorage::new(3);
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let db = open(&storage, Some(key(1))).unwrap();
+    let own = db.create_keyspace_with_own_key("own", KeyspaceOptions::flex()).unwrap();
+    let other = db.create_keyspace("other", KeyspaceOptions::flex()).unwrap();
+    own.put("key", "value").unwrap();
+    let (core, runtime) = (db.core(), own.runtime());
+    drop(own);
+    db.drop_keyspace("own").unwrap();
+    let error = Error::invalid("its key is destroyed");
+    core.note_failed(crate::db::health::BackgroundWork::Flush, Some(runtime.id), &error);
+    assert!(db.health().failures.is_empty(), "nothing would ever take it back");
+    core.flush_keyspace(&runtime).unwrap();
+    drop(runtime);
+    other.put("key", "value").unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.destroy_keys().unwrap().left, 0);
 }

@@ -286,5 +286,6 @@ impl Core {
         let held = catalog.consumers().iter().filter(may_be).map(|(_, record)| record.log_position);
         let slowest = held.chain(self.held_for_trail(catalog)).min();
         self.log.hold_from(slowest.map_or(Lsn::MAX, Lsn::from_u64));
+        self.note_keys_due();
     }
 }

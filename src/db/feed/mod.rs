@@ -225,11 +225,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a moment in the future. `CommitsNotKept` when commits behind the
-    /// moment may be gone from the log, and versions do not tell of them. Where versions do, the
-    /// keyspaces are flushed first, with the errors of [`Db::flush`]: so in a database that is
-    /// opened for reading alone `ReadOnly` when there is something to be flushed, or an ingest that
-    /// is not archived. `Corruption`, `Io`, `Closed`.
+    /// `InvalidArgument` for a moment in the future, and for a follower ([`crate::Follower`]),
+    /// whose log is somebody else's. `CommitsNotKept` when commits behind the moment may be gone
+    /// from the log, and versions do not tell of them. Where versions do, the keyspaces are flushed
+    /// first, with the errors of [`Db::flush`]: so in a database that is opened for reading alone
+    /// `ReadOnly` when there is something to be flushed, or an ingest that is not archived.
+    /// `Corruption`, `Io`, `Closed`.
     pub fn changes(
         &self,
         since: impl Into<PointInTime>,
@@ -266,6 +267,7 @@ impl ChangeFeed {
     /// A feed of what the log has of commits behind a stamp.
     fn from_log(handle: &Arc<Handle>, since: SeqNo, options: FeedOptions) -> Result<ChangeFeed> {
         handle.core.check_open()?;
+        handle.core.check_has_log()?;
         let mut reader = handle.core.log_reader();
         reader.skip_files(&mut |record| {
             let stamp = decode_stamp(record.payload).ok_or_else(|| not_a_commit(record))?;

@@ -161,8 +161,13 @@ impl Core {
         };
         let edit = Edit::CreateKeyspace(keyspace.clone());
         manifest.state().check(&edit)?;
-        let store = self.create_store_of(&keyspace)?;
-        self.apply_edit(&mut manifest, &edit)?;
+        let mut made = || -> Result<Arc<dyn Store>> {
+            self.share_own_key(manifest.state(), parent.id, &[id])?;
+            let store = self.create_store_of(&keyspace)?;
+            self.apply_edit(&mut manifest, &edit)?;
+            Ok(store)
+        };
+        let store = made().inspect_err(|_| self.take_back_own_key(&[id]))?;
         Ok((keyspace, store))
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::report::{Loss, LossKind, RepairReport};
 use crate::base::{Error, Result, SeqNo};
 use crate::db::core::{keyspace_dir, keyspaces_dir};
+use crate::db::encryption::{keyring_path, settle_owners};
 use crate::db::operation::decode_record;
 use crate::manifest::{CatalogState, KeyspaceOptions, KeyspaceRecord, Manifest, newest_database};
 use crate::storage::Storage;
@@ -76,6 +77,7 @@ impl Catalogue {
             })
         };
         keyspaces.retain(|record| !replaced(record));
+        settle_keys(storage, dir, &mut keyspaces, report);
         keyspaces.sort_by_key(|record| {
             let is_index = record.options.index.is_some();
             (is_index, record.options.archive_of.is_none(), record.id)
@@ -93,6 +95,24 @@ impl Catalogue {
         let of = record.options.archive_of.unwrap_or(record.id);
         let found = self.keyspaces.iter().find(|other| other.id == of);
         found.map_or(&record.name, |other| &other.name)
+    }
+}
+
+/// Whether keyspaces have keys of their own says the keyring, which the new database has as it is;
+/// one of another time may say it of a part of a keyspace alone.
+fn settle_keys(
+    storage: &dyn Storage,
+    dir: &Path,
+    keyspaces: &mut [KeyspaceRecord],
+    report: &mut RepairReport,
+) {
+    let Some(keyring) = storage.keyring() else { return };
+    let without = settle_owners(keyring, keyspaces);
+    for record in keyspaces.iter().filter(|record| without.contains(&record.id)) {
+        let what = "expected one key of its own for the keyspace, its archive and its indexes, \
+                    found that some have it not: the keyring is one of another time; they have the \
+                    key that all have now";
+        note(report, Some(record.name.clone()), Damage::new(&keyring_path(dir), 0, what));
     }
 }
 

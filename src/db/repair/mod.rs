@@ -47,7 +47,7 @@ use crate::storage::{
 };
 use crate::structure::salvage::{StoreState, salvage_store};
 use crate::structure::{SharedStores, StorePlace, create_store, open_store};
-use crate::value_log::{ValueLog, copy_value_files};
+use crate::value_log::{KeysInDoubt, ValueLog, copy_value_files};
 use crate::wal::{Lsn, Wal, WalOptions, WalPlace};
 
 /// Bytes of entries that are copied at once, at most; or this part of the budget.
@@ -256,7 +256,9 @@ impl<'a> Repair<'a> {
         let database = catalogue.state.database();
         let values_dirs = (self.source.join(VALUES_DIR), self.target.join(VALUES_DIR));
         let from = (&self.reading, &*values_dirs.0);
-        for damage in copy_value_files(from, (&self.writing, &*values_dirs.1), database)? {
+        let to = (&self.writing, &*values_dirs.1);
+        let (damage, in_doubt) = copy_value_files(from, to, database)?;
+        for damage in damage {
             report.note(Loss {
                 kind: LossKind::Nothing, // What is lost shows when pointers are followed.
                 keyspace: None,
@@ -269,11 +271,12 @@ impl<'a> Repair<'a> {
             });
         }
         let shared = self.shared_stores(&values_dirs.1, database, &catalogue)?;
-        let copied = self.copy_stores(&catalogue, &shared, report)?;
+        let place = self.copy_place(&shared, &in_doubt);
+        let copied = self.copy_stores(&catalogue, (&place, &shared), report)?;
         let source_log = WalPlace { database_id: database, ..source_log };
         let target_log = log_place(&self.writing, self.target, database);
         let highest =
-            self.copy_log(&catalogue, &copied, &shared, (source_log, target_log), report)?;
+            self.copy_log(&catalogue, &copied, &place, (source_log, target_log), report)?;
         let given = (highest, shared.values.newest_number());
         self.make_manifest(&catalogue, &copied, given, report)
     }
@@ -300,12 +303,17 @@ impl<'a> Repair<'a> {
         })
     }
 
-    fn copy_place<'p>(&'p self, shared: &'p SharedStores) -> CopyPlace<'p> {
+    fn copy_place<'p>(
+        &'p self,
+        shared: &'p SharedStores,
+        keys_in_doubt: &'p KeysInDoubt,
+    ) -> CopyPlace<'p> {
         let slice_bytes = self.sizes.budget / BUDGET_FRACTION;
         CopyPlace {
             source: self.source,
             target: self.target,
             values: &shared.values,
+            keys_in_doubt,
             heap: self.budget.heap(),
             slice_bytes: slice_bytes.clamp(SLICE_BYTES_MIN, SLICE_BYTES_MAX) as usize,
             leave_doubtful: self.options.leave_doubtful,
@@ -334,10 +342,10 @@ impl<'a> Repair<'a> {
     fn copy_stores(
         &self,
         catalogue: &Catalogue,
-        shared: &SharedStores,
+        (place, shared): (&CopyPlace<'_>, &SharedStores),
         report: &mut RepairReport,
     ) -> Result<BTreeMap<u32, CopiedStore>> {
-        let (place, database) = (self.copy_place(shared), catalogue.state.database());
+        let database = catalogue.state.database();
         let mut copied: BTreeMap<u32, CopiedStore> = BTreeMap::new();
         for record in &catalogue.keyspaces {
             let to = (&self.writing, self.target);
@@ -356,8 +364,7 @@ impl<'a> Repair<'a> {
             let salvaged = salvage_store(&from, record.journal)?;
             let name = catalogue.name_of(record);
             let (is_short, chain) = (false, Vec::new());
-            let mut copy =
-                StoreCopy { place: &place, record, name, report: &mut *report, is_short, chain };
+            let mut copy = StoreCopy { place, record, name, report: &mut *report, is_short, chain };
             copied.insert(record.id, copy.run(salvaged, store)?);
         }
         for record in catalogue.keyspaces.iter().filter(|record| keeps_versions(record)) {
@@ -382,7 +389,7 @@ impl<'a> Repair<'a> {
                 });
             }
             if of_archive.is_short || is_unknown || is_behind {
-                versions::mend(&place, (&of_archive.store, &archive.options), &keyspace.store)?;
+                versions::mend(place, (&of_archive.store, &archive.options), &keyspace.store)?;
             }
         }
         Ok(copied)
@@ -393,11 +400,10 @@ impl<'a> Repair<'a> {
         &self,
         catalogue: &Catalogue,
         copied: &BTreeMap<u32, CopiedStore>,
-        shared: &SharedStores,
+        place: &CopyPlace<'_>,
         (from, to): (WalPlace, WalPlace),
         report: &mut RepairReport,
     ) -> Result<SeqNo> {
-        let place = self.copy_place(shared);
         let mut keyspaces = BTreeMap::new();
         let mut proven = catalogue.state.clean_log_end().unwrap_or(0);
         for record in &catalogue.keyspaces {
@@ -413,7 +419,7 @@ impl<'a> Repair<'a> {
         }
         let wal = Wal::create(to)?;
         let mut copy = LogCopy {
-            place: &place,
+            place,
             keyspaces,
             report,
             wal,

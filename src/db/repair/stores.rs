@@ -15,7 +15,7 @@ use crate::memory::Heap;
 use crate::merge::MergeCursor;
 use crate::structure::salvage::{Damage, Merged, Order, SalvageMerge, SalvagedStore, StoreState};
 use crate::structure::{Compacted, FlushOrder, FlushProgress, Store};
-use crate::value_log::{ValueLog, Verify};
+use crate::value_log::{KeysInDoubt, ValueLog, Verify};
 
 /// Runs of new entries that may come together before they are put in shape.
 const FRESH_RUNS_MAX: usize = 8;
@@ -37,6 +37,8 @@ pub(super) struct CopyPlace<'a> {
     pub target: &'a Path,
     /// The value files of the new database.
     pub values: &'a ValueLog,
+    /// Those of them of which it is not known what they are sealed with.
+    pub keys_in_doubt: &'a KeysInDoubt,
     pub heap: &'a Arc<Heap>,
     /// Bytes of entries that are in memory at once.
     pub slice_bytes: usize,
@@ -55,7 +57,10 @@ impl CopyPlace<'_> {
     /// Whether the value that an entry points to can be read.
     pub(super) fn verify(&self, pointer: &[u8]) -> std::result::Result<(), Damage> {
         let found = match ValuePointer::decode(pointer) {
-            Some(pointer) => self.values.verify(&pointer, Verify::Checksums),
+            Some(pointer) => {
+                let settled = self.keys_in_doubt.settle(&pointer);
+                settled.and_then(|()| self.values.verify(&pointer, Verify::Checksums))
+            }
             None => Err(Error::corruption(self.source, 0, "a pointer that is none")),
         };
         found.map(drop).map_err(|error| {

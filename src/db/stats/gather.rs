@@ -66,6 +66,7 @@ impl Core {
             transaction_conflicts: transactions.conflicts,
             transaction_bytes_kept: transactions.kept_bytes,
             trail: self.trail_status(),
+            followers: self.followers(),
             read_only: self.poison().cloned(),
             health: self.health(),
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 pub use written::BytesWritten;
 
+use crate::db::follow::Followers;
 use crate::db::health::Health;
 use crate::db::trail::TrailStatus;
 
@@ -82,7 +83,8 @@ pub struct KeyspaceStats {
     pub bytes_in_holes: u64,
     /// Bytes in segments that are not current, and would have been given back had their files no
     /// names elsewhere, as in a checkpoint ([`crate::Db::checkpoint`]), one that was interrupted or
-    /// forgotten included. Since opening, as of when more last died in each segment.
+    /// forgotten included, and did nobody read them beside ([`crate::Builder::follow`]) who was
+    /// there when it died. Since opening, as of when more last died in each segment.
     pub bytes_shared_dead: u64,
     /// Memory of its memtables.
     pub memtable_bytes: u64,
@@ -251,6 +253,8 @@ pub struct Stats {
     pub transaction_bytes_kept: u64,
     /// The trail that follows the database: see [`crate::Db::trail`].
     pub trail: Option<TrailStatus>,
+    /// Who follows the database, and what is kept for them: see [`crate::Db::followers`].
+    pub followers: Followers,
     /// Why nothing is written any more, if so.
     pub read_only: Option<String>,
     /// How the database is: see [`crate::Db::health`].

@@ -137,12 +137,15 @@ impl TrailReplay {
         self.db.core().storage.keyring()
     }
 
-    /// Begins a large value of the next commit.
+    /// Begins a large value of the next commit; `None` if its keyspace was dropped: then it is not
+    /// written, as that may have had a key of its own, which is gone.
     ///
     /// # Errors
     /// `DiskFull`, `Io`.
-    pub(crate) fn begin_value(&self, keyspace: u32) -> Result<ValueStream> {
-        ValueStream::begin(&self.db.core().values, keyspace)
+    pub(crate) fn begin_value(&self, keyspace: u32) -> Result<Option<ValueStream>> {
+        let core = self.db.core();
+        let is_there = core.published.state().find(keyspace).is_some();
+        is_there.then(|| ValueStream::begin(&core.values, keyspace)).transpose()
     }
 
     /// Makes an edit of the catalogue.
@@ -159,7 +162,8 @@ impl TrailReplay {
         Ok(())
     }
 
-    /// Commits what a record says, whose large values are these.
+    /// Commits what a record says, whose large values are these; `None` for those of keyspaces that
+    /// were dropped.
     ///
     /// # Errors
     /// [`NotReplayed`].
@@ -167,7 +171,7 @@ impl TrailReplay {
         &mut self,
         seqno: SeqNo,
         record: &[u8],
-        values: &[Placed],
+        values: &[Option<Placed>],
     ) -> Replayed<()> {
         let commit = decode_record(record).filter(|commit| commit.seqno == seqno);
         let Some(DecodedCommit { payload, count, operations, .. }) = commit else {
@@ -182,11 +186,9 @@ impl TrailReplay {
         for operation in operations {
             let Some(operation) = operation else { return malformed("an operation is malformed") };
             found += 1;
+            let Some(keyspace) = self.keyspace(operation.keyspace)? else { continue };
             let placed = operation.pointer().map(|pointer| placed_as(pointer, values));
-            let placed = placed.transpose()?;
-            if let Some(keyspace) = self.keyspace(operation.keyspace)? {
-                batch.push_again(&keyspace, operation.write, placed);
-            }
+            batch.push_again(&keyspace, operation.write, placed.transpose()?);
         }
         if found != count {
             return malformed("operations are missing");
@@ -242,10 +244,10 @@ impl TrailReplay {
 }
 
 /// The value that a pointer has the number of.
-fn placed_as(pointer: &[u8], values: &[Placed]) -> Replayed<Placed> {
+fn placed_as(pointer: &[u8], values: &[Option<Placed>]) -> Replayed<Placed> {
     let pointer = ValuePointer::decode(pointer).filter(|pointer| pointer.file == NO_FILE);
     let number = pointer.and_then(|pointer| usize::try_from(pointer.offset).ok());
-    match (pointer, number.and_then(|number| values.get(number))) {
+    match (pointer, number.and_then(|number| values.get(number)?.as_ref())) {
         (Some(told), Some(placed)) if (told.len, told.hash) == (placed.0.len, placed.0.hash) => {
             Ok(placed.clone())
         }
@@ -286,6 +288,9 @@ impl Core {
         keyspace: &KeyspaceRecord,
         archive: Option<KeyspaceRecord>,
     ) -> Result<()> {
+        if keyspace.options.own_key {
+            self.give_own_key_to_log()?; // As when it was created.
+        }
         let mut manifest = self.lock_manifest_for_edit()?;
         let id = archive.as_ref().unwrap_or(keyspace).id;
         let first = manifest.state().next_keyspace_id();
@@ -305,6 +310,12 @@ impl Core {
         self.apply_edit(&mut manifest, &Edit::DropKeyspace { id })?;
         let gone: Vec<_> = gone.into_iter().filter_map(|id| self.runtime_of_id(id)).collect();
         self.forget_keyspaces(&gone);
+        drop(manifest);
+        let had_own_key = gone.iter().any(|runtime| runtime.options.own_key);
+        drop(gone); // Nothing holds their files.
+        if had_own_key {
+            let _opening_does_it = self.destroy_keys();
+        }
         Ok(())
     }
 

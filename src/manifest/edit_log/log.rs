@@ -6,6 +6,7 @@ use super::format::{
     seal_len, unfinished_name,
 };
 use super::read::{LastRecord, Reader, Record, RecordRef, Scan, list, snapshot_end};
+use super::tail::LogTail;
 use super::{EditLogImage, LogPosition, OpenReport};
 use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Error, Result};
@@ -28,6 +29,8 @@ pub struct EditLog {
     id: EditLogId,
     /// File and offset of the last mark, if it was damaged; it has been written anew.
     mended_mark: Option<(PathBuf, u64)>,
+    /// Where reading it ended when it was opened.
+    found: Option<LogTail>,
     // The state.
     current: LogFile,
     /// E6: why nothing more can be written.
@@ -91,8 +94,8 @@ impl EditLog {
         }
         let made = LogFile::create(&*storage, dir, &id, number, edit_room, snapshot);
         let current = made.map_err(CreateError::into_error)?;
-        let (dir, mended_mark) = (dir.to_owned(), None);
-        let mut log = EditLog { storage, dir, id, mended_mark, current, broken: None };
+        let (dir, mended_mark, found) = (dir.to_owned(), None, None);
+        let mut log = EditLog { storage, dir, id, mended_mark, found, current, broken: None };
         log.write_mark();
         Ok(log)
     }
@@ -114,7 +117,11 @@ impl EditLog {
     ) -> Result<(EditLog, OpenReport)> {
         let reader = Reader::open(&*storage, dir, &id, OpenMode::ReadWrite)?;
         let scan = reader.scan(required, visit)?;
+        // What comes behind that, if somebody else writes the file, is not of what was read.
+        let kept = scan.file.keep_front(scan.end);
+        kept.map_err(|source| Error::io("read", &scan.path, source))?;
         let report = scan.report();
+        let found = Some(LogTail::behind(&scan, dir, id));
         let (_, unfinished) = list(&*storage, dir, id.stem)?;
         for name in unfinished {
             remove(&*storage, &dir.join(name))?;
@@ -138,7 +145,7 @@ impl EditLog {
             }
         };
         let dir = dir.to_owned();
-        let mut log = EditLog { storage, dir, id, mended_mark, current, broken: None };
+        let mut log = EditLog { storage, dir, id, mended_mark, found, current, broken: None };
         if last != LastRecord::Marked {
             log.write_mark();
         }
@@ -190,6 +197,13 @@ impl EditLog {
     #[must_use]
     pub fn edit_size(len: usize) -> u64 {
         stored_size(len)
+    }
+
+    /// Where reading it ended when it was opened, for who reads on what somebody else writes; none
+    /// of a log that was made.
+    #[must_use]
+    pub fn found(&self) -> Option<&LogTail> {
+        self.found.as_ref()
     }
 
     /// End of the last durable edit.
@@ -356,8 +370,8 @@ impl LogFile {
         let file = storage
             .open(path, OpenMode::CreateNew)
             .map_err(|source| Error::io("create", path, source))?;
-        let (tag, key) =
-            (file_tag(id, number), Keyring::for_new(storage.keyring(), &identity(id, number)));
+        let tag = file_tag(id, number);
+        let key = Keyring::for_new(storage.keyring(), &identity(id, number))?;
         let mut sink = SnapshotSink::new(Arc::clone(&file), path, tag, key.clone());
         snapshot(&mut sink)?;
         let (snapshot_end, chain) = sink.finish()?;

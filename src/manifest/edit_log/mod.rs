@@ -38,6 +38,7 @@ mod format;
 mod inspect;
 mod log;
 mod read;
+mod tail;
 #[cfg(test)]
 mod tests;
 
@@ -52,6 +53,7 @@ pub use format::{EditLogId, is_log_name};
 pub(crate) use inspect::inspect_edit_log;
 pub use log::{EditLog, SnapshotSink};
 pub use read::{Record, RecordRef, exists, is_sealed, newest_database, read};
+pub use tail::{GoesOn, LogTail};
 
 /// A place in a log: everything in front of it is durable. Comparable: later places are greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -123,7 +123,9 @@ pub(super) struct Scan {
     pub capacity: u64,
     /// Where the next edit goes.
     pub end: u64,
-    /// Checksum of the last record of the chain.
+    /// Where the last record of the chain starts.
+    pub last_start: u64,
+    /// Its checksum.
     pub chain: u64,
     /// What the last mark slot says about the record in front of it.
     pub last: LastRecord,
@@ -159,6 +161,8 @@ pub(super) struct Reader {
     tag: u64,
     /// Offset of the next record.
     next: u64,
+    /// That of the last one that was read.
+    last_start: u64,
     chain: u64,
     last: LastRecord,
     edit_count: u64,
@@ -166,6 +170,8 @@ pub(super) struct Reader {
     key: Option<Arc<FileKey>>,
     /// The payload that was read last, if it was sealed.
     opened: Vec<u8>,
+    /// Whether somebody else may be writing the file.
+    is_beside: bool,
 }
 
 impl Reader {
@@ -189,12 +195,14 @@ impl Reader {
             number,
             tag,
             next: HEADER_LEN,
+            last_start: HEADER_LEN,
             chain: tag,
             last: LastRecord::UnmarkedSnapshot,
             edit_count: 0,
             damaged_marks: Vec::new(),
             key,
             opened: Vec::new(),
+            is_beside: storage.is_beside(),
         })
     }
 
@@ -206,7 +214,7 @@ impl Reader {
         let required = self.offset_required(required)?;
         self.read_snapshot(&mut visit)?;
         let mut found = required.is_none_or(|offset| offset == self.next);
-        while self.read_edit(&mut visit)? {
+        while !(self.is_beside && self.is_next_in_doubt(required)?) && self.read_edit(&mut visit)? {
             found |= required == Some(self.next);
         }
         let torn = self.examine_tail()?;
@@ -221,6 +229,7 @@ impl Reader {
             tag: self.tag,
             capacity: self.window.size,
             end: self.next,
+            last_start: self.last_start,
             chain: self.chain,
             last: self.last,
             edit_count: self.edit_count,
@@ -256,6 +265,7 @@ impl Reader {
             let key = self.key.as_deref();
             let payload = opened(key, &header, place, payload, &mut self.opened, path)?;
             let offset = self.next + RECORD_HEADER_LEN;
+            self.last_start = self.next;
             self.next += header.record_len();
             self.chain = header.checksum;
             match header.kind {
@@ -283,6 +293,20 @@ impl Reader {
         }
     }
 
+    /// Whether the sync of the next edit may be under way, or have failed: it has no mark, there is
+    /// nothing behind it (E3), and nobody requires it.
+    fn is_next_in_doubt(&mut self, required: Option<u64>) -> Result<bool> {
+        let Some((header, ..)) = self.window.record(self.next, self.tag)? else {
+            return Ok(false); // Nothing is there, or it is damaged.
+        };
+        let slot = self.next + header.record_len();
+        let is_required = required.is_some_and(|required| required >= slot + MARK_SLOT_LEN);
+        let mark = self.window.header(slot, self.tag)?;
+        let has_mark = mark.is_some_and(|mark| mark.kind == RecordKind::Mark);
+        let is_last = self.window.header(slot + MARK_SLOT_LEN, self.tag)?.is_none();
+        Ok(!is_required && !has_mark && is_last)
+    }
+
     /// Hands out the next edit. `false` when there is none that verifies.
     fn read_edit(&mut self, visit: &mut impl FnMut(RecordRef<'_>) -> Result<()>) -> Result<bool> {
         let (start, size) = (self.next, self.window.size);
@@ -303,7 +327,7 @@ impl Reader {
         let payload = opened(self.key.as_deref(), &header, place, payload, &mut self.opened, path)?;
         let offset = start + RECORD_HEADER_LEN;
         visit(RecordRef { record: Record::Edit(payload), file: path, offset })?;
-        self.chain = header.checksum;
+        (self.last_start, self.chain) = (start, header.checksum);
         self.next = mark_slot;
         self.edit_count += 1;
         self.read_mark(LastRecord::UnmarkedEdit { start })?;
@@ -361,7 +385,7 @@ impl Reader {
 }
 
 /// The payload of a record that verifies, decrypted in `room` if it is sealed.
-fn opened<'p>(
+pub(super) fn opened<'p>(
     key: Option<&FileKey>,
     header: &RecordHeader,
     place: RecordPlace,
@@ -429,7 +453,11 @@ fn newest_number(storage: &dyn Storage, dir: &Path, stem: &str) -> Result<u64> {
     })
 }
 
-fn open_file(storage: &dyn Storage, path: &Path, mode: OpenMode) -> Result<Arc<dyn StorageFile>> {
+pub(super) fn open_file(
+    storage: &dyn Storage,
+    path: &Path,
+    mode: OpenMode,
+) -> Result<Arc<dyn StorageFile>> {
     storage.open(path, mode).map_err(|source| Error::io("open", path, source))
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the edit log: what is found again after truncation, bit flips, torn edits.
 
 use super::format::{FileHeader, MARK_SLOT_LEN, RECORD_HEADER_LEN};
-use super::{EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef, read};
+use super::{EditLog, EditLogId, GoesOn, LogPosition, OpenReport, Record, RecordRef, read};
 use crate::base::{Error, Result};
 use crate::storage::{MemoryStorage, OpenMode, Storage};
 use std::path::Path;
@@ -460,4 +460,96 @@ fn an_edit_of_another_history_is_refused_although_it_lies_in_its_own_place() {
         if file == log.path() && *offset == border as u64),
         "{error}"
     );
+}
+
+#[test]
+fn edits_that_somebody_else_writes_are_read_on() {
+    let storage = storage();
+    let mut log = create(&storage, &[b"part"]);
+    log.append(b"known").unwrap();
+    let (opened, _, contents) = open(&storage).unwrap();
+    assert_eq!(contents.edits, [b"known".to_vec()]);
+    let mut tail = opened.found().unwrap().clone();
+    let mut read_on = || {
+        let mut edits = Vec::new();
+        let goes_on = tail.read_on(&*storage, &mut |edit| {
+            edits.push(edit.to_vec());
+            Ok(())
+        });
+        (edits, goes_on.unwrap())
+    };
+    assert_eq!(read_on(), (vec![], GoesOn::Here));
+    log.append(b"one").unwrap();
+    log.append(b"").unwrap();
+    assert_eq!(read_on(), (vec![b"one".to_vec(), vec![]], GoesOn::Here));
+    // The last one is there in part.
+    let end = log.position().offset;
+    log.append(b"three").unwrap();
+    let file = storage.open(log.path(), OpenMode::ReadWrite).unwrap();
+    let mut whole = [0; 8];
+    file.read_exact_at(&mut whole, end + RECORD_HEADER_LEN).unwrap();
+    file.write_all_at(&[0; 8], end + RECORD_HEADER_LEN).unwrap();
+    assert_eq!(read_on(), (vec![], GoesOn::Here));
+    file.write_all_at(&whole, end + RECORD_HEADER_LEN).unwrap();
+    assert_eq!(read_on(), (vec![b"three".to_vec()], GoesOn::Here));
+    // It was never durable, and whoever opens the log next wipes it.
+    let mut head = [0; RECORD_HEADER_LEN as usize];
+    file.read_exact_at(&mut head, end).unwrap();
+    file.write_all_at(&[0; RECORD_HEADER_LEN as usize], end).unwrap();
+    assert_eq!(read_on(), (vec![], GoesOn::Otherwise));
+    file.write_all_at(&head, end).unwrap();
+    assert_eq!(read_on(), (vec![], GoesOn::Here));
+    log.rotate(ROOM, |sink| sink.part(b"part")).unwrap();
+    log.append(b"elsewhere").unwrap();
+    assert_eq!(read_on(), (vec![], GoesOn::InNextFile));
+    let mut found = Vec::new();
+    tail.go_over(&*storage, |record| {
+        found.extend(match record.record {
+            Record::Edit(edit) | Record::SnapshotPart(edit) => Some(edit.to_vec()),
+            Record::SnapshotEnd => None,
+        });
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(found, [b"part".to_vec(), b"elsewhere".to_vec()]);
+    log.append(b"behind").unwrap();
+    let mut behind = Vec::new();
+    let goes_on = tail.read_on(&*storage, &mut |edit| {
+        behind.push(edit.to_vec());
+        Ok(())
+    });
+    assert_eq!((goes_on.unwrap(), behind), (GoesOn::Here, vec![b"behind".to_vec()]));
+}
+
+/// An edit whose sync is under way, or has failed, has no mark.
+#[test]
+fn an_edit_is_handed_out_when_it_is_known_to_be_durable() {
+    let storage = storage();
+    let mut log = create(&storage, &[b"part"]);
+    log.append(b"known").unwrap();
+    let mut tail = open(&storage).unwrap().0.found().unwrap().clone();
+    let mut read_on = || {
+        let mut edits = Vec::new();
+        let goes_on = tail.read_on(&*storage, &mut |edit| {
+            edits.push(edit.to_vec());
+            Ok(())
+        });
+        assert_eq!(goes_on.unwrap(), GoesOn::Here);
+        edits
+    };
+    log.append(b"one").unwrap();
+    let slot = log.position().offset - MARK_SLOT_LEN;
+    let file = storage.open(log.path(), OpenMode::ReadWrite).unwrap();
+    let mut mark = [0; MARK_SLOT_LEN as usize];
+    file.read_exact_at(&mut mark, slot).unwrap();
+    file.write_all_at(&[0; MARK_SLOT_LEN as usize], slot).unwrap();
+    assert!(read_on().is_empty());
+    file.write_all_at(&mark, slot).unwrap();
+    assert_eq!(read_on(), [b"one".to_vec()]);
+    // One that has another behind it was synced before that was written (E3).
+    log.append(b"two").unwrap();
+    let slot = log.position().offset - MARK_SLOT_LEN;
+    log.append(b"three").unwrap();
+    file.write_all_at(&[0; MARK_SLOT_LEN as usize], slot).unwrap();
+    assert_eq!(read_on(), [b"two".to_vec(), b"three".to_vec()]);
 }

@@ -77,6 +77,7 @@ impl KeyspaceOptions {
         options.memtable_size = self.memtable_size;
         options.value_separation = None;
         options.index = Some(Box::new(record));
+        options.own_key = self.own_key;
         options
     }
 

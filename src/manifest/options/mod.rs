@@ -131,6 +131,9 @@ pub struct KeyspaceOptions {
     /// Of an archive: whether there were ingests into its keyspace, which come to it later than to
     /// the keyspace. Stays.
     pub(crate) has_ingests: bool,
+    /// Whether it has a data key of its own; its archive and its indexes have the same, and say so
+    /// as well. Set by LitheDB alone, when it is created. Stays.
+    pub(crate) own_key: bool,
 }
 
 impl Default for KeyspaceOptions {
@@ -162,6 +165,7 @@ impl KeyspaceOptions {
             index: None,
             begins_at: SeqNo::ZERO,
             has_ingests: false,
+            own_key: false,
         }
     }
 
@@ -190,6 +194,7 @@ impl KeyspaceOptions {
         options.memtable_size = self.memtable_size;
         (options.keep_for, options.keep_versions) = (self.keep_for, self.keep_versions);
         options.archive_of = Some(parent);
+        options.own_key = self.own_key;
         options
     }
 
@@ -569,6 +574,9 @@ impl KeyspaceOptions {
         if self.has_ingests {
             put("has_ingests", 1);
         }
+        if self.own_key {
+            put("own_key", 1);
+        }
         let index = self.index.as_deref().into_iter();
         index.clone().flat_map(IndexRecord::numbers).for_each(|(name, value)| put(name, value));
         let operator = self.merge_operator.as_deref().map(|name| ("merge_operator", name));
@@ -646,6 +654,10 @@ impl KeyspaceOptions {
             }
             "has_ingests" => {
                 self.has_ingests = true;
+                (value == 1).then_some(())
+            }
+            "own_key" => {
+                self.own_key = true;
                 (value == 1).then_some(())
             }
             "archive_of" => narrow().map(|parent| self.archive_of = Some(parent)),

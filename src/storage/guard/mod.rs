@@ -3,8 +3,9 @@
 //! Owns what is to be done about calls that fail for a moment, find no room, or take long. Reads
 //! that fail as a disk does now and then are tried again, a few times. What may use the reserve of
 //! room gets a piece of it when the disk is full, and is tried again. Which calls are under way is
-//! noted, so that one that does not come back can be told (`calls`). Must not know what files
-//! mean: whoever works says what its work may use ([`ReserveUse`]).
+//! noted, so that one that does not come back can be told (`calls`). What is removed is put aside
+//! instead for who reads beside (`storage/followers.rs`). Must not know what files mean: whoever
+//! works says what its work may use ([`ReserveUse`]).
 //!
 //! Invariants
 //! - U1  Nothing but a read is tried again that has failed, unless it was for want of room: a sync
@@ -39,6 +40,7 @@ pub(crate) use reserve::{FullDisk, ReserveUse};
 use self::calls::Calls;
 use self::file::GuardedFile;
 use self::reserve::{May, Reserve};
+use super::followers::{followers_of, remove_or_hold};
 use super::{DirEntry, OpenMode, Operation, Storage, StorageFile, StorageLock};
 use crate::base::Clock;
 use crate::seal::Keyring;
@@ -314,7 +316,9 @@ impl Storage for GuardedStorage {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.noted(Operation::Remove, path, || self.below.remove_file(path))
+        // Putting it aside may want room for a name.
+        let remove = || remove_or_hold(&*self.below, &self.guard.root, path);
+        self.noted_in_room(Operation::Remove, path, remove)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
@@ -351,5 +355,18 @@ impl Storage for GuardedStorage {
 
     fn keyring(&self) -> Option<&Arc<Keyring>> {
         self.below.keyring()
+    }
+
+    fn give_owner(&self, path: &Path, of: &Path) -> io::Result<()> {
+        self.below.give_owner(path, of)
+    }
+
+    fn is_beside(&self) -> bool {
+        self.below.is_beside()
+    }
+
+    fn followers(&self) -> Option<(u64, u64)> {
+        // If it cannot be told, there may be somebody.
+        followers_of(&*self.below, &self.guard.root).unwrap_or(Some((0, u64::MAX)))
     }
 }

@@ -24,6 +24,9 @@
 //!   needed there. A name that was removed elsewhere may be back after a power cut, and lead to a
 //!   file that was punched meanwhile: it was removed because no durable index there refers to it,
 //!   so it is an orphan, which opening removes.
+//! - G5  No holes are made of what was dead when somebody was reading beside who still is
+//!   (`storage/followers.rs`): it may have read an index by which the run is live. Who comes later
+//!   has read one by which it is dead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -39,7 +42,7 @@ use crate::base::{Error, Result, checksum, checksum_seeded};
 use crate::seal::{FileIdentity, FileKey, Keyring, id_of};
 use crate::seal::{key_in_version, version_field};
 use crate::storage::{
-    KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile, is_shared,
+    KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile, is_gone, is_shared,
 };
 use crate::value_log::ValueLog;
 
@@ -146,7 +149,8 @@ pub(super) struct SegmentPlace {
     pinned_run_bytes: AtomicU64,
     /// Bytes of holes in files that are there.
     hole_bytes: AtomicU64,
-    /// Bytes of which no holes were made, for the files have names elsewhere (G4).
+    /// Bytes of which no holes were made, for the files have names elsewhere (G4), or are read
+    /// beside (G5).
     shared_dead_bytes: AtomicU64,
     /// Whether the file system has refused a hole: then it is not asked again.
     refuses_holes: AtomicBool,
@@ -238,13 +242,14 @@ impl SegmentPlace {
         self.hole_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that would be holes, had their files no names elsewhere (G4), when that was last
-    /// looked at.
+    /// Bytes that would be holes, had their files no names elsewhere (G4), and did nobody read them
+    /// beside (G5), when that was last looked at.
     pub(super) fn shared_dead_bytes(&self) -> u64 {
         self.shared_dead_bytes.load(Ordering::Relaxed)
     }
 
-    /// Gives the room of what is dead in partly live segments back, where it is enough (X6).
+    /// Gives the room of what is dead in partly live segments back, where it is enough (X6). What
+    /// somebody may read beside waits, and is looked at again each time.
     pub(super) fn punch_holes(&self) {
         let written_to = lock(&self.written_to).clone();
         let with_dead: Vec<Weak<Segment>> = {
@@ -252,18 +257,33 @@ impl SegmentPlace {
             let closed = with_dead.extract_if(.., |number, _| !written_to.contains(number)); // G3
             closed.map(|(_, segment)| segment).collect()
         };
-        for segment in with_dead.iter().filter_map(Weak::upgrade) {
-            segment.punch_holes();
+        let segments: Vec<Arc<Segment>> = with_dead.iter().filter_map(Weak::upgrade).collect();
+        let rule = self.hole_rule;
+        let taken = segments.iter().filter(|segment| !segment.is_retired()); // Their files go.
+        let taken = taken.map(|segment| (segment, lock(&segment.dead).take_pieces(rule)));
+        let is_due = |(segment, pieces): &(&Arc<Segment>, Vec<Range<u64>>)| {
+            !pieces.is_empty() || !lock(&segment.read_beside).pieces.is_empty()
+        };
+        let taken: Vec<_> = taken.filter(is_due).collect();
+        if taken.is_empty() {
+            return;
+        }
+        let followers = self.storage.followers(); // G5: behind what is dead.
+        for (segment, pieces) in taken {
+            let pieces = segment.part_by_readers(pieces, followers);
+            segment.punch_holes(pieces);
+            if !lock(&segment.read_beside).pieces.is_empty() {
+                lock(&self.with_dead).insert(segment.number, Arc::downgrade(segment));
+            }
         }
     }
 
-    /// Removes the files of dropped segments. A file that cannot be removed now is an orphan,
-    /// which opening removes.
+    /// Removes the files of dropped segments. One that cannot be removed now is tried again the
+    /// next time; in the end it is an orphan, which opening removes.
     pub(super) fn remove_doomed(&self) {
-        let doomed = std::mem::take(&mut *lock(&self.doomed));
-        for path in doomed {
-            let _orphan_if_it_fails = self.storage.remove_file(&path);
-        }
+        let mut doomed = std::mem::take(&mut *lock(&self.doomed));
+        doomed.retain(|path| !is_gone(&self.storage.remove_file(path)));
+        lock(&self.doomed).append(&mut doomed);
     }
 
     /// The numbers of the segment files that are there, ascending.
@@ -302,10 +322,19 @@ pub(super) struct Segment {
     size: AtomicU64,
     /// Bytes of it that are holes.
     hole_bytes: AtomicU64,
-    /// Bytes that would be, had the file no name elsewhere.
+    /// Bytes that would be, had the file no name elsewhere, and nobody read it beside.
     shared_dead_bytes: AtomicU64,
-    // Guarded by the lock.
+    // Guarded by their locks.
     dead: Mutex<DeadSpace>,
+    read_beside: Mutex<ReadBeside>,
+}
+
+/// What is dead in a segment, and may be read by somebody who reads beside (G5).
+#[derive(Debug, Default)]
+struct ReadBeside {
+    /// The highest number of those who were there when it was dead.
+    newest: u64,
+    pieces: Vec<Range<u64>>,
 }
 
 impl AsRef<KeptOpen> for Segment {
@@ -330,6 +359,7 @@ impl Segment {
             hole_bytes: AtomicU64::new(0),
             shared_dead_bytes: AtomicU64::new(0),
             dead: Mutex::default(),
+            read_beside: Mutex::default(),
         })
     }
 
@@ -419,22 +449,50 @@ impl Segment {
         lock(&place.with_dead).insert(self.number, Arc::downgrade(self));
     }
 
+    /// Of what is dead, and what was dead before, that which nobody reads who was there by then;
+    /// the rest waits. `followers` were looked for behind that.
+    fn part_by_readers(
+        &self,
+        dead: Vec<Range<u64>>,
+        followers: Option<(u64, u64)>,
+    ) -> Vec<Range<u64>> {
+        let mut waiting = lock(&self.read_beside);
+        let oldest = followers.map_or(u64::MAX, |(oldest, _)| oldest);
+        let is_over = waiting.newest < oldest;
+        let mut free = if is_over { std::mem::take(&mut waiting.pieces) } else { Vec::new() };
+        match followers {
+            None => free.extend(dead),
+            // Later ones would have those that wait already wait for later readers, too.
+            Some((_, newest)) if waiting.pieces.is_empty() && newest < u64::MAX => {
+                *waiting = ReadBeside { newest, pieces: dead };
+            }
+            Some(_) => {
+                drop(waiting);
+                let mut space = lock(&self.dead);
+                dead.into_iter().for_each(|piece| space.add(piece));
+                drop(space);
+                waiting = lock(&self.read_beside);
+            }
+        }
+        let sizes = waiting.pieces.iter().map(|piece| piece.end - piece.start);
+        self.note_shared_dead(sizes.sum());
+        free
+    }
+
     /// Makes holes of what is dead, if it is enough. What fails leaves the room taken, until the
     /// segment goes: nobody has to know.
-    fn punch_holes(self: &Arc<Segment>) {
-        if self.is_retired() {
-            return; // The file goes.
-        }
-        let pieces = lock(&self.dead).take_pieces(self.place.hole_rule);
+    fn punch_holes(self: &Arc<Segment>, pieces: Vec<Range<u64>>) {
         if pieces.is_empty() {
             return;
         }
-        // G4: looked at behind what is dead. It is put back until more dies in the segment, when it
-        // may be shared no more.
+        // G4: looked at behind what is dead. It is put back until more dies in the segment, when
+        // it may be shared no more.
         let is_own = self.file().is_ok_and(|file| !is_shared(&*file));
-        let sizes = pieces.iter().map(|piece| piece.end - piece.start);
-        self.note_shared_dead(if is_own { 0 } else { sizes.sum() });
         if !is_own {
+            let sizes = pieces.iter().map(|piece| piece.end - piece.start);
+            let waits =
+                lock(&self.read_beside).pieces.iter().map(|it| it.end - it.start).sum::<u64>();
+            self.note_shared_dead(waits + sizes.sum::<u64>());
             let mut dead = lock(&self.dead);
             pieces.into_iter().for_each(|piece| dead.add(piece));
             return;
@@ -574,7 +632,7 @@ impl SegmentWriter {
         let file = opened.map_err(|error| Error::io("create", &segment.path, error))?;
         place.open.0.keep(&segment, &file);
         lock(&place.written_to).insert(number);
-        let key = Keyring::for_new(place.storage.keyring(), &place.identity_of(number).file());
+        let key = Keyring::for_new(place.storage.keyring(), &place.identity_of(number).file())?;
         let buffer = encode_header(place, number, id_of(key.as_deref())).to_vec();
         let _it_is_new = segment.key.set(key);
         Ok(SegmentWriter { segment, file, buffer, written: 0, synced: 0 })

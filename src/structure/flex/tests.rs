@@ -18,7 +18,7 @@ use crate::storage::{FaultEffect, FaultPlan, FaultRule, MemoryStorage, Operation
 use crate::structure::{
     Findings, FlushOrder, FlushProgress, SharedStores, Store, StorePlace, Want, WholeCheck,
 };
-use crate::value_log::{ValueLog, ValueLogOptions, Verify};
+use crate::value_log::{FilesWriter, ValueLog, ValueLogOptions, Verify};
 
 /// A memtable for tests: the newest entry of each key.
 pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -61,7 +61,8 @@ impl Cursor for ChangeCursor {
 }
 
 fn value_log(storage: &Arc<dyn Storage>) -> Arc<ValueLog> {
-    let options = ValueLogOptions { file_size: 1 << 20, verify: Verify::Checksums };
+    let (verify, writer) = (Verify::Checksums, FilesWriter::Own);
+    let options = ValueLogOptions { file_size: 1 << 20, verify, writer };
     let budget = MemoryBudget::new(1 << 20);
     let log = ValueLog::open(Arc::clone(storage), "/values".into(), 7, options, budget);
     Arc::new(log.unwrap())

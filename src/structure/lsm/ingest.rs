@@ -61,6 +61,9 @@ impl Staged for StagedTables {
 
     fn adopt(&mut self, table: &OutsideTable, how: &TableIngestOptions) -> Result<Adopted> {
         let (place, caches) = (&self.store.place, &self.store.reader.caches);
+        if place.has_own_key() {
+            return Ok(Adopted::NotHere); // It is sealed with the key that others have (B4).
+        }
         let number = place.take_number();
         place.note_unlisted(number);
         // From here on, giving up removes it.

@@ -100,27 +100,45 @@ impl SalvageFile {
         let number = is_whole.then(|| (owner.key_in)(&header, owner)).flatten();
         let left = header.get(VERSION_AT..).and_then(|left| left.first_chunk());
         let left = left.map(|field| u32::from_le_bytes(*field));
-        let (key, header_damage) = match number {
+        let (keys, header_damage) = match number {
             Some(number) => {
-                (Keyring::of_found(storage.keyring(), number, &owner.identity, path)?, None)
+                let key = Keyring::of_found(storage.keyring(), number, &owner.identity, path)?;
+                (key.into_iter().collect(), None)
             }
             None => {
                 let what = "expected the header of this very file, found other bytes";
-                let key = Keyring::of_damaged(storage.keyring(), left, &owner.identity);
-                (key, Some(Damage::new(path, 0, what)))
+                let keys = Keyring::of_damaged(storage.keyring(), left, &owner.identity);
+                (keys, Some(Damage::new(path, 0, what)))
             }
         };
-        Ok(SalvageFile {
+        let mut opened = SalvageFile {
             file,
             path: path.to_owned(),
             size,
             tag: owner.tag,
-            key,
+            key: keys.first().cloned(),
             header_damage,
             summed_in_vain: 0,
             start: 0,
             bytes: Vec::new(),
-        })
+        };
+        opened.choose_key(keys, owner.header_len);
+        Ok(opened)
+    }
+
+    /// Of keys that the file may have, finds the one that its first frame was sealed with; the
+    /// first of them if none was.
+    fn choose_key(&mut self, keys: Vec<Arc<FileKey>>, from: u64) {
+        if keys.len() < 2 {
+            return; // There is no doubt.
+        }
+        let Some(found) = self.next_frame(from).0 else { return };
+        let Ok(Some(bytes)) = self.bytes_at(found.offset, found.len) else { return };
+        let mut keys = keys.into_iter();
+        if let Some(key) = keys.find(|key| frame::was_sealed_with(key, found.offset, bytes)) {
+            self.key = Some(key);
+        }
+        self.summed_in_vain = 0;
     }
 
     /// What seeds the checksums of its frames.

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod faults;
 mod files;
+mod follow;
 mod history;
 mod image;
 mod salvage;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lithedb::storage::ReserveFigures;
-use lithedb::{BytesWritten, Health, KeyspaceStats, Stats, TrailStatus, ValueFileStats};
+use lithedb::{BytesWritten, Followers, Health, KeyspaceStats, Stats, TrailStatus, ValueFileStats};
 use serde_json::{Value, json};
 
 use crate::args::Globals;
@@ -74,6 +74,11 @@ fn database_table(stats: &Stats) -> Table {
     row("commit log", log_text(stats));
     if let Some(trail) = &stats.trail {
         row("trail", trail_text(trail));
+    }
+    if stats.followers != Followers::default() {
+        let Followers { views, files_held, bytes_held, .. } = stats.followers;
+        let held = format!("{files_held} removed files ({}) kept", bytes_text(bytes_held));
+        row("followers", format!("{views} views, {held}"));
     }
     row("value files", value_files_text(stats));
     row("cleaning", cleaning_text(stats));
@@ -295,6 +300,9 @@ fn trail_json(trail: &TrailStatus) -> Value {
 fn stats_json(stats: &Stats) -> Value {
     let mut figures = figures_json(stats);
     figures["trail"] = stats.trail.as_ref().map_or(Value::Null, trail_json);
+    let Followers { views, files_held, bytes_held, .. } = stats.followers;
+    figures["followers"] =
+        json!({ "views": views, "held_files": files_held, "held_bytes": bytes_held });
     figures
 }
 

@@ -132,6 +132,35 @@ fn a_key_in_a_variable_and_a_passphrase_in_a_file_open_and_rekey() {
 }
 
 #[test]
+fn a_keyspace_has_a_key_of_its_own_until_it_is_dropped() {
+    let shell = shell_with_keys();
+    with_key(&shell, "key", &["create", "--encrypted"]).ok();
+    with_key(&shell, "key", &["keyspaces", "create", "customer", "--own-key"]).ok();
+    with_key(&shell, "key", &["--keyspace", "customer", "put", "name", "Ada"]).ok();
+    with_key(&shell, "key", &["keyspaces", "create", "others"]).ok();
+    let list = with_key(&shell, "key", &["keyspaces", "--format", "jsonl"]).ok_text();
+    let has_it = |name: &str| list.lines().find(|line| line.contains(name)).unwrap();
+    assert!(has_it("customer").contains("own_key") && !has_it("others").contains("own_key"));
+    let name = with_key(&shell, "key", &["--keyspace", "customer", "get", "name"]).ok();
+    assert_eq!(name, b"Ada");
+    let dropped = with_key(&shell, "key", &["keyspaces", "drop", "customer", "--yes"]);
+    assert!(dropped.stderr.contains("its key is destroyed\n"), "{dropped:?}");
+    dropped.ok();
+    with_key(&shell, "key", &["check"]).ok();
+    // Where there are no keys, there is none to be had.
+    let refused = shell.db(&["keyspaces", "create", "more", "--own-key"]).fails(2);
+    assert!(refused.contains("--key-file"), "{refused}");
+    shell.run(&["--db", "plain.lithe", "put", "k", "v"]).ok();
+    let plain = ["--db", "plain.lithe", "keyspaces", "create", "more", "--own-key"];
+    let refused = shell.run(&plain).fails(2);
+    assert!(refused.contains("not encrypted"), "{refused}");
+    // Nor is one made.
+    let none = ["--db", "none.lithe", "keyspaces", "create", "more", "--own-key"];
+    let refused = shell.run(&none).fails(2);
+    assert!(refused.contains("--key-file") && !shell.path("none.lithe").exists(), "{refused}");
+}
+
+#[test]
 fn a_database_that_is_made_on_the_way_is_encrypted_if_a_key_is_named() {
     let shell = shell_with_keys();
     with_key(&shell, "key", &["put", "otter", "swims"]).ok();

@@ -130,3 +130,26 @@ fn the_demo_runs_twice_and_leaves_other_databases_alone() {
         assert_eq!(run.stdout.is_empty(), line.contains(" put "), "{line} shows something");
     }
 }
+
+#[test]
+fn a_database_that_another_program_writes_to_is_read_beside_it() {
+    let shell = Shell::new();
+    let db = lithedb::Db::open(shell.path("db")).unwrap();
+    let keyspace = db.keyspace_or_create("default").unwrap();
+    keyspace.put_with("a", "1", lithedb::Durability::Buffered).unwrap();
+    let text = shell.db(&["get", "a"]).fails(3);
+    assert!(text.contains("--beside"), "{text}");
+    assert_eq!(shell.db(&["--beside", "get", "a"]).ok_text(), "1");
+    keyspace.put("b", "2").unwrap();
+    assert_eq!(shell.db(&["--beside", "scan"]).ok_text(), "a\t1\nb\t2\n");
+    assert_eq!(shell.db(&["--beside", "count"]).ok_text(), "2\n");
+    shell.db(&["--beside", "check"]).ok();
+    shell.db(&["--beside", "stats"]).ok();
+    shell.db(&["--beside", "put", "c", "3"]).fails(2);
+    shell.db(&["--beside", "commits"]).fails(2);
+    shell.db(&["--beside", "changes"]).fails(2);
+    shell.db(&["--beside", "delete", "a"]).fails(3);
+    assert!(!shell.path("db").join("followers").exists());
+    db.close().unwrap();
+    assert_eq!(shell.db(&["--beside", "count"]).ok_text(), "2\n");
+}

@@ -545,7 +545,7 @@ impl Session {
             return self.expect_no_tables(&keyspace);
         }
         let infos = self.db.keyspaces();
-        let info = infos.iter().find(|info| info.id == keyspace.id());
+        let info = infos.iter().find(|info| info.id == keyspace.id() && !info.has_own_key);
         let deletes = info.is_some_and(|info| info.options.structure == Structure::Lsm);
         let may_expire = self.kind_of(&keyspace) != Kind::Merging;
         let until_of = |life: &Option<Life>| match life.map(|life| self.until_of(life)) {
@@ -651,11 +651,11 @@ impl Session {
         }
     }
 
-    fn create(&mut self, name: &str, options: u8) -> Result<(), Trouble> {
+    fn create(&mut self, name: &str, number: u8) -> Result<(), Trouble> {
         if self.keyspaces.len() >= KEYSPACE_COUNT_MAX {
             return Ok(());
         }
-        let options = self.setup.keyspace_options(usize::from(options));
+        let options = self.setup.keyspace_options(usize::from(number));
         if self.keyspaces.iter().any(|(existing, _)| existing == name) {
             return match self.db.create_keyspace(name, options) {
                 Err(Error::KeyspaceExists { .. }) => Ok(()),
@@ -666,7 +666,12 @@ impl Session {
         self.timeline().issue_catalog(|catalog| {
             catalog.insert(name.to_string(), None);
         });
-        match self.db.create_keyspace(name, options) {
+        // One in two has a key of its own where there are keys.
+        let created = match self.setup.encrypted && number % 2 == 1 {
+            true => self.db.create_keyspace_with_own_key(name, options),
+            false => self.db.create_keyspace(name, options),
+        };
+        match created {
             Ok(keyspace) => {
                 self.timeline().acknowledge_catalog(Some(keyspace.id()));
                 self.keyspaces.push((name.to_string(), keyspace));

@@ -24,6 +24,8 @@ use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Cursor, Error, ExpirySpan, KeyRange, RangeTombstones, Result, SeqNo, Slice};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
+use crate::storage::unless_held_back;
+use crate::structure::beside::{BesideIndex, IndexCounts};
 use crate::structure::fold::Folder;
 use crate::structure::source::Source;
 use crate::structure::{
@@ -49,8 +51,10 @@ pub struct FlexStore {
     counted_before: Counters,
     // Replaced whole.
     pub(super) current: ArcSwap<FlexVersion>,
-    // Guarded by the lock.
+    // Guarded by their locks.
     writer: Mutex<Writer>,
+    /// For who reads it beside its writer.
+    beside: Mutex<BesideIndex>,
 }
 
 /// What a flush changes.
@@ -168,9 +172,9 @@ impl FlexStore {
         let segments = segment_place(place);
         let (index, log, _) = Index::open(&segments, required)?;
         let orphans = orphans_of(&segments, &index)?;
-        log.remove_older()?;
+        unless_held_back(log.remove_older())?;
         for &number in &orphans {
-            segments.remove_orphan(number)?;
+            unless_held_back(segments.remove_orphan(number))?;
         }
         let folder = Folder::new(place);
         let loader = Arc::new(Loader::new(Arc::clone(&place.shared.cache), folder));
@@ -182,6 +186,7 @@ impl FlexStore {
         let charge = budget.charge(Part::Index, index_memory(&index));
         let options = run_options(&place.options);
         let runs = RunWriter::new(Arc::clone(&segments), options, budget);
+        let beside = BesideIndex::new(log.found().cloned(), index_counts(&index.counters));
         let writer = Writer {
             index,
             log,
@@ -202,6 +207,7 @@ impl FlexStore {
             options: place.options.clone(),
             counted_before: writer.index.counters,
             writer: Mutex::new(writer),
+            beside: Mutex::new(beside),
         })
     }
 
@@ -375,6 +381,10 @@ impl FlexStore {
         // A panic in a flush leaves the index as it was: changes are applied last, at once.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn index_counts(counters: &Counters) -> IndexCounts {
+    IndexCounts { flush_count: counters.flush_count, last_seqno: counters.last_seqno }
 }
 
 /// X8: what a flush of a memtable with this newest stamp has come to.

@@ -1,22 +1,24 @@
 //! The store of a Flex keyspace as the database sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::consolidation::IdleWalk;
 use super::round::FlexRound;
-use super::{EDITS_AT_CLOSE_FRACTION, FlexStore, IndexCheck, index_memory};
+use super::{EDITS_AT_CLOSE_FRACTION, FlexStore, IndexCheck, index_counts, index_memory};
 use crate::base::{Cursor, RangeTombstones, Result, SeqNo};
 use crate::cache::Part;
 use crate::manifest::LogPosition;
 use crate::operator::Merging;
 use crate::seal::id_of;
+use crate::storage::Storage;
 use crate::structure::flex::build::Purpose;
 use crate::structure::flex::check;
 use crate::structure::flex::check::IndexLog;
 use crate::structure::flex::flush::SliceEnd;
 use crate::structure::flex::index::{Index, SegmentState};
 use crate::structure::flex::ingest::StagedRuns;
+use crate::structure::flex::record::Decoder;
 use crate::structure::flex::sweep::has_much_expired;
 use crate::structure::{
     BegunFlush, Compacted, Consolidation, DataCheck, Debt, FileImage, Findings, FlushOrder,
@@ -50,6 +52,18 @@ impl Store for FlexStore {
 
     fn log_position(&self) -> LogPosition {
         self.current.load().summary.log_position
+    }
+
+    fn has_ingest_beside(&self, storage: &dyn Storage) -> Result<bool> {
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts_of = |edit: &[u8]| Decoder::edit(edit).map(|edit| index_counts(&edit.counters));
+        let counts_in =
+            |head: &[u8]| Decoder::header(head).map(|head| index_counts(&head.counters));
+        beside.has_ingest(storage, counts_of, counts_in)
+    }
+
+    fn flushes_beside(&self) -> u64 {
+        self.beside.lock().unwrap_or_else(PoisonError::into_inner).flushes()
     }
 
     /// Costs about the bytes written: those of the entries, and of the intervals consolidated.
@@ -119,6 +133,7 @@ impl Store for FlexStore {
     ) -> Result<Moving> {
         let mut guard = self.lock_writer();
         let writer = &mut *guard;
+        mover.work_for(self.segments.keyspace);
         let result = self.move_slice(writer, mover, from, (slice_bytes, now));
         if result.is_err() {
             self.give_up(writer, mover);

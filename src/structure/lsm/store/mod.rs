@@ -23,6 +23,8 @@ use crate::base::{
     is_operands,
 };
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};
+use crate::storage::unless_held_back;
+use crate::structure::beside::{BesideIndex, IndexCounts};
 use crate::structure::fold::Folder;
 use crate::structure::retention::Retention;
 use crate::structure::source::Source;
@@ -56,6 +58,8 @@ pub struct LsmStore {
     /// Signalled when a part of a compaction is put back.
     part_done: std::sync::Condvar,
     writer: Mutex<Writer>,
+    /// For who reads it beside its writer. Taken with none of the others.
+    beside: Mutex<BesideIndex>,
 }
 
 /// What changes the set of tables.
@@ -144,9 +148,9 @@ impl LsmStore {
             let path = tables.path_of(*number);
             return Err(Error::corruption(&path, 0, "the table file is missing"));
         }
-        log.remove_older()?;
+        unless_held_back(log.remove_older())?;
         for &number in present.difference(&named) {
-            tables.remove_orphan(number)?;
+            unless_held_back(tables.remove_orphan(number))?;
         }
         // A file that was created and never referred to has used its number up.
         let newest = present.last().copied().unwrap_or(0);
@@ -162,6 +166,7 @@ impl LsmStore {
         });
         let memtable_size = place.options.memtable_size.unwrap_or(place.shared.memtable_size);
         let policy = policy_of(&place.options, memtable_size);
+        let beside = BesideIndex::new(log.found().cloned(), index_counts(&index.counters));
         let writer = Writer {
             index,
             log,
@@ -182,6 +187,7 @@ impl LsmStore {
             jobs: Mutex::default(),
             part_done: std::sync::Condvar::new(),
             writer: Mutex::new(writer),
+            beside: Mutex::new(beside),
         })
     }
 
@@ -393,6 +399,10 @@ impl LsmStore {
     fn mover(&self) -> Mover {
         Mover::new(self.place.values(), BTreeSet::new())
     }
+}
+
+fn index_counts(counters: &Counters) -> IndexCounts {
+    IndexCounts { flush_count: counters.flush_count, last_seqno: counters.last_seqno }
 }
 
 fn summary_of(writer: &Writer, policy: &CompactionPolicy) -> Summary {

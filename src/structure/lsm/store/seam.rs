@@ -1,19 +1,20 @@
 //! The store of an Lsm keyspace as the database sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::jobs::Zeal;
 use super::rounds::LsmRound;
-use super::{EDITS_AT_CLOSE_FRACTION, LsmStore};
+use super::{EDITS_AT_CLOSE_FRACTION, LsmStore, index_counts};
 use crate::base::{Cursor, RangeTombstones, Result, SeqNo, Slice};
 use crate::manifest::LogPosition;
 use crate::operator::Merging;
+use crate::storage::Storage;
 use crate::structure::lsm::check;
 use crate::structure::lsm::ingest::StagedTables;
 use crate::structure::lsm::pick::Span;
-use crate::structure::lsm::record::RunPlace;
+use crate::structure::lsm::record::{Decoder, RunPlace};
 use crate::structure::lsm::table::{Table, TableRecord};
 use crate::structure::{
     BegunFlush, Compacted, Consolidation, DataCheck, Debt, FileImage, Findings, FlushOrder,
@@ -66,6 +67,17 @@ impl Store for LsmStore {
 
     fn log_position(&self) -> LogPosition {
         self.summary.load().log_position
+    }
+
+    fn has_ingest_beside(&self, storage: &dyn Storage) -> Result<bool> {
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts_of = |edit: &[u8]| Decoder::edit(edit).map(|edit| index_counts(&edit.counters));
+        let counts_in = |head: &[u8]| Decoder::header(head).map(|counters| index_counts(&counters));
+        beside.has_ingest(storage, counts_of, counts_in)
+    }
+
+    fn flushes_beside(&self) -> u64 {
+        self.beside.lock().unwrap_or_else(PoisonError::into_inner).flushes()
     }
 
     /// Writes all of the memtable as one run of level 0, whatever the size of a slice.
@@ -152,6 +164,7 @@ impl Store for LsmStore {
         (slice_bytes, now): (u64, u64),
     ) -> Result<Moving> {
         self.install_ready()?;
+        mover.work_for(self.place.keyspace());
         let now = self.judged_by(now);
         let visited = Visited::decode(from)
             .unwrap_or_else(|| Visited { done: 0, end: self.place.next_number() });

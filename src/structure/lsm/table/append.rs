@@ -35,7 +35,7 @@ impl FrameWriter {
     ) -> Result<FrameWriter> {
         let opened = storage.open(&path, OpenMode::CreateNew);
         let file = opened.map_err(|error| Error::io("create", &path, error))?;
-        let key = Keyring::for_new(storage.keyring(), &identity.file());
+        let key = Keyring::for_new(storage.keyring(), &identity.file())?;
         let buffer = identity.encode_header(id_of(key.as_deref())).to_vec();
         Ok(FrameWriter { path, tag: identity.tag(), key, file, buffer, written: 0 })
     }

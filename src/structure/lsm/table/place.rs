@@ -16,7 +16,7 @@ use super::open::Opened;
 use crate::base::{Error, Result};
 use crate::block::FramePlace;
 use crate::seal::{FileKey, Keyring, id_of};
-use crate::storage::{KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile};
+use crate::storage::{KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile, is_gone};
 use crate::value_log::ValueLog;
 
 const NAMES: NumberedNames = NumberedNames("tbl-");
@@ -143,6 +143,13 @@ impl TablePlace {
         &self.values
     }
 
+    /// Whether the keyspace has a data key of its own.
+    #[must_use]
+    pub fn has_own_key(&self) -> bool {
+        let keyring = self.storage.keyring();
+        keyring.is_some_and(|keyring| keyring.is_owner(self.keyspace.into()))
+    }
+
     /// A number for a new table. Flushes, compactions and ingests run beside one another.
     #[must_use]
     pub fn take_number(&self) -> u64 {
@@ -204,13 +211,15 @@ impl TablePlace {
     }
 
     /// Removes the files of tables that are gone, and frees what is in memory of them. A file that
-    /// cannot be removed now is an orphan, which opening removes.
+    /// cannot be removed now is tried again the next time; in the end it is an orphan, which
+    /// opening removes.
     pub fn remove_doomed(&self) {
         let doomed = std::mem::take(&mut *lock(&self.doomed));
-        for table in &doomed {
-            let _orphan_if_it_fails = self.storage.remove_file(&table.path);
-        }
+        let is_there = |table: &&Doomed| !is_gone(&self.storage.remove_file(&table.path));
+        let again = doomed.iter().filter(is_there).map(|table| table.path.clone());
+        let again: Vec<PathBuf> = again.collect();
         drop(doomed); // Memory takes longer than files.
+        lock(&self.doomed).extend(again.into_iter().map(|path| Doomed { path, _memory: None }));
     }
 
     /// Removes the file of a table that nothing refers to.

@@ -1,6 +1,6 @@
 //! Trails of encrypted databases: nothing in the clear, and keys that change on the way.
 
-use lithedb::Encryption;
+use lithedb::{Encryption, IndexOptions};
 
 use super::*;
 
@@ -146,5 +146,69 @@ fn keys_change_along_a_trail() {
     backups.prune(1).unwrap();
     assert!(files_of_trails(storage, "keyring-").len() < keyrings);
     sealed.expect(&fifth, 1);
+    assert_eq!(storage.violations(), [""; 0]);
+}
+
+/// What is done again has keys of its own for those who had them. These have numbers that the
+/// database has given to others.
+#[test]
+fn keyspaces_have_keys_of_their_own_along_a_trail() {
+    let sealed = Sealed::new(33);
+    let storage = &sealed.storage;
+    let db = sealed.builder(0).open(PATH).unwrap();
+    let backups = repository(storage);
+    fill(&db, 0..20, 0);
+    let options = || KeyspaceOptions::history().value_separation(Some(300));
+    let create = |name: &str| {
+        let keyspace = db.create_keyspace_with_own_key(name, options()).unwrap();
+        keyspace.put("large", name.repeat(1000)).unwrap();
+        keyspace.put("small", name).unwrap();
+    };
+    create("first");
+    begin(&backups, &db);
+    create("second");
+    let first = db.keyspace("first").unwrap();
+    first.create_index("by value", "value_prefix:3", IndexOptions::new()).unwrap();
+    let all = write(&db, 1);
+    backups.extend_trail(&db).unwrap();
+    first.put("large", "untold".repeat(1000)).unwrap();
+    drop(first);
+    db.drop_keyspace("first").unwrap();
+    let held = db.destroy_keys().unwrap();
+    assert!(held.left > 0 && !held.files_left.is_empty(), "kept for the trail: {held:?}");
+    let dropped = write(&db, 2);
+    backups.extend_trail(&db).unwrap();
+    assert_eq!(db.destroy_keys().unwrap().left, 0, "everything was told");
+    let mut moments = vec![all, dropped];
+    for name in ["third", "fourth", "fifth"] {
+        create(name);
+        moments.push(write(&db, 3));
+        backups.extend_trail(&db).unwrap();
+    }
+    let segments = files_of_trails(storage, "segment-");
+    assert!(segments.len() >= 4, "each has one keyring: {segments:?}");
+    for (at, moment) in moments.iter().enumerate() {
+        sealed.expect(moment, 0);
+        let restored = sealed.restore(moment.0, 0).unwrap();
+        let own: Vec<String> = restored
+            .keyspaces()
+            .into_iter()
+            .filter_map(|info| info.has_own_key.then_some(info.name))
+            .collect();
+        let expected: &[&str] = match at {
+            0 => &["first", "second"],
+            1 => &["second"],
+            2 => &["second", "third"],
+            3 => &["fourth", "second", "third"],
+            _ => &["fifth", "fourth", "second", "third"],
+        };
+        assert_eq!(own, expected);
+        for name in own {
+            restored.drop_keyspace(&name).unwrap();
+        }
+        let report = restored.destroy_keys().unwrap();
+        assert_eq!((report.left, report.files_left.len()), (0, 0), "{report:?}");
+        assert_sound(&restored);
+    }
     assert_eq!(storage.violations(), [""; 0]);
 }

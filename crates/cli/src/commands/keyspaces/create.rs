@@ -17,6 +17,7 @@ Examples:
   lithe --db my.lithe keyspaces create visits --merge counter
   lithe --db my.lithe keyspaces create sessions --ttl 36h
   lithe --db my.lithe keyspaces create prices --structure history
+  lithe --db safe.lithe --key-file key keyspaces create customer-17 --own-key
 
 The options stay with the keyspace; `lithe keyspaces` shows them.";
 
@@ -30,6 +31,10 @@ pub struct CreateArgs {
     /// How it stores its data
     #[arg(long, value_name = "STRUCTURE", default_value = "flex")]
     pub structure: StructureName,
+
+    /// Give it a data key of its own, in an encrypted database: `drop` destroys that
+    #[arg(long)]
+    pub own_key: bool,
 
     #[command(flatten)]
     options: OptionArgs,

@@ -46,6 +46,7 @@ pub fn write_list(
 const FLEX_TITLES: [&str; 4] = [">interval", ">segment", ">pace", ">fan-in"];
 const HISTORY_TITLE: &str = ">keeps";
 const LSM_TITLE: &str = "options of lsm";
+const KEY_TITLE: &str = "key";
 
 fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
     let has_lsm = keyspaces.iter().any(|info| info.options.structure == Structure::Lsm);
@@ -55,6 +56,8 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
     let has_history = keyspaces.iter().any(|info| info.options.structure == Structure::History);
     titles.extend(has_history.then_some(HISTORY_TITLE));
     titles.extend(has_lsm.then_some(LSM_TITLE));
+    let has_own_keys = keyspaces.iter().any(|info| info.has_own_key);
+    titles.extend(has_own_keys.then_some(KEY_TITLE));
     let mut table = Table::new(&titles);
     for info in keyspaces {
         let options = &info.options;
@@ -85,6 +88,9 @@ fn list_table(keyspaces: &[KeyspaceInfo]) -> Table {
         if has_lsm {
             let text = lsm_text(options);
             cells.push(if text.is_empty() { "-".to_owned() } else { text });
+        }
+        if has_own_keys {
+            cells.push(if info.has_own_key { "own" } else { "-" }.to_owned());
         }
         table.row(cells);
     }
@@ -122,7 +128,8 @@ fn lsm_text(options: &KeyspaceOptions) -> String {
 /// Sizes are in bytes; of a separation of null, no value is separated; a memtable size of null is
 /// decided by the memory budget; with a merge operator of null, nothing can be merged; with a ttl
 /// of null, what is put does not expire; all versions are kept where both keep_for_millis and
-/// keep_versions are null. Only the options that the structure has.
+/// keep_versions are null; own_key is there where it is true. Only the options that the structure
+/// has.
 fn info_json(info: &KeyspaceInfo) -> Value {
     let options = &info.options;
     let mut fields = Map::new();
@@ -155,6 +162,9 @@ fn info_json(info: &KeyspaceInfo) -> Value {
     if options.structure == Structure::History {
         put("keep_for_millis", json!(options.keep_for.map(|kept| kept.as_millis() as u64)));
         put("keep_versions", json!(options.keep_versions));
+    }
+    if info.has_own_key {
+        put("own_key", json!(true));
     }
     Value::Object(fields)
 }

@@ -10,7 +10,7 @@ use lithedb::Db;
 
 use crate::args::Globals;
 use crate::commands::keyspaces::create::CreateArgs;
-use crate::database::{close, open_existing, open_or_create};
+use crate::database::{close, database_path, exists, open_existing, open_or_create};
 use crate::failure::{Failure, Outcome};
 use crate::output::{ListFormat, Notices, Surface, stdout};
 
@@ -43,7 +43,7 @@ pub enum Action {
     List,
     /// Create one, and the database if there is none
     Create(CreateArgs),
-    /// Drop one and everything in it
+    /// Drop one and everything in it, and destroy the data key that it has of its own
     Drop {
         /// Its name
         name: String,
@@ -70,8 +70,14 @@ pub fn run(globals: &Globals, notices: Notices, args: KeyspacesArgs) -> Outcome 
         Action::Create(create) => {
             let options = create.options()?;
             options.validate()?; // Before a database is created for a keyspace that cannot be.
+            if create.own_key {
+                check_can_be_encrypted(globals)?; // Likewise.
+            }
             let db = open_or_create(globals)?;
-            db.create_keyspace(&create.name, options)?;
+            match create.own_key {
+                true => db.create_keyspace_with_own_key(&create.name, options)?,
+                false => db.create_keyspace(&create.name, options)?,
+            };
             done(&db, notices, &format!("created keyspace {:?}", create.name))
         }
         Action::Drop { name, yes: false } => {
@@ -80,7 +86,7 @@ pub fn run(globals: &Globals, notices: Notices, args: KeyspacesArgs) -> Outcome 
         }
         Action::Drop { name, yes: true } => {
             let db = open_existing(globals)?;
-            db.drop_keyspace(&name)?;
+            drop_keyspace(&db, notices, &name)?;
             done(&db, notices, &format!("dropped keyspace {name:?}"))
         }
         Action::Rename { old, new } => {
@@ -89,6 +95,40 @@ pub fn run(globals: &Globals, notices: Notices, args: KeyspacesArgs) -> Outcome 
             done(&db, notices, &format!("renamed keyspace {old:?} to {new:?}"))
         }
     }
+}
+
+/// Refuses what would make a database without keys, for a keyspace with one of its own.
+fn check_can_be_encrypted(globals: &Globals) -> Outcome {
+    if globals.key_source()?.is_some() || exists(database_path(globals)?)? {
+        return Ok(());
+    }
+    let what = "there is no database yet, and --own-key needs one that is encrypted: name a key \
+                with --key-file or another of its kind";
+    Err(Failure::usage(what))
+}
+
+/// Drops one, and destroys the key that it had of its own.
+fn drop_keyspace(db: &Db, notices: Notices, name: &str) -> Outcome {
+    let keyspace = db.keyspace(name)?;
+    let (had_own_key, is_shared) = (keyspace.has_own_key(), keyspace.is_own_key_shared()?);
+    drop(keyspace); // It would hold the files.
+    db.drop_keyspace(name)?;
+    if !had_own_key {
+        return Ok(());
+    }
+    let report = db.destroy_keys()?;
+    if is_shared {
+        notices.say("its key stays: another keyspace has it as well");
+        return Ok(());
+    }
+    for file in &report.files_left {
+        notices.say(format!("{} has a key that is to be destroyed", file.display()));
+    }
+    match report.left {
+        0 => notices.say("its key is destroyed"),
+        _ => notices.say("its key is destroyed when these files are not needed any more"),
+    }
+    Ok(())
 }
 
 fn done(db: &Db, notices: Notices, text: &str) -> Outcome {

@@ -20,7 +20,7 @@ use crate::base::{Cursor, Entropy, EntryKind, EntryRef, Error, SeededEntropy, Se
 use crate::cache::{Cache, MemoryBudget};
 use crate::storage::{MemoryStorage, OpenMode, Storage};
 use crate::structure::{Findings, WholeCheck};
-use crate::value_log::{ValueLog, ValueLogOptions, Verify};
+use crate::value_log::{FilesWriter, ValueLog, ValueLogOptions, Verify};
 
 const DIR: &str = "/keyspace";
 
@@ -152,7 +152,8 @@ fn caches_of(budget: &Arc<MemoryBudget>) -> Arc<TableCaches> {
 }
 
 fn value_log(storage: &Arc<dyn Storage>, dir: &Path) -> Arc<ValueLog> {
-    let options = ValueLogOptions { file_size: 1 << 20, verify: Verify::Checksums };
+    let (verify, writer) = (Verify::Checksums, FilesWriter::Own);
+    let options = ValueLogOptions { file_size: 1 << 20, verify, writer };
     let budget = MemoryBudget::new(1 << 20);
     let log = ValueLog::open(Arc::clone(storage), dir.join("values"), 7, options, budget);
     Arc::new(log.unwrap())
