@@ -119,14 +119,14 @@ pub(super) fn seal_frame(
     let pages = Pages { paging, plain_len: out.len() - start };
     out.resize(start + pages.sealed_len(), 0);
     let frame = &mut out[start..];
-    let (nonce, count) = (key.draw_nonce(), pages.count());
+    let nonce = key.draw_nonce();
+    let pieces = key.pieces(&nonce);
     // From the last one on: none is written over before it has moved.
-    for page in (0..count).rev() {
+    for page in (0..pages.count()).rev() {
         let sealed = pages.sealed(page);
         frame.copy_within(pages.plain(page), sealed.start);
         let place = pages.place(&frame[HEAD], offset, page);
-        let of_page = FileKey::nonce_of_piece(&nonce, page as u32);
-        let tag = key.seal(&of_page, &place, &mut frame[sealed.clone()]);
+        let tag = pieces.seal(page as u32, &place, &mut frame[sealed.clone()]);
         frame[sealed.end..sealed.end + TAG_LEN].copy_from_slice(&tag);
     }
     let end = frame.len() - NONCE_LEN;
@@ -142,13 +142,12 @@ pub(super) fn open_frame(
     frame: &mut [u8],
 ) -> Option<usize> {
     let pages = Pages::of_sealed_len(frame.len(), paging)?;
-    let nonce: Nonce = *frame.last_chunk()?;
+    let pieces = key.pieces(frame.last_chunk()?);
     for page in 0..pages.count() {
         let sealed = pages.sealed(page);
         let place = pages.place(&frame[HEAD], offset, page);
-        let of_page = FileKey::nonce_of_piece(&nonce, page as u32);
         let (message, behind) = frame[sealed.start..].split_at_mut(sealed.len());
-        if !key.open(&of_page, &place, message, behind.first_chunk()?) {
+        if !pieces.open(page as u32, &place, message, behind.first_chunk()?) {
             return None;
         }
         frame.copy_within(sealed, pages.plain(page).start);
@@ -207,13 +206,13 @@ impl SealedFrame {
             // The header is not sealed. What of it matters is authenticated with the pages.
             out[..HEADER_LEN].copy_from_slice(&bytes[..HEADER_LEN]);
         }
+        let pieces = key.pieces(&self.nonce);
         for page in first..=last {
             let (sealed, plain) = (self.pages.sealed(page), self.pages.plain(page));
             let place = self.pages.place(&self.head, offset, page);
-            let nonce = FileKey::nonce_of_piece(&self.nonce, page as u32);
             let (message, behind) = bytes[sealed.start - start..].split_at_mut(sealed.len());
             let tag = behind.first_chunk().expect("it was read with the page");
-            if !key.open(&nonce, &place, message, tag) {
+            if !pieces.open(page as u32, &place, message, tag) {
                 return Ok(false);
             }
             out[plain.start - from..plain.end - from].copy_from_slice(message);

@@ -16,8 +16,10 @@ use zeroize::Zeroize;
 use super::file_key::{NONCE_LEN, Nonce, Tag};
 use super::secret::Secret;
 
-/// Bytes of the nonce that the key is derived with.
-const DERIVED_WITH: usize = 12;
+/// Bytes of the nonce that the key of a message is derived with, at most.
+pub(super) const DERIVED_WITH: usize = 16;
+/// The same with XAES.
+const XAES_DERIVED_WITH: usize = 12;
 
 /// With what a database is encrypted. See [`Encryption::cipher`](crate::Encryption::cipher).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,16 +93,36 @@ impl Keyed {
         }
     }
 
+    /// What seals and opens messages whose nonces begin with the same [`DERIVED_WITH`] bytes as
+    /// this one. With XAES that takes about as long as half a KiB.
+    pub(super) fn derived(&self, nonce: &Nonce) -> Derived<'_> {
+        match self {
+            Keyed::XChaCha(cipher) => Derived::XChaCha(cipher),
+            Keyed::XAes(cipher) => Derived::XAes(cipher.derived(nonce)),
+        }
+    }
+}
+
+/// A cipher with the key of messages whose nonces begin with the same bytes.
+#[expect(clippy::large_enum_variant, reason = "it is on the stack, while messages are opened")]
+pub(super) enum Derived<'k> {
+    /// Derives by itself, for each message.
+    XChaCha(&'k XChaCha20Poly1305),
+    XAes(Aes256Gcm),
+}
+
+impl Derived<'_> {
     /// Encrypts a message, which is far shorter than the 64 GiB that either can take.
     pub(super) fn seal(&self, nonce: &Nonce, place: &[u8], message: &mut [u8]) -> Tag {
+        let message = message.into();
         let tag = match self {
-            Keyed::XChaCha(cipher) => {
-                let tag = cipher.encrypt_inout_detached(nonce.into(), place, message.into());
+            Derived::XChaCha(cipher) => {
+                let tag = cipher.encrypt_inout_detached(nonce.into(), place, message);
                 tag.map(Into::into)
             }
-            Keyed::XAes(cipher) => {
-                let (cipher, nonce) = cipher.derived(nonce);
-                let tag = cipher.encrypt_inout_detached(nonce.into(), place, message.into());
+            Derived::XAes(cipher) => {
+                let tag =
+                    cipher.encrypt_inout_detached(XAes::rest_of(nonce).into(), place, message);
                 tag.map(Into::into)
             }
         };
@@ -109,14 +131,13 @@ impl Keyed {
 
     /// Decrypts a message, if it is what was sealed.
     pub(super) fn open(&self, nonce: &Nonce, place: &[u8], message: &mut [u8], tag: &Tag) -> bool {
-        let message = message.into();
+        let (message, tag) = (message.into(), tag.into());
         let opened = match self {
-            Keyed::XChaCha(cipher) => {
-                cipher.decrypt_inout_detached(nonce.into(), place, message, tag.into())
+            Derived::XChaCha(cipher) => {
+                cipher.decrypt_inout_detached(nonce.into(), place, message, tag)
             }
-            Keyed::XAes(cipher) => {
-                let (cipher, nonce) = cipher.derived(nonce);
-                cipher.decrypt_inout_detached(nonce.into(), place, message, tag.into())
+            Derived::XAes(cipher) => {
+                cipher.decrypt_inout_detached(XAes::rest_of(nonce).into(), place, message, tag)
             }
         };
         opened.is_ok()
@@ -148,9 +169,14 @@ impl XAes {
         XAes { aes, subkey: subkey.to_be_bytes() }
     }
 
-    /// AES-256-GCM with the key of this nonce, and what is left of that.
-    fn derived<'n>(&self, nonce: &'n Nonce) -> (Aes256Gcm, &'n [u8; NONCE_LEN - DERIVED_WITH]) {
-        let (with, rest) = nonce.split_at(DERIVED_WITH);
+    /// What is left of a nonce: that of AES-256-GCM.
+    fn rest_of(nonce: &Nonce) -> &[u8; NONCE_LEN - XAES_DERIVED_WITH] {
+        nonce.last_chunk().expect("a nonce has 24 bytes")
+    }
+
+    /// AES-256-GCM with the key of this nonce.
+    fn derived(&self, nonce: &Nonce) -> Aes256Gcm {
+        let with = &nonce[..XAES_DERIVED_WITH];
         let mut key = [0; 32];
         for (counter, half) in (1u8..).zip(key.chunks_exact_mut(16)) {
             half[..4].copy_from_slice(&[0, counter, b'X', 0]);
@@ -168,7 +194,7 @@ impl XAes {
         }
         let cipher = Aes256Gcm::new(&key.into());
         key.zeroize();
-        (cipher, rest.try_into().expect("a nonce has 24 bytes"))
+        cipher
     }
 }
 
@@ -194,9 +220,9 @@ mod tests {
         ] {
             let keyed = Keyed::new(Cipher::XAes256Gcm, &Secret::take(&mut [key; 32]));
             let mut message = *b"XAES-256-GCM";
-            let tag = keyed.seal(&nonce, place.as_bytes(), &mut message);
+            let tag = keyed.derived(&nonce).seal(&nonce, place.as_bytes(), &mut message);
             assert_eq!(hex(&[&message[..], &tag].concat()), expected);
-            assert!(keyed.open(&nonce, place.as_bytes(), &mut message, &tag));
+            assert!(keyed.derived(&nonce).open(&nonce, place.as_bytes(), &mut message, &tag));
             assert_eq!(&message, b"XAES-256-GCM");
         }
     }
@@ -208,10 +234,10 @@ mod tests {
             let keyed = Keyed::new(cipher, &Secret::take(&mut [7; 32]));
             let nonce: Nonce = std::array::from_fn(|index| index as u8);
             let mut sealed = *b"a message of more than one block";
-            let tag = keyed.seal(&nonce, b"here", &mut sealed);
+            let tag = keyed.derived(&nonce).seal(&nonce, b"here", &mut sealed);
             let opens = |keyed: &Keyed, nonce: &Nonce, place: &[u8], sealed: &[u8], tag: &Tag| {
                 let mut message = sealed.to_vec();
-                let opens = keyed.open(nonce, place, &mut message, tag);
+                let opens = keyed.derived(nonce).open(nonce, place, &mut message, tag);
                 opens && message == b"a message of more than one block"
             };
             assert!(opens(&keyed, &nonce, b"here", &sealed, &tag), "{cipher}");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::cipher::{Cipher, Keyed};
+use super::cipher::{Cipher, DERIVED_WITH, Derived, Keyed};
 use super::keyring::LOG_OWNER;
 use super::random::Randomness;
 use super::secret::Secret;
@@ -118,15 +118,10 @@ impl FileKey {
         nonce
     }
 
-    /// The nonce of piece `number` of what a nonce was drawn for (B1: two that were drawn differ in
-    /// more than a number).
+    /// What seals and opens the pieces of what a nonce was drawn for.
     #[must_use]
-    pub fn nonce_of_piece(drawn: &Nonce, number: u32) -> Nonce {
-        let mut nonce = *drawn;
-        for (byte, of_number) in nonce[NONCE_LEN - 4..].iter_mut().zip(number.to_le_bytes()) {
-            *byte ^= of_number;
-        }
-        nonce
+    pub fn pieces(&self, drawn: &Nonce) -> Pieces<'_> {
+        Pieces { key: self, drawn: *drawn, cipher: self.cipher.derived(drawn) }
     }
 
     /// The nonce of a message with this hash, which has to be one that nobody can find two messages
@@ -143,18 +138,22 @@ impl FileKey {
     /// Encrypts `message` where it is. `place` is authenticated with it (B2).
     #[must_use]
     pub fn seal(&self, nonce: &Nonce, place: &[u8], message: &mut [u8]) -> Tag {
-        let tag = self.cipher.seal(nonce, place, message);
-        if let Some((key, watch)) = &self.watch {
-            watch.note(*key, nonce, &tag);
-        }
+        let tag = self.cipher.derived(nonce).seal(nonce, place, message);
+        self.note(nonce, &tag);
         tag
+    }
+
+    fn note(&self, nonce: &Nonce, tag: &Tag) {
+        if let Some((key, watch)) = &self.watch {
+            watch.note(*key, nonce, tag);
+        }
     }
 
     /// Decrypts `message` where it is, if it is what was sealed for this place; else it is of no
     /// use any more.
     #[must_use]
     pub fn open(&self, nonce: &Nonce, place: &[u8], message: &mut [u8], tag: &Tag) -> bool {
-        self.cipher.open(nonce, place, message, tag)
+        self.cipher.derived(nonce).open(nonce, place, message, tag)
     }
 
     /// Encrypts what `out` has from `start` on, and puts nonce and tag behind it.
@@ -171,5 +170,41 @@ impl FileKey {
         let (rest, tag) = sealed.split_last_chunk_mut::<TAG_LEN>()?;
         let (message, nonce) = rest.split_last_chunk_mut::<NONCE_LEN>()?;
         self.open(nonce, place, message, tag).then_some(message)
+    }
+}
+
+/// The key of a file with a nonce that was drawn for several messages: the key that is derived from
+/// its first bytes is the same for all of them.
+pub struct Pieces<'k> {
+    key: &'k FileKey,
+    drawn: Nonce,
+    cipher: Derived<'k>,
+}
+
+impl Pieces<'_> {
+    /// As [`FileKey::seal`], of piece `number`.
+    #[must_use]
+    pub fn seal(&self, number: u32, place: &[u8], message: &mut [u8]) -> Tag {
+        let nonce = self.nonce_of(number);
+        let tag = self.cipher.seal(&nonce, place, message);
+        self.key.note(&nonce, &tag);
+        tag
+    }
+
+    /// As [`FileKey::open`], of piece `number`.
+    #[must_use]
+    pub fn open(&self, number: u32, place: &[u8], message: &mut [u8], tag: &Tag) -> bool {
+        self.cipher.open(&self.nonce_of(number), place, message, tag)
+    }
+
+    /// B1: two nonces that were drawn differ in more than a number.
+    fn nonce_of(&self, number: u32) -> Nonce {
+        const NUMBER_AT: usize = NONCE_LEN - 4;
+        const { assert!(NUMBER_AT >= DERIVED_WITH, "all pieces have the same key") };
+        let mut nonce = self.drawn;
+        for (byte, of_number) in nonce[NUMBER_AT..].iter_mut().zip(number.to_le_bytes()) {
+            *byte ^= of_number;
+        }
+        nonce
     }
 }

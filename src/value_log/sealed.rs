@@ -64,8 +64,7 @@ impl<'k> SealedRecord<'k> {
 
     /// Encrypts chunk `number` of a longer one, of which the length need not be known yet.
     pub(super) fn seal_chunk(&self, drawn: &Nonce, number: usize, chunk: &mut [u8]) -> Tag {
-        let nonce = FileKey::nonce_of_piece(drawn, number as u32);
-        self.key.seal(&nonce, &self.chunk_place(number), chunk)
+        self.key.pieces(drawn).seal(number as u32, &self.chunk_place(number), chunk)
     }
 
     /// Decrypts chunk `number`, if it is what was sealed here.
@@ -77,8 +76,7 @@ impl<'k> SealedRecord<'k> {
         chunk: &mut [u8],
         tag: &Tag,
     ) -> bool {
-        let nonce = FileKey::nonce_of_piece(drawn, number as u32);
-        self.key.open(&nonce, &self.chunk_place(number), chunk, tag)
+        self.key.pieces(drawn).open(number as u32, &self.chunk_place(number), chunk, tag)
     }
 
     fn chunk_place(&self, number: usize) -> [u8; 16] {
@@ -90,15 +88,15 @@ impl<'k> SealedRecord<'k> {
 
     /// What authenticates the table of a longer one.
     pub(super) fn seal_table(&self, hash: &ValueHash, table: &[u8]) -> Tag {
-        let nonce = FileKey::nonce_of_piece(&nonce_in(table), TABLE_NUMBER);
-        self.key.seal(&nonce, &[&self.place(hash), table].concat(), &mut [])
+        let pieces = self.key.pieces(&nonce_in(table));
+        pieces.seal(TABLE_NUMBER, &[&self.place(hash), table].concat(), &mut [])
     }
 
     /// Whether this is the table that was sealed for the value with this hash.
     #[must_use]
     pub(super) fn verifies_table(&self, hash: &ValueHash, table: &[u8], tag: &Tag) -> bool {
-        let nonce = FileKey::nonce_of_piece(&nonce_in(table), TABLE_NUMBER);
-        self.key.open(&nonce, &[&self.place(hash), table].concat(), &mut [], tag)
+        let pieces = self.key.pieces(&nonce_in(table));
+        pieces.open(TABLE_NUMBER, &[&self.place(hash), table].concat(), &mut [], tag)
     }
 
     /// Decrypts the value that `record` holds whole, if it is the one with this hash that was
