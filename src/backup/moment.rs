@@ -7,8 +7,8 @@
 //! closed meanwhile, which finds files missing then, and fails.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard};
 
+use crate::base::sync::{Arc, MutexGuard};
 use crate::base::{Error, Result, SeqNo};
 use crate::db::{CheckpointReport, Db};
 use crate::storage::{EntryType, OpenMode, Storage, StorageFile};

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// Where the engine reads time.
 pub trait Clock: Send + Sync + fmt::Debug {
@@ -48,7 +49,7 @@ impl Clock for SystemClock {
     }
 
     fn sleep(&self, duration: Duration) {
-        std::thread::sleep(duration);
+        crate::base::sync::thread::sleep(duration);
     }
 }
 

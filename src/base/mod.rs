@@ -22,6 +22,11 @@ pub(crate) mod seeded;
 pub mod seeded;
 mod seqno;
 mod slice;
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub mod sync;
+#[cfg(not(shuttle))]
+pub(crate) mod sync;
 mod value_pointer;
 pub mod varint;
 pub mod version_key;

@@ -11,11 +11,11 @@
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 use std::ops::Range;
-use std::sync::OnceLock;
-use std::sync::atomic;
-use std::sync::atomic::AtomicU8;
 
 use crate::base::hash_key;
+use crate::base::sync::OnceLock;
+use crate::base::sync::atomic;
+use crate::base::sync::atomic::AtomicU8;
 use crate::block::common_prefix_len;
 use crate::block::layout::Layout;
 

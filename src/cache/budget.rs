@@ -16,9 +16,9 @@
 //! - M1  The usage of a part is the sum of its living [`Charge`]s.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
 
+use crate::base::sync::atomic::AtomicUsize;
+use crate::base::sync::atomic::Ordering;
 use crate::memory::Heap;
 
 /// The cache keeps at least the limit over this, however much the other parts take.

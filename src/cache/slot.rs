@@ -8,15 +8,14 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering;
 
-use arc_swap::ArcSwapOption;
-use arc_swap::Guard;
-
+use crate::base::sync::ArcSwapOption;
+use crate::base::sync::Guard;
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::AtomicU8;
+use crate::base::sync::atomic::AtomicU32;
+use crate::base::sync::atomic::Ordering;
 use crate::cache::budget::Charge;
 
 /// Uses are counted up to this; more tell nothing new, and hot slots are then only read.

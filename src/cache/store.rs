@@ -8,13 +8,13 @@
 //! - K3  No two shards are locked at once, and no evicted value is dropped under a lock.
 
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
 use std::sync::PoisonError;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
 
+use crate::base::sync::Mutex;
+use crate::base::sync::MutexGuard;
+use crate::base::sync::atomic::AtomicU64;
+use crate::base::sync::atomic::AtomicUsize;
+use crate::base::sync::atomic::Ordering;
 use crate::cache::budget::MemoryBudget;
 use crate::cache::budget::Part;
 use crate::cache::counters::CacheCounts;

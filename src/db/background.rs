@@ -5,11 +5,12 @@
 //! is: it makes reads faster and gives room back, at the price of writing. Of tables in levels a
 //! step that was begun is finished first, beside who writes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::thread::JoinHandle;
+use crate::base::sync::{Arc, Condvar, Mutex, PoisonError};
+use crate::base::sync::{Mistake, is_planted};
 use crate::base::{Error, Result, SeqNo};
 use crate::db::commit::Preparing;
 use crate::db::core::{Core, lock};
@@ -53,8 +54,9 @@ impl Workers {
             let name = format!("lithedb-{index}");
             // One of them is enough for what nobody waits for.
             let role = if index == 0 { Role::AllWork } else { Role::UrgentWork };
-            let spawned =
-                std::thread::Builder::new().name(name).spawn(move || work(&its_core, role));
+            let spawned = crate::base::sync::thread::Builder::new()
+                .name(name)
+                .spawn(move || work(&its_core, role));
             let thread =
                 spawned.map_err(|error| Error::io("start a thread for", &core.dir, error))?;
             lock(&core.workers.threads).push(thread);
@@ -127,6 +129,9 @@ fn work(core: &Arc<Core>, role: Role) {
         }
         match caught(core, || core.step_in_background()) {
             Ok(true) => {}
+            Ok(false) if is_planted(Mistake::CallsSeenLate) => {
+                core.workers.wait_for_call(core.workers.calls(), core.idle_wait());
+            }
             Ok(false) if role == Role::AllWork && core.clean_at_a_pace() => {}
             Ok(false) if role == Role::AllWork && core.has_idle_work() => {
                 let before = core.visible();

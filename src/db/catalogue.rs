@@ -4,8 +4,8 @@
 //! nobody needs them, behind the edit that drops them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, Result};
 use crate::db::core::{Core, keyspace_dir, keyspaces_dir, lock};
 use crate::db::encryption::KeyOf;

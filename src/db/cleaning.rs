@@ -6,10 +6,10 @@
 //! [`crate::Db::vacuum`]. [`crate::Cleaning`] says which of these.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Mutex, TryLockError};
 use crate::base::{Error, Result, Slice};
 use crate::db::background::caught;
 use crate::db::core::{Core, lock};

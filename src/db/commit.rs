@@ -7,11 +7,12 @@
 //! them, in order, for all threads that wait, and wakes these.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
+use crate::base::sync::{Mistake, is_planted};
 use crate::base::{Error, Result, SeqNo, StampClock};
 use crate::db::batch::{Target, WriteBatch};
 use crate::db::core::{Core, lock};
@@ -270,7 +271,7 @@ impl CommitLog {
         lock(&self.log).stamps.last()
     }
 
-    pub(super) fn lock_applier(&self) -> std::sync::MutexGuard<'_, Applier> {
+    pub(super) fn lock_applier(&self) -> crate::base::sync::MutexGuard<'_, Applier> {
         // Should a commit's insertion panic, the database is poisoned; see `apply_ready`.
         lock(&self.applier)
     }
@@ -444,6 +445,7 @@ impl Core {
     ) -> Result<(SeqNo, Arc<Caller>)> {
         if let Some(Checked { premise, up_to }) = premise
             && log.stamps.last() > *up_to
+            && !is_planted(Mistake::PremiseCheckedOnce)
         {
             self.verify(premise)?;
         }
@@ -679,6 +681,9 @@ impl Core {
                 }
             }?;
             let state = self.published.state();
+            if is_planted(Mistake::PublishBeforeInsert) {
+                self.published.publish(pending.seqno);
+            }
             self.insert(&pending, &state);
             // Only now: who looks for commits finds each in the queue or in memtables.
             lock(&self.log.queue).pop_front();

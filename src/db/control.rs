@@ -1,9 +1,8 @@
 //! Control over what the background does to keep structures in shape: pauses, and rates.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError, Weak};
-
 use crate::base::Result;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError, Weak};
 use crate::db::Db;
 use crate::db::core::Core;
 use crate::db::options::check_rate;

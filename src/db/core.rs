@@ -1,9 +1,9 @@
 //! The core: what all handles and threads of one open database share.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use crate::base::{Clock, Entropy, Error, Result, SeqNo};
 use crate::block::Block;
 use crate::cache::{Cache, Charge, MemoryBudget, Part};

@@ -1,7 +1,6 @@
 //! Stores that are nobody's any more, and whose files are still there.
 
-use std::sync::{Mutex, Weak};
-
+use crate::base::sync::{Mutex, Weak};
 use crate::db::core::lock;
 use crate::db::state::Runtime;
 use crate::structure::Store;

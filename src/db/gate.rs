@@ -6,9 +6,8 @@
 //! dropped. Of other keyspaces a commit is let through that has missed their drop, and comes to
 //! nothing when it is applied.
 
-use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
-
+use crate::base::sync::MutexGuard;
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, Result};
 use crate::db::batch::{Target, WriteBatch};
 use crate::db::commit::{CommitLog, Log, gone};

@@ -1,9 +1,8 @@
 //! Holding commits: for what is committed otherwise than through the log, and has to have its place
 //! among them.
 
-use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
-
+use crate::base::sync::atomic::Ordering;
+use crate::base::sync::{MutexGuard, PoisonError};
 use crate::base::{Result, SeqNo};
 use crate::db::commit::{CommitLog, Log};
 use crate::db::core::{Core, lock};

@@ -23,10 +23,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::base::seeded::{Bug, is_seeded};
 use crate::base::successor;
+use crate::base::sync::{Arc, MutexGuard, PoisonError};
 use crate::base::{
     Cursor as _, EntryKind, Error, Expiring, Expiry, Lifetime, Result, SeqNo, Slice,
 };

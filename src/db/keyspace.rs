@@ -3,9 +3,9 @@
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, Expiry, KeyRange, Lifetime, Result, SeqNo, Slice};
 use crate::db::Handle;
 use crate::db::batch::WriteBatch;
@@ -539,7 +539,7 @@ impl Keyspace {
                 return Ok(found);
             }
             tries += 1;
-            std::thread::yield_now(); // What was counted elsewhere becomes visible.
+            crate::base::sync::thread::yield_now(); // What was counted elsewhere becomes visible.
         }
     }
 

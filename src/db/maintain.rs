@@ -1,12 +1,12 @@
 //! Flushing, keeping the log short, closing.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::sync::ArcSwap;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{Arc, Mutex, PoisonError, TryLockError};
+use crate::base::sync::{Mistake, is_planted};
 use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
 use crate::db::core::Core;
@@ -141,6 +141,9 @@ impl Core {
         if outcome.progress == FlushProgress::Complete {
             self.transactions.note_flushed(id, table);
         }
+        if is_planted(Mistake::FlushedTooEarly) {
+            self.signal_flushed();
+        }
         self.published.replace(|state| {
             let Some(keyspace) = state.find(id) else { return state.clone() };
             let mut next = KeyspaceState::clone(keyspace);
@@ -180,7 +183,9 @@ impl Core {
     fn note_slice_flushed(&self) {
         self.disk_full_count.store(0, Ordering::Relaxed);
         self.guard.note_room();
-        self.signal_flushed();
+        if !is_planted(Mistake::FlushedTooEarly) {
+            self.signal_flushed();
+        }
         self.cache.trim();
     }
 
@@ -398,6 +403,7 @@ impl Core {
         let tables = state.keyspaces.iter().flat_map(|keyspace| keyspace.tables());
         let oldest = tables.filter_map(|table| table.log_start()).min();
         let oldest = oldest.filter(|_| !is_seeded(Bug::LogGivenBackEarly));
+        let oldest = oldest.filter(|_| !is_planted(Mistake::ReleaseLogEarly));
         let applied = applier.applied().as_u64();
         oldest.map_or(applied, |oldest| oldest.min(applied))
     }

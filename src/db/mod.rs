@@ -70,11 +70,11 @@ mod transaction;
 mod upgrade;
 mod vacuum;
 mod values;
+mod visible;
 mod walk;
 mod working;
 
 use std::path::Path;
-use std::sync::{Arc, MutexGuard, Weak};
 
 pub use atomic::Swap;
 pub use batch::WriteBatch;
@@ -123,6 +123,7 @@ pub use vacuum::VacuumReport;
 pub use values::{ValueReader, ValueWriter};
 
 use self::core::Core;
+use crate::base::sync::{Arc, MutexGuard, Weak};
 use crate::base::{Error, Result, SeqNo};
 use crate::manifest::KeyspaceOptions;
 use crate::storage::Storage;

@@ -20,9 +20,9 @@
 //!   then: the memtable's entry expires, or that below it.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Arc, Mutex};
 use crate::base::{Cursor as _, EntryKind, EntryRef, Result, SeqNo, Slice, expiring_in};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::db::core::lock;

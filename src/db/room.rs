@@ -4,8 +4,8 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, Result};
 use crate::db::batch::WriteBatch;
 use crate::db::commit::Applier;
@@ -173,7 +173,7 @@ impl Core {
         if self.background == Background::Stepped {
             if !self.step()? {
                 // Another thread is at it.
-                std::thread::yield_now();
+                crate::base::sync::thread::yield_now();
             }
         } else {
             self.workers.wake();

@@ -10,10 +10,10 @@
 //! from it. The log is left out, as commits would wait, and what is in memory alone.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::base::sync::thread::JoinHandle;
+use crate::base::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
 use crate::base::{Error, Result};
 use crate::db::background::caught;
 use crate::db::check::{CheckPosition, Throttle};
@@ -179,7 +179,8 @@ impl Scrubber {
         }
         let (its_core, rate) = (Arc::clone(core), options.rate);
         let work = move || scrub(&its_core, rate);
-        let spawned = std::thread::Builder::new().name("lithedb-scrub".to_owned()).spawn(work);
+        let spawned =
+            crate::base::sync::thread::Builder::new().name("lithedb-scrub".to_owned()).spawn(work);
         let thread = spawned.map_err(|error| Error::io("start a thread for", &core.dir, error))?;
         *lock(&core.scrubber.thread) = Some(thread);
         Ok(())

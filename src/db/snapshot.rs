@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeBounds;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use crate::base::sync::{Arc, Mutex};
 use crate::base::{Error, Expiry, KeyRange, Result, SeqNo, Slice};
 use crate::db::Handle;
 use crate::db::core::lock;

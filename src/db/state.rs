@@ -1,11 +1,10 @@
 //! What a moment of the database is made of: memtables and versions, published together.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::ArcSwap;
-
+use crate::base::sync::ArcSwap;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{Arc, Mutex, PoisonError};
 use crate::base::{SeqNo, Slice, StripedCounters, ValuePointer};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::db::convert::ConversionJob;
@@ -13,6 +12,7 @@ use crate::db::history::Unarchived;
 use crate::db::indexes::IndexSet;
 use crate::db::presence::Presence;
 use crate::db::time::Time;
+use crate::db::visible::Visible;
 use crate::jobs::FlushRate;
 use crate::manifest::KeyspaceOptions;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
@@ -361,7 +361,7 @@ impl Seat {
         }
     }
 
-    pub(super) fn load(&self) -> arc_swap::Guard<Arc<Runtime>> {
+    pub(super) fn load(&self) -> crate::base::sync::Guard<Arc<Runtime>> {
         self.runtime.load()
     }
 
@@ -510,9 +510,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Published {
     state: ArcSwap<State>,
-    /// That of the state, or of the one before or behind it while it is being replaced.
-    generation: AtomicU64,
-    visible: AtomicU64,
+    visible: Visible,
     /// Held to replace the state.
     replacing: Mutex<()>,
 }
@@ -520,9 +518,8 @@ pub(super) struct Published {
 impl Published {
     pub(super) fn new(state: State, visible: SeqNo) -> Published {
         Published {
-            generation: AtomicU64::new(state.generation),
+            visible: Visible::new(state.generation, visible.as_u64()),
             state: ArcSwap::from_pointee(state),
-            visible: AtomicU64::new(visible.as_u64()),
             replacing: Mutex::new(()),
         }
     }
@@ -549,14 +546,10 @@ impl Published {
     }
 
     /// The stamp up to which `state` holds every commit; `None` if a flush or a seal has replaced
-    /// it, which is rare. (D2: a commit goes to the memtables of the state that is current, and a
-    /// state's generation is there before anything goes to its memtables. So who sees the stamp of
-    /// a commit that `state` does not hold sees a generation above its own.)
+    /// it, which is rare (D2: see `visible.rs`).
     #[inline]
     fn visible_in(&self, state: &State) -> Option<SeqNo> {
-        let visible = self.visible.load(Ordering::Acquire);
-        let is_newest = self.generation.load(Ordering::Acquire) <= state.generation;
-        is_newest.then(|| SeqNo::from_u64(visible))
+        self.visible.in_state(state.generation).map(SeqNo::from_u64)
     }
 
     /// The newest state; for those who do not read data at a stamp.
@@ -570,12 +563,12 @@ impl Published {
     }
 
     pub(super) fn visible(&self) -> SeqNo {
-        SeqNo::from_u64(self.visible.load(Ordering::Acquire))
+        SeqNo::from_u64(self.visible.stamp())
     }
 
     /// Makes commits up to `seqno` visible.
     pub(super) fn publish(&self, seqno: SeqNo) {
-        self.visible.store(seqno.as_u64(), Ordering::Release);
+        self.visible.publish(seqno.as_u64());
     }
 
     /// Replaces the state by one with a commit in its versions, and publishes that commit: as one,
@@ -586,10 +579,7 @@ impl Published {
         let current = self.state.load();
         let generation = current.generation + 1;
         let next = Arc::new(State { generation, ..change(&current) });
-        // Who sees the stamp sees the generation, and does not take the state of before; who finds
-        // the state sees the stamp.
-        self.generation.store(generation, Ordering::Release);
-        self.visible.store(seqno.as_u64(), Ordering::Release);
+        self.visible.announce(generation, seqno.as_u64());
         self.state.store(next);
     }
 
@@ -600,7 +590,6 @@ impl Published {
         let generation = current.generation + 1;
         let next = State { generation, ..change(&current) };
         self.state.store(Arc::new(next));
-        // Behind the state: who sees the generation finds the state.
-        self.generation.store(generation, Ordering::Release);
+        self.visible.note_replaced(generation);
     }
 }

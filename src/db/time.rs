@@ -14,8 +14,8 @@
 //!   database was opened (unless it crashed and the clock was then set back).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{Clock, MOMENT_MAX, SeqNo};
 use crate::db::core::Core;
 use crate::db::state::{KeyspaceState, State};

@@ -1,8 +1,8 @@
 //! What holds while work is done that makes room, or changes what is shared, on whatever thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::Ordering;
 
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, Result};
 use crate::db::background::text_of;
 use crate::db::core::{Core, lock};
@@ -22,13 +22,13 @@ pub(super) struct PoisonOnPanic<'c> {
 
 impl<'c> PoisonOnPanic<'c> {
     pub(super) fn new(core: &'c Core, what: &'static str) -> PoisonOnPanic<'c> {
-        PoisonOnPanic { core, what, in_panic_before: std::thread::panicking() }
+        PoisonOnPanic { core, what, in_panic_before: crate::base::sync::thread::panicking() }
     }
 }
 
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.in_panic_before {
+        if crate::base::sync::thread::panicking() && !self.in_panic_before {
             self.core.set_poison(&format!("{} panicked", self.what));
         }
     }

@@ -9,10 +9,10 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::block::{self, BLOCK_DATA, BLOCK_SIZE, SegmentId};
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::base::{Error, Result};
 use crate::storage::{
     KeptOpen, NumberedNames, OpenFiles, OpenMode, Storage, StorageFile, StorageLock,

@@ -6,8 +6,9 @@
 //! Where that was long one fewer merges from then on; one more is tried after a pause, which
 //! doubles with each try that fails. One merges always.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Processors are short where a thread has waited for one for longer than this part of the time.
 const SHORT_DIVISOR: u32 = 8;

@@ -1,8 +1,9 @@
 //! Holding writers and background work to a rate, and measuring the rate of flushes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{Mutex, PoisonError};
 
 /// Who was slower than the rate may be faster for so long, and no longer.
 const BURST: Duration = Duration::from_millis(5);

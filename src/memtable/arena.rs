@@ -28,14 +28,14 @@
 
 use std::ptr;
 use std::slice;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use super::chunk::{self, Chunk, HUGE_PAGE_SIZE, SpareChunks};
 use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::SeqNo;
 use crate::base::prefetch;
+use crate::base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::sync::{Arc, OnceLock};
 
 /// The longest key that fits the 24 bits of its length.
 pub(super) const KEY_LEN_MAX: usize = (1 << 24) - 1;

@@ -11,9 +11,9 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::base::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::memory::{Paging, REGION_SIZE, Region};
 

@@ -15,10 +15,9 @@
 //! Source: F. Putze, P. Sanders, J. Singler, "Cache-, Hash- and Space-Efficient Bloom Filters"
 //! (2007).
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::base::prefetch;
+use crate::base::sync::OnceLock;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// Keys without a filter: a tree of a few leaves is as fast.
 const SAMPLE_LEN: usize = 512;

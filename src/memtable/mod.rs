@@ -38,9 +38,6 @@ mod tree;
 mod versions;
 mod writer;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
 pub(crate) use self::arena::EntryId;
 pub(crate) use self::chunk::SpareChunks;
 pub(crate) use self::cursor::{AllVersions, MemtableCursor};
@@ -53,12 +50,14 @@ use self::node::{Nodes, Root};
 use self::order::Bound;
 use self::readers::Readers;
 use self::writer::WriterState;
-use arc_swap::ArcSwapOption;
 
 use crate::base::EntryRef;
 use crate::base::RangeTombstones;
 use crate::base::SeqNo;
 use crate::base::hash_key;
+use crate::base::sync::ArcSwapOption;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{Arc, Mutex, PoisonError};
 
 /// What a memtable is made for.
 #[derive(Clone, Copy, Debug)]

@@ -26,13 +26,13 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::arena::EntryId;
 use super::chunk::{self, Chunk, HUGE_PAGE_SIZE, LINE_SIZE, SpareChunks};
 use super::order::{Keys, Prefix};
 use super::readers::{Grace, Pin, Readers};
 use crate::base::prefetch;
+use crate::base::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// Entries of a leaf, and separators of an inner node, at most.
 pub(super) const WIDTH: usize = 64;

@@ -9,8 +9,6 @@
 //!   store that unlinks them.
 
 use std::sync::Arc;
-use std::sync::MutexGuard;
-use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::Memtable;
 use super::arena::{EntryAppender, EntryId};
@@ -24,6 +22,8 @@ use crate::base::EntryRef;
 use crate::base::RangeTombstones;
 use crate::base::SeqNo;
 use crate::base::hash_key;
+use crate::base::sync::MutexGuard;
+use crate::base::sync::atomic::Ordering::{Relaxed, Release};
 
 /// A leaf's tail is merged when it has so many entries. A search looks at half of them on average.
 const TAIL_LEN_MAX: usize = 16;

@@ -5,8 +5,9 @@
 //! it here, and who would merge into it looks here first.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::base::sync::atomic::{AtomicUsize, Ordering};
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The keys of a keyspace; none, nearly always.
 #[derive(Debug, Default)]

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::cipher::{Cipher, DERIVED_WITH, Derived, Keyed};
 use super::keyring::LOG_OWNER;
 use super::random::Randomness;
 use super::secret::Secret;
+use crate::base::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of a nonce.
 pub const NONCE_LEN: usize = 24;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use hkdf::Hkdf;
 use sha2::Sha256;
@@ -15,6 +14,7 @@ use super::file_key::{FileIdentity, FileKey, NonceWatch};
 use super::key_in_version;
 use super::random::Randomness;
 use super::secret::Secret;
+use crate::base::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use crate::base::{Error, Result};
 
 /// Stands for the commit log among those who have a key of their own. No keyspace has this number.

@@ -4,11 +4,10 @@
 //! owners open them, and look at what is in them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
-use arc_swap::ArcSwapOption;
 
 use super::StorageFile;
+use crate::base::sync::ArcSwapOption;
+use crate::base::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// An owner's file, if it is open. Looked at without a lock.
 #[derive(Debug, Default)]

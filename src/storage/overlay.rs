@@ -21,12 +21,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use super::content::check_range;
 use super::names::{Names, NodeId};
 use super::{DirEntry, EntryType, OpenMode, Storage, StorageFile, StorageLock, not_writable};
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 /// What is changed is kept in such pages.
 const PAGE_SIZE: usize = 4096;

@@ -7,13 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::file::{FILE_NUMBERS, Presence, ValueFile};
 use super::format::{FILE_HEADER_LEN, Form, encode_file_header};
 use super::staged::StagedValues;
 use super::{SYNCING, UNSYNCED, ValueLog, lock};
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Error, Result};
 use crate::seal::id_of;
 use crate::storage::{OpenMode, StorageFile};

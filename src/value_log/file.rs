@@ -5,13 +5,13 @@ use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::format::{FILE_HEADER_LEN, Form, RecordPlace};
 use super::format::{check_file_header, file_tag, identity, version_in};
 use super::staged::NO_FILE;
 use super::{FilesWriter, lock};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Arc, Mutex, OnceLock, Weak};
 use crate::base::{Error, Result, ValuePointer};
 use crate::seal::{FileKey, Keyring, id_of};
 use crate::storage::{

@@ -50,13 +50,12 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
-
-use arc_swap::ArcSwap;
 
 use self::append::{Head, OwnFile, Unsynced};
 use self::file::{Presence, ValuePlace, missing};
+use crate::base::sync::ArcSwap;
+use crate::base::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use crate::base::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use crate::base::{Error, Result};
 use crate::cache::MemoryBudget;
 use crate::storage::{Storage, is_gone};

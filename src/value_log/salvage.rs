@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use super::file::ValuePlace;
 use super::format::{FILE_HEADER_LEN, check_file_header, encode_file_header, file_tag};
 use super::format::{Form, RECORD_HEADER_LEN, RecordHeader, RecordLayout};
 use super::lock;
 use super::sealed::SealedRecord;
+use crate::base::sync::{Arc, Mutex};
 use crate::base::{Error, Result, ValuePointer};
 use crate::seal::{FileKey, id_of};
 use crate::storage::{OpenMode, Storage, StorageFile};

@@ -7,12 +7,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::OnceLock;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::sync::Mutex;
+use crate::base::sync::OnceLock;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Error, Result};
 use crate::storage::StorageFile;
 

@@ -24,6 +24,21 @@ const LAYERS: &[&[&str]] = &[
     &["backup"],
     &["inspect"],
 ];
+/// Where locks, atomics and threads of the standard library may be used: below `base::sync`, or
+/// held only while nothing of `base::sync` is used (`src/base/sync/mod.rs` says why).
+const KEEP_STD_SYNC: &[&str] = &[
+    "memory/",
+    "base/sync/",
+    "base/counter.rs",
+    "base/seeded.rs",
+    "storage/sim/",
+    "storage/memory.rs",
+    "storage/content.rs",
+    "storage/names.rs",
+    "storage/locks.rs",
+];
+/// The same, whoever schedules.
+const PLAIN_SYNC: &[&str] = &["Arc", "Weak", "PoisonError", "TryLockError", "LazyLock"];
 const LINES_PER_FILE_MAX: usize = 800;
 const COLUMNS_MAX: usize = 100;
 /// Of `docs/ARCHITECTURE.md`: details belong to the headers of files.
@@ -42,6 +57,7 @@ fn source_is_tidy() {
             check_file(&name, &text, &mut problems);
             if let Some(in_library) = name.strip_prefix("src/") {
                 check_layers(in_library, &text, &mut problems);
+                check_sync(in_library, &text, &mut problems);
             }
         }
     }
@@ -92,6 +108,38 @@ fn check_layers(name: &str, text: &str, problems: &mut BTreeSet<String>) {
             }
         }
     }
+}
+
+/// Locks, atomics and threads come from `base::sync`, so that a scheduler can have them all. Tests
+/// may do as they like.
+fn check_sync(name: &str, text: &str, problems: &mut BTreeSet<String>) {
+    let is_test = name.contains("/tests/") || name.ends_with("tests.rs");
+    if is_test || KEEP_STD_SYNC.iter().any(|kept| name.starts_with(kept)) {
+        return;
+    }
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with("mod tests {") {
+            return;
+        }
+        // A static outlives a schedule.
+        if line.trim_start().starts_with("//") || line.starts_with("static ") {
+            continue;
+        }
+        let mut used = line.split("std::sync::").skip(1);
+        let is_plain = used.all(|used| match used.strip_prefix('{') {
+            Some(list) => {
+                list.split(['}', ',']).all(|of| is_plain_sync(of.trim_matches([' ', ';'])))
+            }
+            None => is_plain_sync(used.split(|c: char| !c.is_alphanumeric()).next().unwrap_or("")),
+        });
+        if !is_plain || line.contains("std::thread") || line.contains("arc_swap::") {
+            problems.insert(format!("{name}:{}: from `base::sync`", index + 1));
+        }
+    }
+}
+
+fn is_plain_sync(name: &str) -> bool {
+    name.is_empty() || PLAIN_SYNC.contains(&name)
 }
 
 fn rank_of(module: &str) -> Option<usize> {

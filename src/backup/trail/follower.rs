@@ -1,12 +1,12 @@
 //! A thread that adds to a trail what comes to its database: whenever so much time has passed, or
 //! so much has come.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::pass::{TrailOptions, TrailReport};
 use crate::backup::BackupRepository;
+use crate::base::sync::thread::JoinHandle;
+use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::base::{Clock as _, Error, Result, SystemClock};
 use crate::db::{Db, WeakDb};
 
@@ -117,7 +117,8 @@ impl BackupRepository {
         let (repository, db) = (self.clone(), db.downgrade());
         let following = Following { repository, db, options, shared: Arc::clone(&shared) };
         let name = "lithedb-trail".to_owned();
-        let spawned = std::thread::Builder::new().name(name).spawn(move || following.run());
+        let spawned =
+            crate::base::sync::thread::Builder::new().name(name).spawn(move || following.run());
         let thread = spawned.map_err(|error| Error::io("start a thread for", &self.dir, error))?;
         Ok(TrailFollower { shared, thread: Some(thread) })
     }

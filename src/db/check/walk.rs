@@ -260,7 +260,7 @@ impl<'a> PacedWalk<'a> {
         let mut left = throttle.wait_for(findings.bytes, self.core.clock.monotonic());
         while !left.is_zero() {
             let part = left.min(WAIT_MAX);
-            std::thread::sleep(part);
+            crate::base::sync::thread::sleep(part);
             left -= part;
             if !left.is_zero() {
                 self.ask(findings)?;

@@ -3,8 +3,8 @@
 
 use std::ops::{ControlFlow, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use crate::base::sync::atomic::Ordering;
 use crate::base::version_key::put_head;
 use crate::base::{KeyRange, Result, Slice};
 use crate::db::Db;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, Weak};
 
+use crate::base::sync::{Arc, Mutex, Weak};
 use crate::base::{Cursor, EntryRef, Error, Result, SeqNo, Slice, lost_its_place};
 use crate::db::core::{Core, lock};
 use crate::db::ingest::IngestRange;

@@ -1,10 +1,10 @@
 //! The beginning of a conversion and its ends: giving the keyspace the new store, or giving it up.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::job::ConversionJob;
 use super::{Conversion, ConversionReport};
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, RangeTombstones, Result, SeqNo};
 use crate::block::BlockCursor;
 use crate::db::core::{Core, lock};

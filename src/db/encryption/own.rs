@@ -29,10 +29,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::{KeyringFile, keyring_path};
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, Result};
 use crate::db::Db;
 use crate::db::core::{Core, lock};

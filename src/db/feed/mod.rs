@@ -330,7 +330,7 @@ impl ChangeFeed {
                     }
                 }
                 (Look::Nothing, None) if self.options.durable_only => {
-                    std::thread::sleep(LOOK_FOR_SYNC.min(left));
+                    crate::base::sync::thread::sleep(LOOK_FOR_SYNC.min(left));
                     left = left.saturating_sub(LOOK_FOR_SYNC);
                     continue;
                 }

@@ -1,9 +1,9 @@
 //! Waking those who wait for a commit.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Condvar, Mutex, PoisonError};
 use crate::db::commit::CommitLog;
 use crate::db::core::lock;
 use crate::wal::Lsn;

@@ -1,10 +1,10 @@
 //! A thread that brings a follower on again and again.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::Follower;
+use crate::base::sync::thread::JoinHandle;
+use crate::base::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::base::{Error, Result};
 use crate::db::core::lock;
 
@@ -53,7 +53,8 @@ impl Follower {
                 }
             }
         };
-        let spawned = std::thread::Builder::new().name("lithedb-follow".to_owned()).spawn(work);
+        let spawned =
+            crate::base::sync::thread::Builder::new().name("lithedb-follow".to_owned()).spawn(work);
         let dir = &self.shared.order.dir;
         let thread = spawned.map_err(|error| Error::io("start a thread for", dir, error))?;
         Ok(KeepingUp { shared, thread: Some(thread) })

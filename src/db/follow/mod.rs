@@ -12,11 +12,11 @@ mod keep_up;
 mod view;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 pub use self::keep_up::KeepingUp;
 use self::view::{Before, Order, Progress, View, open_view};
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Arc, Mutex};
 use crate::base::{Error, Result, SeqNo};
 use crate::db::core::{Core, lock};
 use crate::db::{Access, Builder, Db, Keyspace, Snapshot};

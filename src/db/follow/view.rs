@@ -21,10 +21,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{CaughtUp, FollowUpTo};
+use crate::base::sync::{Arc, Mutex};
 use crate::base::{Error, Result, SeqNo, StampClock};
 use crate::db::Db;
 use crate::db::commit::CommitLog;

@@ -1,9 +1,9 @@
 //! Where one thread waits for others.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::db::core::lock;
 use crate::wal::Lsn;
 

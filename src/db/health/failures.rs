@@ -3,11 +3,11 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::base::Error;
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::db::core::lock;
 
 /// Failures that are kept: of each keyspace a few, and of few of many keyspaces; beside flushes.

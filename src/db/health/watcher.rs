@@ -5,11 +5,11 @@
 //! that of closing, which waits for a listener that is being told.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{BackgroundWork, Health};
+use crate::base::sync::thread::JoinHandle;
+use crate::base::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::base::{Error, Result, contained};
 use crate::db::core::{Core, lock};
 use crate::db::options::Background;
@@ -65,7 +65,8 @@ impl Watcher {
                 its_core.look_after_health();
             }
         };
-        let spawned = std::thread::Builder::new().name("lithedb-health".to_owned()).spawn(work);
+        let spawned =
+            crate::base::sync::thread::Builder::new().name("lithedb-health".to_owned()).spawn(work);
         let thread = spawned.map_err(|error| Error::io("start a thread for", &core.dir, error))?;
         *lock(&core.watcher.thread) = Some(thread);
         Ok(())
@@ -89,7 +90,7 @@ impl Watcher {
         *lock(&self.is_over) = true;
         self.ended.notify_all();
         let Some(thread) = lock(&self.thread).take() else { return };
-        if thread.thread().id() != std::thread::current().id() {
+        if thread.thread().id() != crate::base::sync::thread::current().id() {
             let _it_does_not_panic = thread.join();
         }
     }

@@ -2,8 +2,8 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use crate::base::sync::atomic::Ordering;
 use crate::base::version_key::put_by_stamp;
 use crate::base::{Cursor, Error, KeyRange, RangeTombstones, Result, SeqNo};
 use crate::block::BlockCursor;

@@ -30,10 +30,10 @@
 //! cannot be read or made; writers who wait for it are told what.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::base::sync::atomic::Ordering;
+use crate::base::sync::{Arc, Mutex};
 use crate::base::version_key::{INGESTED, VersionKind, put_by_stamp, put_head, put_tail};
 use crate::base::{EntryKind, EntryRef, Error, KeyRange, Result, SeqNo, Slice};
 use crate::cache::{Charge, MemoryBudget, Part};

@@ -1,9 +1,8 @@
 //! Which indexes a keyspace has at one moment: part of its state, so that a snapshot reads those,
 //! and as far as they were built, that there were at its moment.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::ThreadId;
-
+use crate::base::sync::thread::ThreadId;
+use crate::base::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::base::{Error, Result};
 use crate::db::core::lock;
 use crate::db::state::{KeyspaceState, Runtime, Seat, State};
@@ -63,7 +62,7 @@ impl BuildTurn {
     /// # Errors
     /// `InvalidArgument` when it is this thread that does.
     pub fn take(&self) -> Result<Building<'_>> {
-        let own = std::thread::current().id();
+        let own = crate::base::sync::thread::current().id();
         let mut builder = lock(&self.builder);
         while let Some(other) = *builder {
             if other == own {

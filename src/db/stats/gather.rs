@@ -1,8 +1,7 @@
 //! Gathering the figures from the parts that have them.
 
-use std::sync::atomic::Ordering;
-
 use super::{BytesWritten, KeyspaceStats, Stats, ValueFileStats};
+use crate::base::sync::atomic::Ordering;
 use crate::cache::Part;
 use crate::db::core::Core;
 use crate::db::state::{KeyspaceState, Runtime, State};

@@ -4,11 +4,11 @@ mod gather;
 mod prometheus;
 mod written;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use written::BytesWritten;
 
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::db::follow::Followers;
 use crate::db::health::Health;
 use crate::db::trail::TrailStatus;

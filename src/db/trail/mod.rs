@@ -29,7 +29,6 @@ mod follow;
 mod marker;
 mod replay;
 
-use std::sync::MutexGuard;
 use std::time::{Duration, SystemTime};
 
 pub(crate) use follow::{TrailCommit, TrailCut, TrailItem};
@@ -37,6 +36,7 @@ pub(crate) use marker::is_trail_marker;
 pub(in crate::db) use marker::markers_in;
 pub(crate) use replay::{NotReplayed, TrailReplay};
 
+use crate::base::sync::MutexGuard;
 use crate::base::{Error, Result, SeqNo};
 use crate::db::Db;
 use crate::db::core::{Core, lock};

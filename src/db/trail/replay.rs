@@ -11,9 +11,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Clock, Error, Result, SeqNo, ValuePointer};
 use crate::db::batch::{Placed, WriteBatch};
 use crate::db::core::Core;

@@ -13,8 +13,8 @@
 //!   is visible until no transaction is open that began before it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
 
+use crate::base::sync::{Arc, Mutex};
 use crate::base::{SeqNo, Slice};
 use crate::db::core::lock;
 use crate::db::ingest::IngestRange;

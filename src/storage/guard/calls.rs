@@ -21,10 +21,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::base::{Clock, THREAD_STRIPES, stripe_of_thread};
 use crate::storage::Operation;
 

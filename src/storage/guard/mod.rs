@@ -29,8 +29,6 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use calls::SlowCall;
@@ -43,6 +41,8 @@ use self::reserve::{May, Reserve};
 use super::followers::{followers_of, remove_or_hold};
 use super::{DirEntry, OpenMode, Operation, Storage, StorageFile, StorageLock};
 use crate::base::Clock;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{Arc, Mutex, PoisonError};
 use crate::seal::Keyring;
 
 /// How often a read is tried again that failed as disks do now and then.

@@ -11,10 +11,10 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::storage::{OpenMode, Storage, StorageFile};
 
 /// The file's name, in the database's directory.
@@ -28,7 +28,8 @@ const KEPT_DIVISOR: u64 = 2;
 /// A file that is wanted may be of any length; so much is looked for before writing goes on.
 const WANTED_MAX: u64 = 64 << 20;
 
-thread_local! {
+crate::base::sync::thread_local! {
+    // It decides what the thread may do: no other one's.
     static MAY: Cell<May> = const { Cell::new(May::Nothing) };
 }
 

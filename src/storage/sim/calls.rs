@@ -27,6 +27,7 @@ impl SimStorage {
         detail: u64,
         work: impl FnOnce(&mut Machine, Course) -> io::Result<T>,
     ) -> io::Result<T> {
+        crate::base::sync::point();
         let mut machine = self.machine();
         let violation_count = machine.checks.violations.len();
         let result = match machine.begin(operation, paths, detail) {

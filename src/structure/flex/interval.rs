@@ -1,10 +1,9 @@
 //! Intervals: what the tree holds. Immutable; a change makes a new one.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-
 use super::segment::{LostBytes, Segment};
 use super::tree::{Item, KeyGuide, Keyed, Memo};
+use crate::base::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use crate::base::sync::{Arc, OnceLock};
 use crate::base::{ExpirySpan, SeqNo, Slice};
 use crate::block::{Block, Guide};
 use crate::cache::{Charge, Slot};

@@ -5,10 +5,10 @@
 //! order: they read the runs whole, merge them into one block, and keep it in the interval's slot.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::interval::{Interval, Run};
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Cursor, EntryKind, Error, Result, Slice, hash_key, is_operands};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::block::{FrameReader, Guide, GuideKind, SealedFrame};

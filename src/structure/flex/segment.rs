@@ -32,12 +32,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::holes::{DeadSpace, HoleRule};
 use crate::base::format::{FILE_VERSION_MAX, version_found};
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use crate::base::{Error, Result, checksum, checksum_seeded};
 use crate::seal::{FileIdentity, FileKey, Keyring, id_of};
 use crate::seal::{key_in_version, version_field};
@@ -694,7 +694,7 @@ impl Drop for SegmentWriter {
 }
 
 /// Locks a mutex whose data stays consistent whatever panicked while it was held.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> crate::base::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

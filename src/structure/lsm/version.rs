@@ -1,7 +1,6 @@
 //! A version: the runs of one moment, and reading them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
 
 use super::cursor::LsmCursor;
 use super::index::{Index, Run};
@@ -9,6 +8,7 @@ use super::merge::{Merged, deletes_ranges, deletions_of, rank_of};
 use super::passing::PassingCursor;
 use super::table::{ReadMode, Sought, Table, TableCaches};
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::sync::{Arc, OnceLock, Weak};
 use crate::base::version_key::behind_keys;
 use crate::base::{
     EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo, Slice, StripedCounters,

@@ -5,9 +5,6 @@ mod round;
 mod seam;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-use arc_swap::ArcSwap;
 
 use super::build::{RunOptions, RunWriter, WrittenFor};
 use super::cursor::FlexCursor;
@@ -21,6 +18,8 @@ use super::segment::{SegmentPlace, SharedFiles, missing};
 use super::sweep::{Sweep, fan_in_for};
 use super::tree::FlexTree;
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::sync::ArcSwap;
+use crate::base::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::base::{Cursor, Error, ExpirySpan, KeyRange, RangeTombstones, Result, SeqNo, Slice};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::manifest::{EditLog, KeyspaceOptions, LogPosition};

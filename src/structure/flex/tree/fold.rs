@@ -7,11 +7,11 @@
 //! - M1  What a node keeps is of the items below it: edited in place it forgets, a copy is without.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::FlexTree;
 use super::item::{Item, Total};
 use super::node::Node;
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 use crate::base::{Result, Slice};
 use crate::cache::Charge;
 

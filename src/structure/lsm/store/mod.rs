@@ -5,10 +5,6 @@ mod rounds;
 mod seam;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use arc_swap::ArcSwap;
 
 use super::index::{Index, Run};
 use super::output::{Outputs, discard, ranges_within};
@@ -18,6 +14,9 @@ use super::record::{Counters, EditRecord, Encoder, LEVEL_COUNT, PlacedTable, Run
 use super::table::{TableCaches, TableOptions, TablePlace, TableRecord};
 use super::version::{LsmVersion, Reader};
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::sync::ArcSwap;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::base::{
     Coverage, Cursor, EntryKind, Error, RangeTombstones, Result, SeqNo, Slice, StripedCounters,
     is_operands,
@@ -56,7 +55,7 @@ pub struct LsmStore {
     // Guarded by their locks, taken in this order.
     jobs: Mutex<Jobs>,
     /// Signalled when a part of a compaction is put back.
-    part_done: std::sync::Condvar,
+    part_done: crate::base::sync::Condvar,
     writer: Mutex<Writer>,
     /// For who reads it beside its writer. Taken with none of the others.
     beside: Mutex<BesideIndex>,
@@ -185,7 +184,7 @@ impl LsmStore {
             counted_before: writer.index.counters,
             kept_from: AtomicU64::new(place.options.kept_from.as_u64()),
             jobs: Mutex::default(),
-            part_done: std::sync::Condvar::new(),
+            part_done: crate::base::sync::Condvar::new(),
             writer: Mutex::new(writer),
             beside: Mutex::new(beside),
         })

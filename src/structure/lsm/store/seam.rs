@@ -1,12 +1,12 @@
 //! The store of an Lsm keyspace as the database sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::jobs::Zeal;
 use super::rounds::LsmRound;
 use super::{EDITS_AT_CLOSE_FRACTION, LsmStore, index_counts};
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Cursor, RangeTombstones, Result, SeqNo, Slice};
 use crate::manifest::LogPosition;
 use crate::operator::Merging;

@@ -1,12 +1,12 @@
 //! What tables are read through.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::format::FramePointer;
 use super::partition::Partition;
 use super::place::TableFile;
 use crate::base::Result;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::block::{Block, Dictionary, FrameKind, frame};
 use crate::cache::{Cache, MemoryBudget};
 use crate::memory::Heap;

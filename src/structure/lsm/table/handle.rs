@@ -3,9 +3,6 @@
 //! A point lookup goes from the top to a partition, asks its filter, and goes by its index to one
 //! data block. Where all of that is in memory it allocates nothing and counts no reference.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-
 use super::caches::TableCaches;
 use super::format::FramePointer;
 use super::open::{Opened, read_properties};
@@ -13,6 +10,8 @@ use super::partition::Partition;
 use super::place::{TableFile, TablePlace};
 use super::properties::Properties;
 use super::record::TableRecord;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Arc, OnceLock};
 use crate::base::version_key::is_by_key;
 use crate::base::{RangeTombstones, Result, SeqNo, prefix_successor};
 use crate::block::{Block, Dictionary, FrameKind, frame};

@@ -2,7 +2,6 @@
 //! the ranges that it deletes. Stays as long as the table is held.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
 
 use super::caches::TableCaches;
 use super::format::{FOOTER_LEN, FOOTER_LEN_MAX, Footer, FramePointer, HEADER_LEN};
@@ -12,6 +11,7 @@ use super::place::TableFile;
 use super::properties::Properties;
 use super::ranges;
 use super::record::TableRecord;
+use crate::base::sync::{Arc, OnceLock};
 use crate::base::{Codec, DICTIONARY_SIZE_MAX, RangeTombstones, Result};
 use crate::block::{Dictionary, FRAME_HEADER_LEN, FrameKind};
 use crate::cache::{Charge, Part, Slot};

@@ -23,12 +23,12 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
 
 use super::filter;
 use super::format::FramePointer;
 use super::index::{Index, IndexBuilder, Target};
 use super::record::TableOptions;
+use crate::base::sync::{Arc, OnceLock};
 use crate::base::{Result, hash_key};
 use crate::block::{Block, FramePlace, frame};
 use crate::cache::Slot;

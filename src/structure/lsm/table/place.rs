@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::format::{HEADER_LEN, TableIdentity};
 use super::open::Opened;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::base::{Error, Result};
 use crate::block::FramePlace;
 use crate::seal::{FileKey, Keyring, id_of};
