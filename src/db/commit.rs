@@ -593,6 +593,8 @@ impl Core {
                 Role::Served => return Ok(()),
                 Role::Lead => return self.lead_sync(caller),
                 Role::Wait(longest) => {
+                    // Who came behind the call of all who wait would not be called any more.
+                    self.check_waiting(caller).inspect_err(|_| turn.leave(caller))?;
                     let call = caller.wait(longest);
                     if call != Call::Lead {
                         if caller.is_done() {
@@ -647,13 +649,19 @@ impl Core {
             if caller.is_done() {
                 break;
             }
+            // Nobody calls who came to the queue behind the call of all that were in it.
+            self.check_waiting(caller)?;
             // An earlier commit waits for its sync: whoever syncs it applies this one as well.
             caller.wait(WAIT_MAX);
-            if !caller.is_done() {
-                self.check_writable()?;
-            }
+            self.check_waiting(caller)?;
         }
         Ok(())
+    }
+
+    /// Whether who waits may still be served: not when the database has failed or was closed,
+    /// unless its commit is applied.
+    fn check_waiting(&self, caller: &Caller) -> Result<()> {
+        self.check_writable().or_else(|error| if caller.is_done() { Ok(()) } else { Err(error) })
     }
 
     /// Applies the commits at the head of the queue that may be, and wakes the threads that wait
