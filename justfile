@@ -91,6 +91,16 @@ torture-power FS='ext4' ROUNDS='1000' SEED='1' IMAGE='/dev/shm/lithe-torture.img
 seeded SEED='1' *ARGS:
     RUSTFLAGS="--cfg seeded_bugs" cargo run --release --target-dir target/seeded -p lithe-sim -- seeded --seed {{SEED}} {{ARGS}}
 
+# Threads in so many orders, from a seed on: the engine under a scheduler (`crates/schedules`).
+# `just schedules 1 77 --scenario crashes` shows one schedule again, `just schedules 20000 1 --mistakes`
+# that mistakes which are built in are found.
+schedules COUNT='1000000' SEED='1' *ARGS:
+    RUSTFLAGS="--cfg shuttle" cargo run --profile schedules --target-dir target/shuttle -p lithe-schedules -- --count {{COUNT}} --seed {{SEED}} {{ARGS}}
+
+# What is lock-free and small, in every order that the memory model allows.
+kernels:
+    RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p lithe-schedules --test kernels
+
 # The memtable's unsafe code under miri (needs a nightly toolchain with miri).
 miri:
     cargo +nightly miri test -p lithedb --lib memtable

@@ -14,6 +14,10 @@ const SHIPPED: [&str; 2] = ["lithedb", "lithe-cli"];
 /// Where packages come from that are no part of the workspace.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
+/// Flags of the compiler that tests alone are built with: what is wanted by them only is passed on
+/// to nobody.
+const TEST_FLAGS: [&str; 2] = ["cfg(loom)", "cfg(shuttle)"];
+
 /// A package.
 #[derive(Clone, Debug, Default)]
 pub struct Package {
@@ -167,7 +171,10 @@ fn uses_of(node: &Value) -> Vec<String> {
     let others = node["deps"].as_array().into_iter().flatten();
     let is_built_in = |other: &&Value| {
         let mut kinds = other["dep_kinds"].as_array().into_iter().flatten();
-        kinds.any(|kind| kind["kind"].is_null() || kind["kind"] == "build")
+        kinds.any(|kind| {
+            let is_built_in = kind["kind"].is_null() || kind["kind"] == "build";
+            is_built_in && !TEST_FLAGS.contains(&text(&kind["target"]))
+        })
     };
     let mut uses: Vec<String> =
         others.filter(is_built_in).map(|other| text(&other["pkg"]).to_owned()).collect();
@@ -232,6 +239,17 @@ mod tests {
             .collect();
         assert_eq!(shipped, ["a", "c"]);
         assert_eq!(supply.own().count(), 1);
+    }
+
+    #[test]
+    fn what_is_wanted_by_a_flag_of_tests_is_not_built_in() {
+        let node = serde_json::json!({ "deps": [
+            { "pkg": "a", "dep_kinds": [{ "kind": null, "target": "cfg(unix)" }] },
+            { "pkg": "b", "dep_kinds": [{ "kind": null, "target": "cfg(shuttle)" }] },
+            { "pkg": "c", "dep_kinds": [{ "kind": null, "target": "cfg(loom)" },
+                { "kind": null, "target": null }] },
+        ] });
+        assert_eq!(uses_of(&node), ["a", "c"]);
     }
 
     /// As of the simulation, which the program has without its campaigns.
