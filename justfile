@@ -92,7 +92,7 @@ seeded SEED='1' *ARGS:
     RUSTFLAGS="--cfg seeded_bugs" cargo run --release --target-dir target/seeded -p lithe-sim -- seeded --seed {{SEED}} {{ARGS}}
 
 # Threads in so many orders, from a seed on: the engine under a scheduler (`crates/schedules`).
-# `just schedules 1 77 --scenario crashes` shows one schedule again, `just schedules 40000 1 --mistakes`
+# `just schedules 1 77 --scenario crashes` shows one schedule again, `just schedules 20000 1 --mistakes`
 # that mistakes which are built in are found.
 schedules COUNT='1000000' SEED='1' *ARGS:
     RUSTFLAGS="--cfg shuttle" cargo run --profile schedules --target-dir target/shuttle -p lithe-schedules -- --count {{COUNT}} --seed {{SEED}} {{ARGS}}

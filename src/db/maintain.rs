@@ -141,9 +141,6 @@ impl Core {
         if outcome.progress == FlushProgress::Complete {
             self.transactions.note_flushed(id, table);
         }
-        if is_planted(Mistake::FlushedTooEarly) {
-            self.signal_flushed();
-        }
         self.published.replace(|state| {
             let Some(keyspace) = state.find(id) else { return state.clone() };
             let mut next = KeyspaceState::clone(keyspace);
@@ -183,9 +180,7 @@ impl Core {
     fn note_slice_flushed(&self) {
         self.disk_full_count.store(0, Ordering::Relaxed);
         self.guard.note_room();
-        if !is_planted(Mistake::FlushedTooEarly) {
-            self.signal_flushed();
-        }
+        self.signal_flushed();
         self.cache.trim();
     }
 

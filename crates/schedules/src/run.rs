@@ -71,7 +71,6 @@ pub fn mistakes(arguments: &Arguments) -> bool {
         (Mistake::ReleaseLogEarly, "crashes"),
         (Mistake::CallsSeenLate, "seals"),
         (Mistake::PremiseCheckedOnce, "transactions"),
-        (Mistake::FlushedTooEarly, "stalls"),
     ] {
         let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name);
         let Some(scenario) = scenario else { return false };

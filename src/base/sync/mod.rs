@@ -47,8 +47,6 @@ pub enum Mistake {
     CallsSeenLate,
     /// A transaction is not checked again under the log's lock.
     PremiseCheckedOnce,
-    /// That a flush is over is said before it can be seen.
-    FlushedTooEarly,
 }
 
 /// Whether a mistake is built in.
