@@ -142,14 +142,18 @@ fn seals(seed: u64) {
     world.end();
 }
 
-/// The same without readers, and with little memory: each flush wakes who waits for it.
+/// The same without readers, and with so little memory that what each writes first fills it: each
+/// flush wakes who waits for it. (Who is held to a rate sleeps, and meets no full memory.)
 fn stalls(seed: u64) {
     let (mut setup, mut random) = tiny(seed);
-    setup.value_sizes = vec![1400, 3000];
+    setup.value_sizes = vec![11_000, 13_000];
+    for options in &mut setup.keyspaces {
+        *options = options.clone().value_separation(None);
+    }
     setup.memory_budget = 64 << 10;
     setup.background = Background::Threads;
     let world = World::open(setup);
-    let parts = vec![part(&world, &mut random, writes(6)), part(&world, &mut random, writes(6))];
+    let parts = (0..3).map(|_| part(&world, &mut random, writes(3))).collect();
     together(parts);
     world.end();
 }

@@ -134,6 +134,8 @@ pub(super) struct SegmentPlace {
     doomed: Mutex<Vec<PathBuf>>,
     /// Segments in which runs have died since they were last looked at, by number.
     with_dead: Mutex<BTreeMap<u64, Weak<Segment>>>,
+    /// Held to make holes.
+    punching: Mutex<()>,
     /// Segments that anybody holds, by number, and how often.
     held: Mutex<BTreeMap<u64, usize>>,
     /// Numbers of segments that were written and are in no edit yet.
@@ -176,6 +178,7 @@ impl SegmentPlace {
             values,
             doomed: Mutex::default(),
             with_dead: Mutex::default(),
+            punching: Mutex::default(),
             held: Mutex::default(),
             unlisted: Mutex::default(),
             written_to: Mutex::default(),
@@ -251,6 +254,8 @@ impl SegmentPlace {
     /// Gives the room of what is dead in partly live segments back, where it is enough (X6). What
     /// somebody may read beside waits, and is looked at again each time.
     pub(super) fn punch_holes(&self) {
+        // A segment dies bit by bit: else two could have its file open to be written to.
+        let _one_at_a_time = lock(&self.punching);
         let written_to = lock(&self.written_to).clone();
         let with_dead: Vec<Weak<Segment>> = {
             let mut with_dead = lock(&self.with_dead);
@@ -619,6 +624,28 @@ pub(super) struct SegmentWriter {
     buffer: Vec<u8>,
     written: u64,
     synced: u64,
+    /// Last: it is written to until the file is let go.
+    _at_work: AtWork,
+}
+
+/// That a segment is written to, for as long as this lives.
+#[derive(Debug)]
+struct AtWork {
+    place: Arc<SegmentPlace>,
+    number: u64,
+}
+
+impl AtWork {
+    fn new(place: &Arc<SegmentPlace>, number: u64) -> AtWork {
+        lock(&place.written_to).insert(number);
+        AtWork { place: Arc::clone(place), number }
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        lock(&self.place.written_to).remove(&self.number);
+    }
 }
 
 /// Bytes gathered before they are written.
@@ -631,11 +658,11 @@ impl SegmentWriter {
         let opened = place.storage.open(&segment.path, OpenMode::CreateNew);
         let file = opened.map_err(|error| Error::io("create", &segment.path, error))?;
         place.open.0.keep(&segment, &file);
-        lock(&place.written_to).insert(number);
+        let _at_work = AtWork::new(place, number);
         let key = Keyring::for_new(place.storage.keyring(), &place.identity_of(number).file())?;
         let buffer = encode_header(place, number, id_of(key.as_deref())).to_vec();
         let _it_is_new = segment.key.set(key);
-        Ok(SegmentWriter { segment, file, buffer, written: 0, synced: 0 })
+        Ok(SegmentWriter { segment, file, buffer, written: 0, synced: 0, _at_work })
     }
 
     /// Bytes of memory of its buffer.
@@ -684,12 +711,6 @@ impl SegmentWriter {
             self.synced = self.written;
         }
         Ok(())
-    }
-}
-
-impl Drop for SegmentWriter {
-    fn drop(&mut self) {
-        lock(&self.segment.place.written_to).remove(&self.segment.number);
     }
 }
 

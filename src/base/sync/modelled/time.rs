@@ -4,8 +4,8 @@
 //! system, so that this is a thread-local.
 //!
 //! While threads of the scenario are at work ([`foreground`]), a wait of [`SAFETY_NET`] or more
-//! that has to be ended by the clock, because nobody could go on, and nobody sleeps, is a signal
-//! that was lost: panics.
+//! that has to be ended by the clock, because nobody could go on, and nobody sleeps or waits for
+//! less, is a signal that was lost: panics.
 //! The engine has such ends only in case of what it does not know; threads would stand still for
 //! so long.
 
@@ -111,8 +111,10 @@ pub fn move_on() {
 impl Time {
     fn end_next(&mut self, nobody_else: bool) -> Result<Option<Arc<Condvar>>, String> {
         let foreground = self.foreground;
-        // Who sleeps goes on by itself: it may be what others wait for.
-        let somebody_sleeps = self.timers.iter().any(|timer| timer.kind == Kind::Sleep);
+        // Who sleeps, or waits for a moment, goes on by itself: it may be what others wait for, and
+        // theirs may be over before when the clock was moved on while they waited.
+        let goes_on = |timer: &Timer| timer.kind == Kind::Sleep || timer.longest < SAFETY_NET;
+        let somebody_goes_on = self.timers.iter().any(goes_on);
         let Some(timer) = self.timers.iter_mut().min_by_key(|timer| (timer.until, timer.id)) else {
             return if nobody_else { Err("nobody can go on".to_owned()) } else { Ok(None) };
         };
@@ -127,7 +129,7 @@ impl Time {
             return Err(format!("nobody can go on: a wait at {place} is over, and does not end"));
         }
         let is_patient = self.patient.iter().any(|file| place.file().ends_with(file));
-        if foreground > 0 && !somebody_sleeps && longest >= SAFETY_NET && !is_patient {
+        if foreground > 0 && !somebody_goes_on && !is_patient {
             let others: Vec<String> =
                 self.timers.iter().map(|timer| timer.place.to_string()).collect();
             return Err(format!(
