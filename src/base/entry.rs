@@ -76,11 +76,13 @@ pub trait Cursor {
     fn seek_for_prev(&mut self, key: &[u8]) -> Result<()>;
 
     /// As [`Cursor::seek`], from a position that moving forward has led to, and that is not behind
-    /// `key`: for less where that is near.
+    /// `key`: for less where that is near, and least where the entries in front of it are newer
+    /// than `newest`, each than the next.
     ///
     /// # Errors
     /// When the entries cannot be read.
-    fn leap(&mut self, key: &[u8]) -> Result<()> {
+    fn leap(&mut self, key: &[u8], newest: SeqNo) -> Result<()> {
+        let _no_matter = newest;
         self.seek(key)
     }
 

@@ -119,6 +119,13 @@ pub fn put_stamp_bound(out: &mut Vec<u8>, stamp: SeqNo) {
     out.extend_from_slice(&(!stamp.as_u64()).to_be_bytes());
 }
 
+/// The stamp of which such a part of a tail is; `None` if it is none.
+#[must_use]
+pub fn stamp_of_bound(bound: &[u8]) -> Option<SeqNo> {
+    let bytes = <[u8; STAMP_LEN]>::try_from(bound).ok()?;
+    Some(SeqNo::from_u64(!u64::from_be_bytes(bytes)))
+}
+
 /// The first key of an archive above all versions of the key with this head.
 #[must_use]
 pub fn behind_head(head: &[u8]) -> Vec<u8> {
@@ -171,9 +178,16 @@ pub fn key_of_head(head: &[u8]) -> Option<Vec<u8>> {
 /// by key; `None` if they do not.
 #[must_use]
 pub fn key_in_front(bytes: &[u8]) -> Option<Vec<u8>> {
+    key_of_head(head_in_front(bytes)?)
+}
+
+/// The head that these bytes, which may be any in the order of an archive's keys, begin with;
+/// `None` if they do not: then they are not between two versions of a key.
+#[must_use]
+pub fn head_in_front(bytes: &[u8]) -> Option<&[u8]> {
     let rest = bytes.strip_prefix(&[BY_KEY])?;
     let end = rest.windows(END.len()).position(|two| two == END)?;
-    key_of_head(&bytes[..1 + end + END.len()])
+    Some(&bytes[..1 + end + END.len()])
 }
 
 /// Puts the key that a head is of into `out`, in place of what is there.

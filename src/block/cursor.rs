@@ -19,12 +19,15 @@ use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::Expiring;
 use crate::base::Result;
+use crate::base::SeqNo;
 use crate::base::expiring_in;
 use crate::base::prefetch;
+use crate::block::common_prefix_len;
 use crate::block::layout;
 use crate::block::layout::EntrySpan;
 use crate::block::resident::Block;
 use crate::block::search::Bound;
+use crate::block::search::KeyMatch;
 use crate::block::search::Reach;
 
 /// Walks bring in what lies so many bytes further on: entries are taken faster than memory answers,
@@ -198,6 +201,85 @@ impl BlockCursor {
         self.compare_with(key)
     }
 
+    /// As [`Cursor::seek`], from the entry that it is on, and not back. Costs least where that is
+    /// near, and puts no keys together of what it goes past.
+    fn leap_on(&mut self, key: &[u8], newest: SeqNo) {
+        if !self.is_on_entry() {
+            if self.index == BEFORE_FIRST {
+                self.seek_lower_bound(key);
+            }
+            return;
+        }
+        if self.key_here() >= key {
+            return;
+        }
+        if self.block.layout().is_whole() {
+            self.leap_whole(key, newest);
+        } else {
+            self.leap_shared(key);
+        }
+    }
+
+    /// To where the stamps, which lie close together, let one expect it; else by steps that become
+    /// longer, and bisection of the last one. The entry at hand is below.
+    fn leap_whole(&mut self, key: &[u8], newest: SeqNo) {
+        let (layout, data) = (self.block.layout(), self.block.data());
+        let is_below = |index: usize| layout.restart_key(data, index) < key;
+        let near = self.block.descent_to(self.index, newest);
+        let is_beyond = near < layout.entry_count && is_below(near);
+        if !is_beyond && (near - 1 == self.index || is_below(near - 1)) {
+            self.go_to_whole(near);
+            return;
+        }
+        let (mut below, mut step) = (if is_beyond { near } else { self.index }, 1);
+        let mut high = loop {
+            let next = below + step;
+            if next >= layout.entry_count {
+                break layout.entry_count;
+            }
+            if !is_below(next) {
+                break next;
+            }
+            (below, step) = (next, 2 * step);
+        };
+        while high - below > 1 {
+            let middle = below.midpoint(high);
+            match is_below(middle) {
+                true => below = middle,
+                false => high = middle,
+            }
+        }
+        self.go_to_whole(high);
+    }
+
+    /// Entry by entry within the group, of which it is enough to know what they have in common with
+    /// `key`; else as any seek. The entry at hand is below.
+    fn leap_shared(&mut self, key: &[u8]) {
+        let (layout, data) = (self.block.layout(), self.block.data());
+        let behind = self.index / layout.restart_interval + 1;
+        if behind < layout.restart_count && layout.restart_key(data, behind) <= key {
+            self.seek_lower_bound(key);
+            return;
+        }
+        let mut matching = KeyMatch::from_below(key, common_prefix_len(&self.key, key));
+        let (mut index, mut start) = (self.index + 1, self.value_end);
+        while index < layout.entry_count {
+            let entry = layout.shared(data, start);
+            let suffix = &data[entry.key_start..entry.value_start];
+            if matching.compare(entry.shared, suffix) != Ordering::Less {
+                // What it shares with the one before it, that one has in common with `key`.
+                self.key.clear();
+                self.key.extend_from_slice(&key[..entry.shared]);
+                self.key.extend_from_slice(suffix);
+                self.index = index;
+                self.settle(&entry);
+                return;
+            }
+            (index, start) = (index + 1, entry.value_end);
+        }
+        self.index = layout.entry_count;
+    }
+
     /// Moves one entry on if that is on a value within `reach`; else it may stay, and
     /// [`BlockCursor::next_within`] knows. In a block in the whole form it stays rarely.
     #[inline]
@@ -358,6 +440,11 @@ impl Cursor for BlockCursor {
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.seek_lower_bound(key);
+        Ok(())
+    }
+
+    fn leap(&mut self, key: &[u8], newest: SeqNo) -> Result<()> {
+        self.leap_on(key, newest);
         Ok(())
     }
 

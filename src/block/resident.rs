@@ -13,6 +13,7 @@ use crate::base::Error;
 use crate::base::Result;
 use crate::base::SeqNo;
 use crate::base::Slice;
+use crate::base::prefetch;
 use crate::block::common_prefix_len;
 use crate::block::frame::FramePlace;
 use crate::block::layout::EntrySpan;
@@ -23,6 +24,9 @@ use crate::block::search::Fingerprints;
 use crate::block::search::KeyMatch;
 use crate::block::search::Reach;
 use crate::memory::SharedBytes;
+
+/// Bytes that come from memory together.
+const LINE_LEN: usize = 64;
 
 /// Sorted entries in memory.
 pub struct Block {
@@ -139,6 +143,67 @@ impl Block {
         }?;
         let value = &self.data[entry.value_start..entry.value_end];
         Some(EntryRef { key, seqno: self.seqno(index), kind: entry.kind, value })
+    }
+
+    /// The first entry whose key is not below `key`. `buffer` is for its own key, where that is not
+    /// whole.
+    #[must_use]
+    pub fn first_from<'a>(&'a self, key: &[u8], buffer: &'a mut Vec<u8>) -> Option<EntryRef<'a>> {
+        if self.layout.is_whole() {
+            return self.nth(self.restarts_below(key, Bound::Below));
+        }
+        let (index, entry) = match self.restarts_below(key, Bound::UpTo).checked_sub(1) {
+            None => self.restart_entry(0)?,
+            Some(group) => {
+                let mut matching = KeyMatch::new(key);
+                let found = self.walk_group(group, |index, entry| {
+                    let suffix = &self.data[entry.key_start..entry.value_start];
+                    let is_below = matching.compare(entry.shared, suffix) == Ordering::Less;
+                    (!is_below).then_some((index, *entry))
+                });
+                match found {
+                    Some(found) => found,
+                    None => self.restart_entry(group + 1)?,
+                }
+            }
+        };
+        // What it shares with the one before it, that one has in common with `key`.
+        buffer.clear();
+        buffer.extend_from_slice(&key[..entry.shared]);
+        buffer.extend_from_slice(&self.data[entry.key_start..entry.value_start]);
+        let value = &self.data[entry.value_start..entry.value_end];
+        Some(EntryRef { key: buffer, seqno: self.seqno(index), kind: entry.kind, value })
+    }
+
+    /// The entry of a restart, if there is one, and its index.
+    fn restart_entry(&self, group: usize) -> Option<(usize, EntrySpan)> {
+        (group < self.layout.restart_count).then(|| {
+            let entry = self.layout.shared(&self.data, self.layout.restart(&self.data, group));
+            (group * self.layout.restart_interval, entry)
+        })
+    }
+
+    /// The first entry behind this one that is not newer than `newest`, or not older than the one
+    /// in front of it; or their number.
+    pub(super) fn descent_to(&self, index: usize, newest: SeqNo) -> usize {
+        let mut before = self.seqno(index);
+        for index in index + 1..self.layout.entry_count {
+            let stamp = self.seqno(index);
+            if stamp <= newest || stamp >= before {
+                return index;
+            }
+            before = stamp;
+        }
+        self.layout.entry_count
+    }
+
+    /// Has what a search looks at first brought in.
+    pub fn prefetch(&self) {
+        let Layout { entries_start, stamps_start, .. } = self.layout;
+        let end = self.layout.payload_end();
+        for at in (stamps_start..end).step_by(LINE_LEN).chain([entries_start, end]) {
+            prefetch(self.data.as_ptr().wrapping_add(at));
+        }
     }
 
     /// Number of entries whose keys are below `key`. Logarithmic.

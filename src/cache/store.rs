@@ -132,6 +132,13 @@ impl<T> Cache<T> {
         Some(value)
     }
 
+    /// The value in `slot`, if there is one; that somebody has looked makes no difference.
+    #[inline]
+    #[must_use]
+    pub fn glance(&self, slot: &Slot<T>) -> Option<Borrowed<T>> {
+        slot.borrow()
+    }
+
     /// As [`Cache::borrow`] for a look into a slot that need not be filled: finding it empty is no
     /// miss.
     #[inline]

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::version_key::{
-    VersionKind, archived_len, behind_head, behind_keys, by_key_head, key_of_head, put_behind_head,
-    put_head, put_key_of_head, put_stamp_bound, tail_of,
+    VersionKind, archived_len, behind_head, behind_keys, by_key_head, head_in_front, key_of_head,
+    put_behind_head, put_head, put_key_of_head, put_stamp_bound, tail_of,
 };
 use crate::base::{
     Cursor, EntryKind, EntryRef, Error, KeyRange, MergeBase, Operands, Result, SeqNo, Slice,
@@ -25,8 +25,8 @@ use crate::structure::{Found, StructureCursor, Version, WalkCursor, Want};
 const CHUNK_BYTES_FIRST: usize = 4 << 10;
 /// .. up to this many.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
-/// A walk goes past this many versions of a key one by one; then it leaps.
-const STEPS_MAX: usize = 3;
+/// Blocks of an archive that one of a walk backward is made of, at most.
+const PIECE_BLOCKS_MAX: usize = 64;
 
 /// A version of an archive, as of a stamp.
 #[derive(Clone)]
@@ -361,9 +361,18 @@ struct PastCursor {
     first: Vec<u8>,
     last: Vec<u8>,
     chunk_bytes: usize,
+    /// Blocks of the archive that the next block of a walk backward is made of, at most, by run.
+    piece_blocks: usize,
+    /// Whether the archive's cursor stands at the first key behind the block at hand.
+    is_ahead: bool,
     // Buffers.
+    builder: BlockBuilder,
     key: Vec<u8>,
     from: Vec<u8>,
+}
+
+fn new_builder() -> BlockBuilder {
+    BlockBuilder::new(RestartPolicy::Whole)
 }
 
 impl fmt::Debug for PastCursor {
@@ -394,6 +403,9 @@ impl PastCursor {
             first: Vec::new(),
             last: Vec::new(),
             chunk_bytes: CHUNK_BYTES_FIRST,
+            piece_blocks: 1,
+            is_ahead: false,
+            builder: new_builder(),
             key: Vec::new(),
             from: Vec::new(),
         }
@@ -401,16 +413,21 @@ impl PastCursor {
 
     /// Makes the block of the keys from `from`, of the archive, on, and goes to the first of them.
     fn enter_forward(&mut self, from: &[u8]) -> Result<()> {
-        self.place = Place::Lost;
-        self.version.check_walk()?;
-        self.entries.seek(from)?;
-        let mut builder = BlockBuilder::new(RestartPolicy::Whole);
-        self.first.clear();
-        while builder.estimated_size() < self.chunk_bytes {
-            if !self.add_next(&mut builder)? {
-                break;
-            }
+        let is_ahead = self.lose_place()?;
+        match is_ahead {
+            true => self.entries.leap(from, SeqNo::ZERO)?,
+            false => self.entries.seek(from)?,
         }
+        let mut builder = std::mem::replace(&mut self.builder, new_builder());
+        let end = std::mem::take(&mut self.end);
+        self.first.clear();
+        let mut filled = Ok(true);
+        while builder.estimated_size() < self.chunk_bytes && matches!(filled, Ok(true)) {
+            filled = self.add_next(&mut builder, &end);
+        }
+        self.end = end;
+        filled?;
+        self.is_ahead = true;
         if builder.is_empty() {
             self.place = Place::End;
             return Ok(());
@@ -423,8 +440,8 @@ impl PastCursor {
 
     /// Goes past the versions of the key that the archive's cursor stands at, and adds what it was;
     /// `false` at the end.
-    fn add_next(&mut self, builder: &mut BlockBuilder) -> Result<bool> {
-        let Some(entry) = self.entries.entry().filter(|entry| *entry.key < *self.end) else {
+    fn add_next(&mut self, builder: &mut BlockBuilder, end: &[u8]) -> Result<bool> {
+        let Some(entry) = self.entries.entry().filter(|entry| entry.key < end) else {
             return Ok(false);
         };
         let head = by_key_head(entry.key).ok_or_else(|| no_version(entry.key))?;
@@ -433,49 +450,71 @@ impl PastCursor {
         if self.first.is_empty() {
             self.first.extend_from_slice(head);
         }
-        let (mut steps, mut changes) = (0, 0);
-        let mut is_found = false;
+        let mut changes = 0;
         while let Some(entry) = self.entries.entry() {
             if by_key_head(entry.key) != Some(&self.last) {
-                break;
+                return Ok(true); // All are newer.
             }
             let (stamp, kind) = tail_of(entry.key).ok_or_else(|| no_version(entry.key))?;
-            if !is_found && stamp <= self.version.at {
-                is_found = true;
+            if stamp <= self.version.at {
                 if kind == VersionKind::Put {
                     put_key_of_head(&mut self.key, &self.last)
                         .ok_or_else(|| no_version(entry.key))?;
                     self.version.add_whole(builder, (&self.last, &self.key, stamp), entry)?;
                 }
+                break;
             }
-            if let Some(limit) = self.version.limit.as_ref().filter(|_| !is_found) {
-                changes += 1;
-                limit.check(changes)?;
-                self.entries.next()?;
-                continue;
+            match &self.version.limit {
+                Some(limit) => {
+                    changes += 1;
+                    limit.check(changes)?;
+                    self.entries.next()?;
+                }
+                None => {
+                    self.from.clone_from(&self.last);
+                    put_stamp_bound(&mut self.from, self.version.at);
+                    self.entries.leap(&self.from, self.version.at)?;
+                }
             }
-            steps += 1;
-            if steps < STEPS_MAX {
-                self.entries.next()?;
-                continue;
-            }
-            steps = 0;
-            if is_found {
-                put_behind_head(&mut self.from, &self.last);
-            } else {
-                self.from.clone_from(&self.last);
-                put_stamp_bound(&mut self.from, self.version.at);
-            }
-            self.entries.leap(&self.from)?;
         }
+        put_behind_head(&mut self.from, &self.last);
+        self.entries.leap(&self.from, SeqNo::ZERO)?;
         Ok(true)
     }
 
-    /// Makes the block of the keys in front of `behind`, of the archive, and goes to the last of
-    /// them.
+    /// As [`PastCursor::enter_forward`] of the keys in front of `behind`, to the last of them: of a
+    /// piece of the archive that ends there, which becomes larger as the walk goes on.
     fn enter_backward(&mut self, behind: &[u8]) -> Result<()> {
-        self.place = Place::Lost;
-        self.version.check_walk()?;
+        if self.version.limit.is_some() {
+            return self.enter_backward_by_keys(behind);
+        }
+        self.lose_place()?;
+        let mut behind = behind.to_vec();
+        while *behind > *self.start {
+            let (archive, at) = (&self.version.archive, self.version.at);
+            let from = archive.key_in_front(&behind, at, self.piece_blocks)?;
+            self.piece_blocks = (2 * self.piece_blocks).min(PIECE_BLOCKS_MAX);
+            // Not from within the versions of a key.
+            let from = head_in_front(&from).unwrap_or(&from).max(&self.start).to_vec();
+            self.entries.seek(&from)?;
+            let mut builder = std::mem::replace(&mut self.builder, new_builder());
+            while self.add_next(&mut builder, &behind)? {}
+            behind = from;
+            if !builder.is_empty() {
+                self.first.clone_from(&behind);
+                let mut block = self.finished(builder);
+                block.seek_last()?;
+                self.place = Place::On(block);
+                return Ok(());
+            }
+        }
+        self.place = Place::Start;
+        Ok(())
+    }
+
+    /// The same, key by key, so that one that is not known is an error not before its turn.
+    fn enter_backward_by_keys(&mut self, behind: &[u8]) -> Result<()> {
+        self.lose_place()?;
         self.entries.seek_for_prev(behind)?;
         let mut found: Vec<(Vec<u8>, Found)> = Vec::new();
         let mut bytes = 0;
@@ -504,7 +543,7 @@ impl PastCursor {
             self.place = Place::Start;
             return Ok(());
         }
-        let mut builder = BlockBuilder::new(RestartPolicy::Whole);
+        let mut builder = std::mem::replace(&mut self.builder, new_builder());
         for (key, Found { seqno, kind, value }) in found.iter().rev() {
             let seqno = seqno.unwrap_or_default();
             builder.add(EntryRef { key, seqno, kind: *kind, value })?;
@@ -517,7 +556,23 @@ impl PastCursor {
 
     fn finished(&mut self, mut builder: BlockBuilder) -> BlockCursor {
         self.chunk_bytes = (2 * self.chunk_bytes).min(CHUNK_BYTES_MAX);
-        BlockCursor::new(Arc::new(builder.finish_block(&self.version.heap)))
+        let block = builder.finish_block(&self.version.heap);
+        self.builder = builder;
+        BlockCursor::new(Arc::new(block))
+    }
+
+    /// Before a move that may fail: whether the archive's cursor stands at the first key behind the
+    /// block at hand.
+    fn lose_place(&mut self) -> Result<bool> {
+        self.place = Place::Lost;
+        let is_ahead = std::mem::take(&mut self.is_ahead);
+        self.version.check_walk()?;
+        Ok(is_ahead)
+    }
+
+    /// Before a seek: a walk begins.
+    fn begin(&mut self) {
+        (self.chunk_bytes, self.piece_blocks, self.is_ahead) = (CHUNK_BYTES_FIRST, 1, false);
     }
 
     #[cold]
@@ -534,26 +589,26 @@ impl PastCursor {
 
 impl Cursor for PastCursor {
     fn seek_first(&mut self) -> Result<()> {
-        self.chunk_bytes = CHUNK_BYTES_FIRST;
+        self.begin();
         self.enter_forward(&self.start.clone())
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.chunk_bytes = CHUNK_BYTES_FIRST;
+        self.begin();
         self.enter_backward(&self.end.clone())
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         let mut head = Vec::new();
         put_head(&mut head, key);
-        self.chunk_bytes = CHUNK_BYTES_FIRST;
+        self.begin();
         self.enter_forward(&head.max(self.start.clone()))
     }
 
     fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
         let mut head = Vec::new();
         put_head(&mut head, key);
-        self.chunk_bytes = CHUNK_BYTES_FIRST;
+        self.begin();
         self.enter_backward(&behind_head(&head).min(self.end.clone()))
     }
 

@@ -161,6 +161,17 @@ pub trait Version: Send + Sync + fmt::Debug {
         self.cursor(range)
     }
 
+    /// A key in front of `key`, not necessarily one that is there, that has few entries which are
+    /// not newer than `newest` between them: up to so many blocks of each run. The first of all if
+    /// nothing else is known.
+    ///
+    /// # Errors
+    /// As [`Version::find`].
+    fn key_in_front(&self, key: &[u8], newest: SeqNo, blocks: usize) -> Result<Slice> {
+        let _unknown = (key, newest, blocks);
+        Ok(Slice::default())
+    }
+
     /// Number of keys from `start` to in front of `end`, or to the last, that have a value which
     /// has not expired by `now`, in milliseconds since 1970.
     ///

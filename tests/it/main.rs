@@ -30,6 +30,7 @@ mod history;
 mod history_ingest;
 mod history_merges;
 mod history_timings;
+mod history_walks;
 mod holes;
 mod indexes;
 mod ingest;

@@ -92,6 +92,31 @@ fn check_against(block: Block, model: &Model) {
         assert_eq!(cursor.entry(), below.next(), "seek_for_prev {probe:?}");
         cursor.prev().unwrap();
         assert_eq!(cursor.entry(), below.next(), "before seek_for_prev {probe:?}");
+        let above = model.range((Bound::Included(probe.clone()), Bound::Unbounded)).next();
+        let mut buffer = b"what was there".to_vec();
+        assert_eq!(block.first_from(probe, &mut buffer), above.map(entry_of), "from {probe:?}");
+    }
+    check_leaps(&block, model, &mut probes);
+}
+
+/// Leaps by short and long ways end where seeks do, and a walk goes on from there.
+fn check_leaps(block: &Arc<Block>, model: &Model, probes: &mut [Vec<u8>]) {
+    probes.sort_unstable();
+    for step in [1, 2, 3, 7, 19, 64, 500] {
+        let mut cursor = BlockCursor::new(Arc::clone(block));
+        for (number, probe) in probes.iter().step_by(step).enumerate() {
+            let newest = [SeqNo::ZERO, SeqNo::from_parts(1000, 7), SeqNo::MAX][number % 3];
+            cursor.leap(probe, newest).unwrap();
+            let mut above = model.range((Bound::Included(probe.clone()), Bound::Unbounded));
+            assert_eq!(cursor.entry(), above.next().map(entry_of), "leap to {probe:?}");
+            if number % 3 == 2 {
+                let mut ahead = BlockCursor::new(Arc::clone(block));
+                ahead.seek(probe).unwrap();
+                ahead.leap(probe, newest).unwrap();
+                ahead.next().unwrap();
+                assert_eq!(ahead.entry(), above.next().map(entry_of), "behind {probe:?}");
+            }
+        }
     }
 }
 
@@ -301,6 +326,13 @@ fn exercise(payload: &[u8], probes: &[Vec<u8>]) -> bool {
         let _ = (cursor.entry(), cursor.key(), cursor.value());
         cursor.seek_for_prev(probe).unwrap();
         let _ = cursor.entry();
+        let mut buffer = Vec::new();
+        let _ = block.first_from(probe, &mut buffer);
+        cursor.seek_first().unwrap();
+        for probe in probes {
+            cursor.leap(probe, SeqNo::ZERO).unwrap();
+            let _ = cursor.entry();
+        }
     }
     true
 }

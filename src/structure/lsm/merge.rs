@@ -126,9 +126,9 @@ impl Merged {
     }
 
     /// As [`Merged::seek`], from where it stands; not back. M1: after a move forward.
-    pub(super) fn leap(&mut self, key: &[u8]) -> Result<()> {
+    pub(super) fn leap(&mut self, key: &[u8], newest: SeqNo) -> Result<()> {
         while self.key().is_some_and(|shown| shown < key) {
-            self.move_shown_alone(|run| run.leap(key))?;
+            self.move_shown_alone(|run| run.leap(key, newest))?;
         }
         Ok(())
     }
@@ -208,6 +208,12 @@ impl Merged {
     #[inline]
     pub(super) fn entry(&self) -> Option<EntryRef<'_>> {
         self.runs[self.current?].entry()
+    }
+
+    /// Whether what is shown is a tombstone; `None` if nothing is.
+    #[inline]
+    pub(super) fn shows_tombstone(&self) -> Option<bool> {
+        self.current.map(|current| self.runs[current].is_tombstone())
     }
 
     /// Bytes of the entry shown, shared with its block.
@@ -302,6 +308,10 @@ impl Merged {
     fn move_shown_alone(&mut self, step: impl Fn(&mut RunCursor) -> Result<()>) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
         step(&mut self.runs[current])?;
+        if let [only] = self.runs.as_slice() {
+            self.current = only.key().is_some().then_some(0);
+            return Ok(());
+        }
         let runs = &self.runs;
         self.tournament.replay(current, |run| runs[run].key());
         self.current = shown_of(&self.tournament, runs);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::merge::Merged;
 use super::version::LsmVersion;
-use crate::base::{Cursor, EntryKind, EntryRef, KeyRange, Result, SeqNo, lost_its_place};
+use crate::base::{Cursor, EntryRef, KeyRange, Result, SeqNo, lost_its_place};
 
 /// Where a [`PassingCursor`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ impl PassingCursor {
             }
         };
         step(merged)?;
-        while let Some(entry) = merged.entry() {
-            if entry.kind != EntryKind::Tombstone && !merged.is_hidden() {
+        while let Some(is_tombstone) = merged.shows_tombstone() {
+            if !is_tombstone && !merged.is_hidden() {
                 (self.place, self.way) = (Place::On, way);
                 return Ok(());
             }
@@ -106,9 +106,9 @@ impl Cursor for PassingCursor {
         self.go(Way::Forward, |merged| merged.seek(key))
     }
 
-    fn leap(&mut self, key: &[u8]) -> Result<()> {
+    fn leap(&mut self, key: &[u8], newest: SeqNo) -> Result<()> {
         match (self.place, self.way) {
-            (Place::On, Way::Forward) => self.go(Way::Forward, |merged| merged.leap(key)),
+            (Place::On, Way::Forward) => self.go(Way::Forward, |merged| merged.leap(key, newest)),
             (Place::End, _) => Ok(()),
             _ => self.seek(key),
         }

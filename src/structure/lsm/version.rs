@@ -6,10 +6,10 @@ use super::cursor::LsmCursor;
 use super::index::{Index, Run};
 use super::merge::{Merged, deletes_ranges, deletions_of, rank_of};
 use super::passing::PassingCursor;
-use super::table::{ReadMode, Sought, Table, TableCaches};
+use super::table::{ReadMode, Sought, SoughtHead, Table, TableCaches};
 use crate::base::seeded::{Bug, is_seeded};
 use crate::base::sync::{Arc, OnceLock, Weak};
-use crate::base::version_key::behind_keys;
+use crate::base::version_key::{behind_keys, stamp_of_bound};
 use crate::base::{
     EntryKind, EntryRef, KeyRange, RangeTombstones, Result, SeqNo, Slice, StripedCounters,
     hash_key, is_operands, prefix_successor,
@@ -17,6 +17,17 @@ use crate::base::{
 use crate::memory::Heap;
 use crate::structure::fold::Folder;
 use crate::structure::{Found, StructureCursor, Version, WalkCursor, Want};
+
+/// Whether all that a table has is known to be newer.
+fn is_newer(table: &Table, newest: SeqNo) -> bool {
+    // Of one that was made outside, the entries do not say their stamps.
+    table.record.stamp.is_none() && table.record.oldest > newest
+}
+
+/// Whether a table may have something that is not older.
+fn may_have_since(table: &Table, stamp: SeqNo) -> bool {
+    table.record.stamp.is_some() || table.record.newest >= stamp
+}
 
 /// What versions of a keyspace read with.
 #[derive(Debug)]
@@ -146,20 +157,18 @@ impl LsmVersion {
         newest: SeqNo,
     ) -> Result<Merged> {
         if !self.has_keys_alone(end) {
-            return self.merged_within(start, end, ReadMode::Normal);
+            return self.merged_within(start, end, ReadMode::Ahead);
         }
-        // Of one that was made outside, the entries do not say their stamps.
-        let is_newer =
-            |table: &Arc<Table>| table.record.stamp.is_none() && table.record.oldest > newest;
         let mut runs = Vec::with_capacity(self.runs.len());
         for run in &self.runs {
-            let tables = run.overlapping(start, end).iter().filter(|table| !is_newer(table));
+            let tables =
+                run.overlapping(start, end).iter().filter(|table| !is_newer(table, newest));
             let tables: Arc<[_]> = tables.map(Arc::clone).collect();
             if !tables.is_empty() {
                 runs.push(Run { tables, ..run.clone() });
             }
         }
-        Ok(Merged::new(&runs, None, &self.reader.caches, ReadMode::Normal))
+        Ok(Merged::new(&runs, None, &self.reader.caches, ReadMode::Ahead))
     }
 
     /// Whether what lies in front of `end` is entries of an archive by key: these are never hidden,
@@ -168,21 +177,34 @@ impl LsmVersion {
         self.reader.filters_know_heads && end.is_some_and(|end| *end <= *behind_keys())
     }
 
-    /// The runs that may have keys from `from` to in front of `end` that are this head and an end
-    /// that filters leave out, as one.
-    fn merged_of_head(&self, from: &[u8], end: &[u8], head: &[u8]) -> Result<Merged> {
-        let (caches, hash) = (&self.reader.caches, hash_key(head));
-        let mut runs = Vec::with_capacity(self.runs.len());
+    /// The first entry from `from` to in front of `end` whose key is this head and an end that
+    /// filters leave out: of an archive, which hides none. A search of each run that may have it.
+    fn first_of_head(
+        &self,
+        (from, end): (&[u8], &[u8]),
+        head: &[u8],
+    ) -> Result<Option<(Slice, Found)>> {
+        let sought = SoughtHead { from, head_len: head.len(), hash: hash_key(head), behind: end };
+        let newest = stamp_of_bound(&from[head.len()..]);
+        let mut first: Option<(Slice, Found)> = None;
         for run in &self.runs {
             for table in run.overlapping(from, Some(end)) {
-                if table.may_contain_head(caches, (from, end), hash)? {
-                    runs.push(run.clone());
-                    break;
+                let is_older = |stamp: SeqNo| !may_have_since(table, stamp);
+                let found = first.as_ref().and_then(|(_, found)| found.seqno);
+                if newest.is_some_and(|newest| is_newer(table, newest))
+                    || found.is_some_and(is_older)
+                {
+                    continue;
+                }
+                if let Some(found) = table.first_of_head(&self.reader.caches, sought)? {
+                    if first.as_ref().is_none_or(|(key, _)| found.0 < *key) {
+                        first = Some(found);
+                    }
+                    break; // What is behind has older ones.
                 }
             }
         }
-        // An archive deletes no ranges of keys.
-        Ok(Merged::new(&runs, None, caches, ReadMode::Normal))
+        Ok(first)
     }
 
     /// How many of the newest runs may have something of `key` that no newer run's deleted range
@@ -275,8 +297,12 @@ impl Version for LsmVersion {
         let prefix = &from[..prefix_len];
         let end = prefix_successor(prefix);
         let mut merged = match end.as_deref() {
-            Some(end) if self.reader.filters_know_heads => {
-                self.merged_of_head(from, end, prefix)?
+            Some(end) if self.has_keys_alone(Some(end)) => {
+                let found = self.first_of_head((from, end), prefix)?;
+                if found.as_ref().is_none_or(|(_, found)| found.kind != EntryKind::Tombstone) {
+                    return Ok(found);
+                }
+                self.merged_within(from, Some(end), ReadMode::Normal)?
             }
             end => self.merged_within(from, end, ReadMode::Normal)?,
         };
@@ -303,6 +329,20 @@ impl Version for LsmVersion {
     fn passing_cursor(&self, range: &KeyRange, newest: SeqNo) -> Box<dyn WalkCursor> {
         let own = self.own.upgrade().expect("who asks holds it");
         Box::new(PassingCursor::new(own, range, newest))
+    }
+
+    fn key_in_front(&self, key: &[u8], newest: SeqNo, blocks: usize) -> Result<Slice> {
+        let mut found = Slice::default();
+        for run in &self.runs {
+            // Those that begin with it have nothing in front.
+            let count = run.tables.partition_point(|table| &*table.record.first < key);
+            let mut tables = run.tables[..count].iter().rev();
+            if let Some(table) = tables.find(|table| !is_newer(table, newest)) {
+                let in_front = table.key_in_front(&self.reader.caches, key, blocks)?;
+                found = found.max(in_front);
+            }
+        }
+        Ok(found)
     }
 
     fn count(&self, start: &[u8], end: Option<&[u8]>, now: u64) -> Result<u64> {

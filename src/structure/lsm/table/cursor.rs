@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::caches::TableCaches;
 use super::handle::Table;
 use super::partition::Partition;
-use super::read_ahead::ReadAhead;
-use crate::base::{Cursor, EntryRef, Result, lost_its_place};
-use crate::block::{BlockCursor, FrameKind};
+use super::read_ahead::{ReadAhead, Reuse};
+use crate::base::{Cursor, EntryRef, Result, SeqNo, lost_its_place, prefetch};
+use crate::block::{Block, BlockCursor, FrameKind};
 use crate::cache::Admission;
 
 /// How a walk reads.
@@ -15,6 +15,9 @@ use crate::cache::Admission;
 pub enum ReadMode {
     /// Through the caches: what is read is kept there.
     Normal,
+    /// The same, of what goes on for long and looks at little of it: reads more at once as it goes
+    /// on, and keeps of that what there is room for, so that nothing else has to go.
+    Ahead,
     /// In passing, for compaction: uses what is in the caches, keeps nothing there, and reads ahead
     /// when it moves on.
     Passing,
@@ -130,7 +133,9 @@ impl TableCursor {
         let (table, index) = (&self.table, self.partition_index);
         let opened = table.opened(&self.caches)?;
         let partition = match self.mode {
-            ReadMode::Normal => table.partition(&self.caches, opened, index, admission)?,
+            ReadMode::Normal | ReadMode::Ahead => {
+                table.partition(&self.caches, opened, index, admission)?
+            }
             ReadMode::Passing => {
                 let slot = opened.slot(index).expect("there is such a partition");
                 match self.caches.partitions.load(slot, Admission::OnceRead) {
@@ -151,9 +156,13 @@ impl TableCursor {
     /// A cursor over the block that the cursor is at, of those that there are.
     fn open_block(&mut self, partition: &Partition, admission: Admission) -> Result<BlockCursor> {
         let (table, index) = (&self.table, self.block_index);
-        if self.mode == ReadMode::Normal {
-            let block = table.block(&self.caches, partition, index, admission)?;
-            return Ok(BlockCursor::new(block));
+        match self.mode {
+            ReadMode::Passing => {}
+            ReadMode::Normal => {
+                let block = table.block(&self.caches, partition, index, admission)?;
+                return Ok(BlockCursor::new(block));
+            }
+            ReadMode::Ahead => return self.block_ahead(partition).map(BlockCursor::new),
         }
         // No slot is made for it that is not there.
         if let Some(slot) = partition.slot_if_used(index)
@@ -163,9 +172,75 @@ impl TableCursor {
         }
         let pointer = table.block_pointer(partition, index)?;
         let kind = (FrameKind::Entries, table.dictionary(&self.caches)?);
-        let end = table.record.size;
+        let end = (table.record.size, Reuse::InPassing);
         let payload = self.ahead.frame(table.file(), pointer, kind, end, &self.caches)?;
         Ok(BlockCursor::new(Arc::new(table.parse_block(payload, pointer)?)))
+    }
+
+    /// The block that the cursor is at; if it is not in memory, read with those behind it.
+    fn block_ahead(&mut self, partition: &Partition) -> Result<Arc<Block>> {
+        let (table, index, caches) = (&self.table, self.block_index, &self.caches);
+        let slot = partition.slot(index).expect("the search stays within the partition");
+        prefetch_behind(caches, partition, index);
+        if let Some(block) = caches.blocks.load(slot, Admission::OnceRead) {
+            return Ok(block);
+        }
+        let pointer = table.block_pointer(partition, index)?;
+        let mut end = pointer.offset + u64::from(pointer.len);
+        if !self.ahead.has(pointer) {
+            let most = pointer.offset + self.ahead.grow() as u64;
+            end = partition.end_of_unread(index, most).max(end);
+        }
+        let reuse = match caches.blocks.has_room(pointer.len as usize) {
+            true => Reuse::Kept,
+            false => Reuse::InPassing,
+        };
+        let kind = (FrameKind::Entries, table.dictionary(caches)?);
+        let payload = self.ahead.frame(table.file(), pointer, kind, (end, reuse), caches)?;
+        let block = Arc::new(table.parse_block(payload, pointer)?);
+        if reuse == Reuse::Kept {
+            let (block, weight) = (Arc::clone(&block), block.memory_size());
+            caches.blocks.fill(slot, block, weight, Admission::OnceRead);
+        }
+        Ok(block)
+    }
+
+    fn seek_anew(&mut self, key: &[u8]) -> Result<()> {
+        self.place = Place::Lost;
+        if let Some(mut block) = self.seek_block(key)? {
+            block.seek(key)?;
+            if block.is_valid() {
+                self.place = Place::On(block);
+                return Ok(());
+            }
+            self.block_index += 1;
+        }
+        self.enter_forward()
+    }
+
+    /// As [`Cursor::leap`], of what is not in the block at hand.
+    fn leap_off_block(&mut self, key: &[u8], newest: SeqNo) -> Result<()> {
+        let Some(partition) = self.partition.clone() else { return self.seek_anew(key) };
+        // Most often it is in the next one.
+        let next = self.block_index + 1;
+        let is_next = partition.index().separator(next).is_some_and(|last| key <= last);
+        let index = if is_next { next } else { partition.find(key) };
+        if index >= partition.block_count() {
+            return self.seek_anew(key);
+        }
+        (self.place, self.block_index) = (Place::Lost, index);
+        let mut block = self.open_block(&partition, Admission::OnceRead)?;
+        if is_next {
+            block.seek_first()?;
+            block.leap(key, newest)?;
+        } else {
+            block.seek(key)?;
+        }
+        if !block.is_valid() {
+            return self.leave_forward();
+        }
+        self.place = Place::On(block);
+        Ok(())
     }
 
     /// From the block at hand onward, goes to the first entry there is.
@@ -265,6 +340,24 @@ impl TableCursor {
     }
 }
 
+/// Has what leads to the cached blocks behind this one brought in: of each a step further, so that
+/// none is waited for.
+fn prefetch_behind(caches: &TableCaches, partition: &Partition, index: usize) {
+    if let Some(slot) = partition.slot_if_used(index + 3) {
+        prefetch(Arc::as_ptr(slot).cast());
+    }
+    let behind = |distance: usize| caches.blocks.glance(partition.slot_if_used(index + distance)?);
+    if let Some(block) = behind(2) {
+        let address = Arc::as_ptr(&block).cast::<u8>();
+        for line in (0..size_of::<Block>()).step_by(64) {
+            prefetch(address.wrapping_add(line));
+        }
+    }
+    if let Some(block) = behind(1) {
+        block.prefetch();
+    }
+}
+
 impl Cursor for TableCursor {
     fn seek_first(&mut self) -> Result<()> {
         self.go_to_partition(0, 0);
@@ -277,26 +370,14 @@ impl Cursor for TableCursor {
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.place = Place::Lost;
-        if let Some(mut block) = self.seek_block(key)? {
-            block.seek(key)?;
-            if block.is_valid() {
-                self.place = Place::On(block);
-                return Ok(());
-            }
-            self.block_index += 1;
-        }
-        self.enter_forward()
+        self.ahead.turn();
+        self.seek_anew(key)
     }
 
-    fn leap(&mut self, key: &[u8]) -> Result<()> {
-        let is_within = self.last_key_bound().is_some_and(|last| key <= last);
+    fn leap(&mut self, key: &[u8], newest: SeqNo) -> Result<()> {
         let Place::On(block) = &mut self.place else { return self.seek(key) };
-        if !is_within {
-            return self.seek(key);
-        }
-        block.seek(key)?;
-        if block.is_valid() { Ok(()) } else { self.leave_forward() }
+        block.leap(key, newest)?;
+        if block.is_valid() { Ok(()) } else { self.leap_off_block(key, newest) }
     }
 
     fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {

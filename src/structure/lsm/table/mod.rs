@@ -25,9 +25,10 @@
 //! | `open.rs` | what is in memory of a table that was read: the top, the deleted ranges |
 //! | `handle.rs` | a table as versions refer to it: finding entries in it |
 //! | `many.rs` | finding several keys at once |
+//! | `heads.rs` | finding the first entry of those whose keys begin alike |
 //! | `order.rs` | how many entries lie in front of a key |
 //! | `cursor.rs`, `run_cursor.rs` | walking a table, and a run of tables |
-//! | `read_ahead.rs` | reading many blocks at once, for walks that pass |
+//! | `read_ahead.rs` | reading many blocks at once, for walks that pass or go on for long |
 //! | `check.rs` | every byte of a table against every other |
 //!
 //! Invariants
@@ -52,6 +53,7 @@ mod dictionary;
 mod filter;
 mod format;
 mod handle;
+mod heads;
 mod index;
 mod many;
 mod open;
@@ -74,6 +76,7 @@ pub use cursor::ReadMode;
 pub use dictionary::GATHERED_PER_BYTE;
 pub use format::{EXTENSION_LEN, FOOTER_LEN, FooterView, HEADER_LEN, TableIdentity};
 pub use handle::Table;
+pub use heads::SoughtHead;
 pub use many::Sought;
 pub use outside::{OutsideTable, OutsideWriter};
 pub use partition::Partition;

@@ -42,6 +42,25 @@ impl Table {
         target.map_or(self.record.entry_count, |target| target.entries_in_front)
     }
 
+    /// A key in front of `key`, not necessarily one that is there, with up to so many blocks
+    /// between them; the table begins in front of it. Reads no data block.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`.
+    pub fn key_in_front(&self, caches: &TableCaches, key: &[u8], blocks: usize) -> Result<Slice> {
+        let (opened, first) = (self.opened(caches)?, &self.record.first);
+        let Some(last) = opened.partition_count().checked_sub(1) else { return Ok(first.clone()) };
+        let index = opened.find(key).min(last);
+        let partition = self.partition(caches, opened, index, Admission::OnceRead)?;
+        let block = partition.find(key).checked_sub(blocks.max(1));
+        let found = match (block, index.checked_sub(1)) {
+            (Some(block), _) => partition.index().separator(block),
+            (None, Some(before)) => opened.top().separator(before),
+            (None, None) => None,
+        };
+        Ok(found.map_or_else(|| first.clone(), Slice::from))
+    }
+
     /// A key in front of which there are `position` entries or somewhat fewer. Reads nothing: of a
     /// table that was not read yet, the start of its span. Ascends with `position`.
     #[must_use]

@@ -289,6 +289,25 @@ impl Partition {
         self.slots.get(block)?.get()
     }
 
+    /// Where the blocks from this one on end that lie one behind the other and are not in memory,
+    /// as far as `most`; the offset 0 if that is in front of all.
+    pub(super) fn end_of_unread(&self, block: usize, most: u64) -> u64 {
+        let mut end = 0;
+        for index in block..self.slots.len() {
+            let Some(FramePointer { offset, len, .. }) = self.target(index).map(|it| it.pointer)
+            else {
+                break;
+            };
+            let is_there = self.slot_if_used(index).is_some_and(|slot| slot.is_filled());
+            let behind = offset.saturating_add(u64::from(len));
+            if is_there || (index > block && offset != end) || behind > most {
+                break;
+            }
+            end = behind;
+        }
+        end
+    }
+
     /// Where a block lies.
     pub(super) fn target(&self, block: usize) -> Option<Target> {
         self.index.target(block)

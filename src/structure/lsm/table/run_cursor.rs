@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::caches::TableCaches;
 use super::cursor::{ReadMode, TableCursor};
 use super::handle::Table;
-use crate::base::{Cursor, EntryRef, Result};
+use crate::base::{Cursor, EntryRef, Result, SeqNo};
 use crate::block::BlockCursor;
 
 /// Where a [`RunCursor`] is.
@@ -130,10 +130,10 @@ impl Cursor for RunCursor {
         if cursor.is_valid() { Ok(()) } else { self.enter_forward(index + 1) }
     }
 
-    fn leap(&mut self, key: &[u8]) -> Result<()> {
+    fn leap(&mut self, key: &[u8], newest: SeqNo) -> Result<()> {
         match &mut self.place {
             Place::In(index, cursor) if !self.tables[*index].record.ends_by(key) => {
-                cursor.leap(key)?;
+                cursor.leap(key, newest)?;
                 if cursor.is_valid() {
                     return Ok(());
                 }

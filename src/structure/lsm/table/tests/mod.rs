@@ -131,7 +131,7 @@ impl Bench {
         for (key, expected) in model {
             assert_eq!(self.find(table, key).unwrap().as_ref(), Some(expected), "{key:?}");
         }
-        for mode in [ReadMode::Normal, ReadMode::Passing] {
+        for mode in [ReadMode::Ahead, ReadMode::Normal, ReadMode::Passing] {
             let mut cursor = self.cursor(table, mode);
             assert_eq!(forward(&mut cursor), entries(model));
             let mut backward = backward(&mut cursor);

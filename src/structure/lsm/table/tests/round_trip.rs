@@ -4,8 +4,8 @@ use super::*;
 use crate::base::{Codec, Expiring, ExpirySpan, MergeBase, Operands, ValuePointer, successor};
 use crate::block::RestartPolicy;
 use crate::structure::ValueShare;
-use crate::structure::lsm::table::TableIdentity;
 use crate::structure::lsm::table::partition::PARTITION_BLOCK_COUNT_MAX;
+use crate::structure::lsm::table::{SoughtHead, TableIdentity};
 use crate::value_log::{StagedValues, record_len};
 
 #[test]
@@ -321,4 +321,39 @@ fn filters_may_leave_out_the_ends_of_keys() {
     let taken = (100_000..110_000).filter(|&number| may(number, 0)).count();
     assert!(taken < 300, "{taken} of 10,000");
     assert!(with.may_contain(&bench.caches, b"any", hash_key(b"any")).unwrap(), "it cannot say");
+}
+
+#[test]
+fn the_first_of_a_head_from_somewhere_on_is_found() {
+    let dice = Dice::new(17);
+    for (memory, value_len) in [(64 << 20, 3), (64 << 20, 60), (64 << 10, 20)] {
+        let bench = Bench::with_memory(memory);
+        let head = |number: u64| [b"the same start", &number.to_be_bytes()[..]].concat();
+        let ends = |number: u64| if number == 7 { 900 } else { number * number % 50 };
+        let end_of = |end: u64| [&(end * 3).to_be_bytes()[..], &[1]].concat();
+        let mut model = Model::new();
+        for number in (0..150).map(|number| number * 2) {
+            for end in 0..ends(number) {
+                let key = [head(number), end_of(end)].concat();
+                model.insert(key, value(dice.bytes(value_len)));
+            }
+        }
+        let options = TableOptions { filter_tail_len: 9, block_size: 300, ..small_blocks() };
+        let table = bench.written(&options, &model);
+        for _ in 0..2 {
+            for number in 0..300 {
+                let (head, behind) = (head(number), head(number + 1));
+                for end in [0_u64, 1, 2, 3, 40, 41, 150, 151, 900, 2701] {
+                    let from = [&head[..], &end.to_be_bytes()].concat();
+                    let (head_len, hash) = (head.len(), hash_key(&head));
+                    let sought = SoughtHead { from: &from, head_len, hash, behind: &behind };
+                    let found = table.first_of_head(&bench.caches, sought).unwrap();
+                    let found = found.map(|(key, found)| (key.to_vec(), found.value.to_vec()));
+                    let mut rest = model.range(from.clone()..behind.clone());
+                    let expected = rest.next().map(|(key, said)| (key.clone(), said.value.clone()));
+                    assert_eq!(found, expected, "{number} from {end}");
+                }
+            }
+        }
+    }
 }

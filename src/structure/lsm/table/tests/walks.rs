@@ -53,7 +53,7 @@ fn leap_on(cursor: &mut impl Cursor, model: &Model, dice: &Dice) {
             let behind = |key: &&Vec<u8>| **key >= all[position].0;
             let aims: Vec<_> = beside.iter().chain([&all[aim].0]).filter(behind).collect();
             let key = aims[dice.below(aims.len() as u64) as usize];
-            cursor.leap(key).unwrap();
+            cursor.leap(key, SeqNo::from_u64(dice.below(u64::MAX))).unwrap();
             position = all.partition_point(|(other, _)| other < key);
             assert_eq!(at(cursor).as_ref(), all.get(position), "to {key:?}");
             if dice.below(2) == 0 {
@@ -63,7 +63,7 @@ fn leap_on(cursor: &mut impl Cursor, model: &Model, dice: &Dice) {
             }
         }
     }
-    cursor.leap(&[0xFF; 90]).unwrap();
+    cursor.leap(&[0xFF; 90], SeqNo::ZERO).unwrap();
     assert_eq!(at(cursor), None);
 }
 
@@ -135,7 +135,7 @@ fn a_table_is_sought_everywhere_and_walked_to_and_fro() {
         let model = dice.model(count);
         let options = TableOptions { block_size: 60, ..TableOptions::default() };
         let table = bench.written(&options, &model);
-        for mode in [ReadMode::Passing, ReadMode::Normal] {
+        for mode in [ReadMode::Passing, ReadMode::Ahead, ReadMode::Normal] {
             let mut cursor = bench.cursor(&table, mode);
             cursor.prev().unwrap();
             assert_eq!(at(&cursor), None);
@@ -166,7 +166,7 @@ fn a_run_is_sought_everywhere_and_walked_to_and_fro() {
     let ranges = bench.write_with(&options, &Model::new(), range);
     tables.push(bench.table(&ranges));
     let model: Model = all.into_iter().collect();
-    for mode in [ReadMode::Passing, ReadMode::Normal] {
+    for mode in [ReadMode::Passing, ReadMode::Ahead, ReadMode::Normal] {
         let mut cursor = bench.run(&tables, mode);
         assert_eq!(forward(&mut cursor), entries(&model));
         seek_everywhere(&mut cursor, &model);
@@ -225,4 +225,56 @@ fn walks_that_pass_read_much_at_once_and_keep_nothing() {
     let before = bench.caches.reads();
     assert_eq!(forward(&mut bench.cursor(&table, ReadMode::Passing)), entries(&model));
     assert_eq!(bench.caches.reads(), before);
+}
+
+#[test]
+fn walks_that_go_on_read_the_more_at_once_and_keep_what_there_is_room_for() {
+    let dice = Dice::new(15);
+    let model: Model = (0..20_000u32)
+        .map(|number| (format!("key{number:06}").into_bytes(), value(dice.bytes(100))))
+        .collect();
+    for memory in [64 << 20, 1 << 20] {
+        let bench = Bench::with_memory(memory);
+        let table = bench.written(&TableOptions::default(), &model);
+        let mut cursor = bench.cursor(&table, ReadMode::Ahead);
+        cursor.seek(b"key010000").unwrap();
+        let (reads, _) = bench.caches.reads();
+        assert!(reads <= 3, "top, partition, and a block: {reads}");
+        assert_eq!(forward(&mut cursor), entries(&model));
+        let (reads, bytes) = bench.caches.reads();
+        let size = table.record.size;
+        assert!(bytes < size + size / 5, "{bytes} of {size}");
+        assert!(reads < 80, "{reads}");
+        let evicted = bench.caches.blocks.counts().evictions;
+        assert_eq!(evicted, 0, "nothing has to go");
+        assert!(bench.caches.blocks.usage() <= memory);
+        assert_eq!(forward(&mut bench.cursor(&table, ReadMode::Ahead)), entries(&model));
+        if memory > 2 * size as usize {
+            assert_eq!(bench.caches.reads().0, reads, "all was kept");
+        }
+    }
+}
+
+#[test]
+fn a_piece_in_front_of_a_key_ends_there_and_has_so_many_blocks() {
+    let (bench, dice) = (Bench::new(), Dice::new(16));
+    let model = dice.model(2000);
+    let table = bench.written(&small_blocks(), &model);
+    let blocks = table.properties(&bench.caches).unwrap().blocks as usize;
+    let all = entries(&model);
+    for count in [1, 3, 20] {
+        let (mut behind, mut pieces) = (vec![0xFF; 90], 0);
+        let mut seen = Vec::new();
+        while *behind > *table.record.first {
+            let from = table.key_in_front(&bench.caches, &behind, count).unwrap();
+            assert!(*from < *behind, "it goes on");
+            let piece = model.range(from.to_vec()..behind).map(|(key, _)| key.clone());
+            seen.extend(piece.rev());
+            (behind, pieces) = (from.to_vec(), pieces + 1);
+        }
+        seen.reverse();
+        assert!(seen.iter().eq(all.iter().map(|(key, _)| key)));
+        assert!(pieces >= blocks / count, "{pieces} of {blocks} blocks by {count}");
+        assert!(pieces <= blocks / count + blocks / 10 + 2, "{pieces} of {blocks} by {count}");
+    }
 }
