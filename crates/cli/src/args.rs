@@ -16,7 +16,8 @@ use crate::config::Settings;
 use crate::demo::DemoArgs;
 use crate::failure::Failure;
 use crate::keys::{Ask, KeyOptions, KeySource};
-use crate::shell::ShellArgs;
+use crate::notation::shown;
+use crate::shell::{ShellArgs, similar_command};
 
 /// An embedded, ordered, transactional key-value store.
 #[derive(Debug, Parser)]
@@ -346,10 +347,26 @@ pub fn with_examples(root: clap::Command) -> clap::Command {
     })
 }
 
+/// A name that is not known is the mistake, not what stands behind it.
+fn explained(error: clap::Error, first: Option<&OsString>) -> clap::Error {
+    let name = first.and_then(|first| first.to_str()).filter(|name| !name.starts_with('-'));
+    let Some(name) = name.filter(|name| !std::path::Path::new(name).exists()) else { return error };
+    let mut root = definition();
+    if error.exit_code() == 0 || root.find_subcommand(name).is_some() || name == "help" {
+        return error;
+    }
+    let similar = similar_command(std::path::Path::new(name));
+    let similar = similar.map(|similar| format!("; is it `{similar}`?")).unwrap_or_default();
+    let what = format!("{} is neither a command nor a database{similar}", shown(name));
+    root.error(clap::error::ErrorKind::InvalidSubcommand, what)
+}
+
 impl Cli {
     /// Reads the command line, or says what is wrong with it.
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-        let matches = definition().try_get_matches_from(arguments)?;
+        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        let matches = definition().try_get_matches_from(&arguments);
+        let matches = matches.map_err(|error| explained(error, arguments.get(1)))?;
         let mut cli = Cli::from_arg_matches(&matches)?;
         let origin = |name| match matches.value_source(name) {
             Some(ValueSource::CommandLine) => Origin::CommandLine,

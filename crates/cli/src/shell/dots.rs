@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use lithedb::OpenExisting;
 
 use super::line::{OWN_COMMANDS, leaf};
@@ -29,7 +29,7 @@ pub const DOT_COMMANDS: &[(&str, &str, &str)] = &[
     (".history", "[COUNT]", "Print the lines that were typed last"),
     (".keyspaces", "", "List the keyspaces"),
     (".mode", "[FORMAT]", "Choose the format of output; auto is each command's own"),
-    (".open", "[--create] [--read-only] [--beside] [KEY OPTIONS] PATH", "Open another database"),
+    (".open", "[OPTIONS] PATH", "Open another database; .help open has the options"),
     (".output", "[FILE]", "Send output to a file, or back to the terminal"),
     (".quit", "", "Leave"),
     (".read", "FILE", "Run the commands in a file"),
@@ -37,8 +37,8 @@ pub const DOT_COMMANDS: &[(&str, &str, &str)] = &[
     (".use", "[KEYSPACE]", "Choose the keyspace to work on"),
 ];
 
-/// Examples of those that need some.
-const HELP_OF_OPEN: &str = "\
+const OPEN_EXAMPLES: &str = "\
+Examples:
   .open other.lithe
   .open --create new.lithe
   .open --beside busy.lithe            read beside the program that writes to it
@@ -47,7 +47,7 @@ const HELP_OF_OPEN: &str = "\
 
 /// Options of `.open`.
 #[derive(Debug, Parser)]
-#[command(name = ".open", disable_version_flag = true, after_help = HELP_OF_OPEN)]
+#[command(name = ".open", disable_version_flag = true, after_help = OPEN_EXAMPLES)]
 struct OpenArgs {
     /// Directory of the database
     path: PathBuf,
@@ -273,8 +273,10 @@ fn help_of(session: &mut Session, words: &[OsString]) -> Outcome {
     let found = DOT_COMMANDS.iter().find(|(it, ..)| *it == dotted);
     let (_, depth) = leaf(&session.root, words);
     if let (Some((name, arguments, about)), 0) = (found, depth) {
-        let examples = if *name == ".open" { HELP_OF_OPEN } else { "" };
-        return say(format!("{name} {arguments}\n{about}\n{examples}").trim_end());
+        if *name == ".open" {
+            return say(OpenArgs::command().render_long_help().to_string().trim_end());
+        }
+        return say(&format!("{name} {arguments}\n{about}"));
     }
     let mut command = &mut session.root;
     for word in words {

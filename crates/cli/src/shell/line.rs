@@ -8,6 +8,7 @@ use clap::{Args, CommandFactory, Parser};
 
 use super::words::Words;
 use crate::args::{Command, with_examples};
+use crate::failure::Failure;
 
 /// A command as it is typed in the shell.
 #[derive(Debug, Parser)]
@@ -112,10 +113,23 @@ pub fn leaf<'a>(root: &'a clap::Command, words: &[OsString]) -> (&'a clap::Comma
     (command, depth)
 }
 
+/// What is said of a command that is not known.
+pub fn unknown(root: &clap::Command, name: &str) -> Failure {
+    let is_known = root.get_subcommands().any(|command| command.get_name() == name);
+    let what = if is_known { "such action of" } else { "command" };
+    let next = match similar_in(root, name).filter(|_| !is_known) {
+        Some(similar) => format!("is it `{similar}`?"),
+        None => "help lists what there is".to_owned(),
+    };
+    Failure::usage(format!("there is no {what} `{name}`; {next}"))
+}
+
 /// The command of the program whose name is nearly this one.
 pub fn similar_command(path: &Path) -> Option<String> {
-    let name = path.to_str()?;
-    let root = crate::args::definition();
+    similar_in(&crate::args::definition(), path.to_str()?)
+}
+
+fn similar_in(root: &clap::Command, name: &str) -> Option<String> {
     let names = root.get_subcommands().filter(|it| !it.is_hide_set()).map(clap::Command::get_name);
     let nearest = names.min_by_key(|candidate| distance(name, candidate))?;
     let is_near = distance(name, nearest) <= 2 && name.len() > 2;

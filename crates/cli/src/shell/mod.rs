@@ -31,6 +31,7 @@ use crate::failure::{Failure, Outcome};
 use crate::input;
 use crate::interrupt::Interrupt;
 use crate::output::{Notices, PageLength, steer_stdout};
+pub use line::similar_command;
 use session::{Kind, Next, Session};
 
 /// How a session begins: the options of `lithe` without a command.
@@ -118,6 +119,6 @@ fn check_there(globals: &Globals, is_positional: bool) -> Outcome {
     if exists(path)? {
         return Ok(());
     }
-    let similar = if is_positional { line::similar_command(path) } else { None };
+    let similar = if is_positional { similar_command(path) } else { None };
     Err(Failure::NoDatabase { path: path.to_owned(), is_positional, similar })
 }

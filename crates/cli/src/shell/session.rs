@@ -310,9 +310,13 @@ impl Session {
 
     /// Runs a command as the program has it.
     pub(super) fn run_of_program(&mut self, words: &[OsString]) -> Outcome {
+        let name = words[0].to_string_lossy().into_owned();
         let words = line::with_mode(&self.root, words, &self.mode);
         let matches = match self.root.try_get_matches_from_mut(words) {
             Ok(matches) => matches,
+            Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
+                return Err(line::unknown(&self.root, &name));
+            }
             Err(error) => return show_or_fail(&error),
         };
         let line = Line::from_arg_matches(&matches).map_err(|error| usage_of(&error))?;

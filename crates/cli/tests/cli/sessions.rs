@@ -34,11 +34,12 @@ fn a_database_that_is_not_there_is_never_made() {
     for (arguments, said) in [
         (&["nope"][..], "neither a command nor a database"),
         (&["scna"], "is it `scan`?"),
+        (&["scna", "--prefix", "a"], "is it `scan`?"),
         (&["--db", "nope"], "there is no database in nope"),
         (&["nope", "-c", "put a 1"], "neither a command nor a database"),
     ] {
         let stderr = shell.run(arguments).fails(2);
-        assert!(stderr.contains(said) && stderr.contains("create"), "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
     }
     assert!(!shell.path("nope").exists());
     let run = shell.run(&[]);
@@ -132,7 +133,7 @@ fn a_batch_is_written_at_its_end() {
     let text = "batch\nput a 10\nput b 20\ndelete --prefix b --yes\n.use visits\n\
                 merge home --add 3\npayload together\nend\nget home --format hex\n\
                 get --keyspace default a\n";
-    assert_eq!(piped(&shell, text).ok_text(), "030000000000000010");
+    assert_eq!(piped(&shell, text).ok_text(), "0300000000000000\n10");
     assert_eq!(shell.db(&["scan"]).ok_text(), "a\t10\n");
     assert_eq!(piped(&shell, "batch\nput a 11\nrollback\nget a\n").ok_text(), "10");
 }

@@ -13,6 +13,13 @@ fn opened(shell: &Shell, variables: &[(&str, &str)]) -> Terminal {
     terminal
 }
 
+/// Leaves, once the shell waits for a line: what is typed before is read by the terminal itself.
+fn leave(mut terminal: Terminal) {
+    terminal.wait_for("lithe> ");
+    terminal.type_text("\x04");
+    assert_eq!(terminal.end(), 0);
+}
+
 fn with_data() -> Shell {
     let shell = Shell::new();
     shell.db(&["put", "greeting", "hello"]).ok();
@@ -25,15 +32,16 @@ fn commands_run_until_ctrl_d_and_failures_do_not_end_it() {
     let mut terminal = opened(&shell, &[]);
     terminal.type_text("get greeting\r");
     terminal.wait_for("\nhello\r\n");
+    terminal.wait_for("lithe> ");
     terminal.type_text("get nobody\r");
     terminal.wait_for("is not in keyspace");
+    terminal.wait_for("lithe> ");
     terminal.type_text("frobnicate\r");
-    terminal.wait_for("unrecognized subcommand");
+    terminal.wait_for("there is no command `frobnicate`; help lists");
+    terminal.wait_for("lithe> ");
     terminal.type_text("put \x1b\x7f\x15count\r"); // The line is killed before it is done.
     terminal.wait_for("\n1\r\n");
-    terminal.wait_for("lithe> ");
-    terminal.type_text("\x04");
-    assert_eq!(terminal.end(), 0);
+    leave(terminal);
 }
 
 #[test]
@@ -74,8 +82,7 @@ fn tab_completes_commands_and_keys() {
     terminal.type_text("ge\tgree\t\r");
     terminal.wait_for("get greeting");
     terminal.wait_for("\nhello\r\n");
-    terminal.type_text("\x04");
-    assert_eq!(terminal.end(), 0);
+    leave(terminal);
 }
 
 #[test]
@@ -90,8 +97,7 @@ fn lines_are_kept_for_their_owner_but_those_that_begin_with_a_blank() {
     terminal.type_text(".history\r");
     terminal.wait_for("    1  get greeting\r\n");
     terminal.wait_for("    2  .history\r\n");
-    terminal.type_text("\x04");
-    assert_eq!(terminal.end(), 0);
+    leave(terminal);
     let path = shell.path("state/lithe/history");
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     let kept = std::fs::read_to_string(&path).unwrap();
@@ -99,12 +105,11 @@ fn lines_are_kept_for_their_owner_but_those_that_begin_with_a_blank() {
     let mut terminal = opened(&shell, &[]);
     terminal.type_text("\x1b[A\x1b[A\r"); // The last but one, again.
     terminal.wait_for("\nhello\r\n");
-    terminal.type_text("\x04");
-    terminal.end();
+    leave(terminal);
     let mut terminal = opened(&shell, &[("LITHE_HISTORY", "off")]);
-    terminal.type_text("get nothing-kept\r\x04");
+    terminal.type_text("get nothing-kept\r");
     terminal.wait_for("is not in keyspace");
-    terminal.end();
+    leave(terminal);
     assert!(!std::fs::read_to_string(&path).unwrap().contains("nothing-kept"));
 }
 
@@ -126,8 +131,7 @@ fn who_types_is_asked_before_something_is_destroyed() {
     terminal.wait_for("lithe> ");
     terminal.type_text("count\r");
     terminal.wait_for("\n0\r\n");
-    terminal.type_text("\x04");
-    assert_eq!(terminal.end(), 0);
+    leave(terminal);
 }
 
 #[test]
@@ -141,8 +145,7 @@ fn long_output_goes_to_a_pager_and_short_output_does_not() {
     terminal.wait_for("lithe> ");
     terminal.type_text("scan --keys-only --limit 3\r");
     assert!(!terminal.wait_for("row001\r\n").contains("paged"));
-    terminal.type_text("\x04");
-    assert_eq!(terminal.end(), 0);
+    leave(terminal);
 }
 
 #[test]
@@ -158,8 +161,7 @@ fn ctrl_c_ends_the_command_and_not_the_shell() {
     terminal.wait_for("lithe> ");
     terminal.type_text("count --prefix row\r");
     terminal.wait_for("\n200000\r\n");
-    terminal.type_text("\x04");
-    assert_eq!(terminal.end(), 0);
+    leave(terminal);
 }
 
 #[test]
@@ -170,9 +172,7 @@ fn figures_are_watched_until_q() {
     terminal.wait_for("q ends it");
     terminal.wait_for("throughput");
     terminal.type_text("q");
-    terminal.wait_for("lithe> ");
-    terminal.type_text("\x04");
-    assert_eq!(terminal.end(), 0);
+    leave(terminal);
     let mut watched = Terminal::start(shell.command(&["--db", "db", "top"]), 24, 80);
     watched.wait_for("beside its writer");
     watched.type_text("q");

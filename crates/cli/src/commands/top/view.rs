@@ -35,12 +35,16 @@ pub fn lines(name: &str, span: Span<'_>, interval: Duration) -> Vec<String> {
         lines.push(labelled("", &waits(span)));
     }
     lines.push(labelled("amplification", &amplification(span)));
-    lines.push(labelled("memory", &memory(span)));
-    lines.extend(memory_parts(span).iter().map(|part| labelled("", part)));
+    if now.knows_writer {
+        lines.push(labelled("memory", &memory(span)));
+        lines.extend(memory_parts(span).iter().map(|part| labelled("", part)));
+    }
     lines.push(labelled("disk", &disk(span)));
     lines.push(labelled("jobs", &jobs(span)));
     lines.push(labelled("", &work_left(span)));
-    lines.push(labelled("open", &open(span)));
+    if now.knows_writer {
+        lines.push(labelled("open", &open(span)));
+    }
     lines.push(String::new());
     lines.extend(keyspaces(span).to_string().lines().map(str::to_owned));
     lines
