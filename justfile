@@ -129,6 +129,10 @@ third-party:
 licences FILE='LICENCES.txt':
     cargo run --quiet -p lithe-supply -- texts > {{FILE}}
 
+# A session of the shell, as docs/cli/shell-session.cast.
+record-shell:
+    cargo test -p lithe-cli --test cli -- --ignored a_session_is_recorded
+
 # A decoder under a fuzzer (needs a nightly toolchain and cargo-fuzz).
 fuzz TARGET SECONDS='60':
     cargo +nightly fuzz run {{TARGET}} -- -max_total_time={{SECONDS}}

@@ -9,29 +9,36 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use lithe_bench::Memory;
-use lithedb::Encryption;
+use lithedb::{Db, Encryption};
 
 use crate::commands;
+use crate::config::Settings;
 use crate::demo::DemoArgs;
 use crate::failure::Failure;
 use crate::keys::{Ask, KeyOptions, KeySource};
+use crate::notation::shown;
+use crate::shell::{ShellArgs, similar_command};
 
 /// An embedded, ordered, transactional key-value store.
 #[derive(Debug, Parser)]
 #[command(
     name = "lithe",
     version,
-    after_help = "`lithe COMMAND --help` shows examples.",
+    after_help = "`lithe DB` opens the shell. `lithe COMMAND --help` shows examples.",
     after_long_help = EXIT_CODES,
+    override_usage = "lithe [OPTIONS] COMMAND\n       lithe [OPTIONS] DB [-c COMMANDS | -f FILE]",
     max_term_width = 100
 )]
 pub struct Cli {
     /// Options for all commands.
     #[command(flatten)]
     pub globals: Globals,
-    /// What to do.
+    /// What to do; without it the shell is opened.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
+    /// How the shell begins.
+    #[command(flatten)]
+    pub shell: ShellArgs,
 }
 
 const EXIT_CODES: &str = "\
@@ -39,6 +46,7 @@ Start here:
   lithe demo                                   what the store does, on real data, in ten seconds
   lithe --db my.lithe put greeting hello
   lithe --db my.lithe get greeting
+  lithe my.lithe                               the shell: the same commands, one after the other
 
 Data goes to standard output, everything else to standard error.
 
@@ -52,8 +60,20 @@ Exit codes:
 
 `lithe COMMAND --help` shows examples.";
 
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  lithe bench --quick
+  lithe bench W3 W4 --keys 1000000
+  lithe bench W1 --memory 256MiB";
+
+const VERSION_EXAMPLES: &str = "\
+Examples:
+  lithe version
+  lithe version | head -1
+  lithe --version";
+
 /// Options for all commands.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Globals {
     /// Directory of the database
@@ -123,6 +143,18 @@ pub struct Globals {
     #[arg(skip)]
     pub keyspace_origin: Origin,
 
+    /// What the command line says, by the names of options.
+    #[arg(skip)]
+    pub given: Vec<&'static str>,
+
+    /// What the environment and the file with settings say.
+    #[arg(skip)]
+    pub settings: Settings,
+
+    /// The database that a session has open.
+    #[arg(skip)]
+    pub held: Option<Db>,
+
     /// What the key options lead to, once it was read: descriptors can be read once.
     #[arg(skip)]
     pub encryption: OnceCell<Encryption>,
@@ -145,9 +177,14 @@ impl Globals {
     /// Refuses a key: what a command makes is not encrypted, and nobody should think that it is.
     pub fn refuse_key(&self, why: &str) -> Result<(), Failure> {
         match self.key_source()? {
-            None => Ok(()),
-            Some(_) => Err(Failure::usage(why)),
+            Some(_) if self.is_key_given() => Err(Failure::usage(why)),
+            _ => Ok(()),
         }
+    }
+
+    /// Whether the command line names a key, not only the file with settings.
+    pub fn is_key_given(&self) -> bool {
+        KEY_OPTIONS.iter().any(|option| self.given.contains(option))
     }
 
     /// The key or passphrase, if one is named.
@@ -160,6 +197,13 @@ impl Globals {
         Ok(Some(self.encryption.get_or_init(|| encryption).clone()))
     }
 }
+
+/// The options that name a key or a passphrase.
+const KEY_OPTIONS: [&str; 6] =
+    ["key_file", "key_fd", "key_env", "passphrase", "passphrase_file", "passphrase_fd"];
+/// The others that may be given for all commands.
+const OTHER_OPTIONS: [&str; 7] =
+    ["db", "keyspace", "memory", "read_only", "beside", "quiet", "color"];
 
 /// Where the value of an option comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -263,7 +307,12 @@ pub enum Command {
     Inspect(commands::inspect::InspectArgs),
     /// Work on a flexible space: a file whose bytes can be inserted and removed in the middle
     Space(commands::space::SpaceArgs),
+    /// Watch the database at work: throughput, latency, amplification, memory, jobs
+    Top(commands::top::TopArgs),
+    /// Print the settings, and where each comes from
+    Config(commands::config::ConfigArgs),
     /// Measure the store with standard workloads
+    #[command(after_help = BENCH_EXAMPLES)]
     Bench(lithe_bench::BenchArgs),
     /// A step of `bench`, which runs each in a process of its own
     #[command(name = lithe_bench::CHILD_SUBCOMMAND, hide = true)]
@@ -275,14 +324,49 @@ pub enum Command {
     TortureChild(commands::torture::ChildArgs),
     /// Print a completion script for a shell
     Completions(commands::completions::CompletionsArgs),
+    /// Write the manual as man pages
+    Man(commands::man::ManArgs),
     /// Print the version
+    #[command(after_help = VERSION_EXAMPLES)]
     Version,
+}
+
+/// The definition of the command line.
+pub fn definition() -> clap::Command {
+    with_examples(Cli::command())
+}
+
+/// A definition in which commands below others have the examples of these, if they have none.
+pub fn with_examples(root: clap::Command) -> clap::Command {
+    root.mut_subcommands(|command| {
+        let Some(help) = command.get_after_help().cloned() else { return command };
+        command.mut_subcommands(|inner| match inner.get_after_help() {
+            None => inner.after_help(help.clone()),
+            Some(_) => inner,
+        })
+    })
+}
+
+/// A name that is not known is the mistake, not what stands behind it.
+fn explained(error: clap::Error, first: Option<&OsString>) -> clap::Error {
+    let name = first.and_then(|first| first.to_str()).filter(|name| !name.starts_with('-'));
+    let Some(name) = name.filter(|name| !std::path::Path::new(name).exists()) else { return error };
+    let mut root = definition();
+    if error.exit_code() == 0 || root.find_subcommand(name).is_some() || name == "help" {
+        return error;
+    }
+    let similar = similar_command(std::path::Path::new(name));
+    let similar = similar.map(|similar| format!("; is it `{similar}`?")).unwrap_or_default();
+    let what = format!("{} is neither a command nor a database{similar}", shown(name));
+    root.error(clap::error::ErrorKind::InvalidSubcommand, what)
 }
 
 impl Cli {
     /// Reads the command line, or says what is wrong with it.
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-        let matches = Cli::command().try_get_matches_from(arguments)?;
+        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        let matches = definition().try_get_matches_from(&arguments);
+        let matches = matches.map_err(|error| explained(error, arguments.get(1)))?;
         let mut cli = Cli::from_arg_matches(&matches)?;
         let origin = |name| match matches.value_source(name) {
             Some(ValueSource::CommandLine) => Origin::CommandLine,
@@ -290,6 +374,13 @@ impl Cli {
         };
         cli.globals.db_origin = origin("db");
         cli.globals.keyspace_origin = origin("keyspace");
+        let is_given = |name: &&'static str| origin(*name) == Origin::CommandLine;
+        let options = KEY_OPTIONS.into_iter().chain(OTHER_OPTIONS);
+        cli.globals.given = options.filter(is_given).collect();
+        if cli.command.is_some() && cli.shell.is_for_shell() {
+            let what = "DB, -c, -f and --bail are for the shell: with a command use --db";
+            return Err(definition().error(clap::error::ErrorKind::ArgumentConflict, what));
+        }
         Ok(cli)
     }
 }
@@ -320,7 +411,14 @@ mod tests {
 
     #[test]
     fn wrong_usage_is_refused() {
-        for line in ["lithe", "lithe nope", "lithe get", "lithe --memory 3parsec count"] {
+        for line in [
+            "lithe get",
+            "lithe nope nope",
+            "lithe my.lithe get a",
+            "lithe -c scan get a",
+            "lithe my.lithe -c scan -f file",
+            "lithe --memory 3parsec count",
+        ] {
             assert_eq!(read(line).unwrap_err().exit_code(), 2, "{line}");
         }
     }
@@ -329,7 +427,7 @@ mod tests {
     fn the_memory_of_the_benchmark_is_the_one_of_all_commands() {
         for line in ["lithe --memory 64MiB bench", "lithe bench --memory 64MiB"] {
             let cli = read(line).unwrap();
-            let Command::Bench(args) = cli.command else {
+            let Some(Command::Bench(args)) = cli.command else {
                 panic!("{line} is another command");
             };
             assert_eq!(args.memory, Some(Memory::Bytes(64 << 20)));
@@ -338,16 +436,24 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_examples() {
-        for command in Cli::command().get_subcommands() {
-            let children = [lithe_bench::CHILD_SUBCOMMAND, commands::torture::CHILD_SUBCOMMAND];
-            if command.get_name() == "bench" || children.contains(&command.get_name()) {
-                continue; // They bring their own help, or are not called by people.
+    fn every_command_has_three_examples() {
+        let mut without = Vec::new();
+        let mut left: Vec<clap::Command> = definition().get_subcommands().cloned().collect();
+        while let Some(mut command) = left.pop() {
+            left.extend(command.get_subcommands().cloned());
+            let help = command.render_long_help().to_string();
+            let examples = help.lines().filter(|line| is_example(line)).count();
+            if examples < 3 && !command.is_hide_set() {
+                without.push(format!("{}: {examples}", command.get_name()));
             }
-            let help = command.clone().render_long_help().to_string();
-            let examples = help.lines().filter(|line| line.starts_with("  lithe ")).count();
-            let wanted = if command.get_name() == "version" { 0 } else { 2 };
-            assert!(examples >= wanted, "{} has {examples} examples", command.get_name());
         }
+        assert!(without.is_empty(), "{without:?}");
+    }
+
+    fn is_example(line: &str) -> bool {
+        let command = line.strip_prefix("  ").filter(|command| !command.starts_with(' '));
+        command.is_some_and(|command| {
+            command.split([' ', '(']).any(|word| word == "lithe") && !command.starts_with('-')
+        })
     }
 }

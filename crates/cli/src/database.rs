@@ -1,37 +1,88 @@
-//! Opening the database that the command line names.
+//! Opening the database that the command line names, or taking the one that a session has open.
 
+use std::ops::Deref;
 use std::path::Path;
 
 use lithe_bench::Memory;
-use lithedb::{Access, Builder, Db, FollowUpTo, Keyspace, OpenExisting};
+use lithedb::{Access, Builder, Db, FollowUpTo, Follower, Keyspace, OpenExisting};
 
 use crate::args::Globals;
 use crate::failure::{Failure, Outcome};
 use crate::keys::Ask;
 
+/// A database that a command works on. It is a [`Db`]; [`close`] closes it, unless it belongs to a
+/// session that goes on.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    db: Db,
+    owner: Owner,
+}
+
+/// Whose a database is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Command,
+    Session,
+}
+
+impl Opened {
+    /// One that the command has opened.
+    pub fn by_command(db: Db) -> Opened {
+        Opened { db, owner: Owner::Command }
+    }
+
+    /// One that a session keeps open.
+    pub fn by_session(db: Db) -> Opened {
+        Opened { db, owner: Owner::Session }
+    }
+
+    /// The database, for whoever keeps it.
+    pub fn into_db(self) -> Db {
+        self.db
+    }
+}
+
+impl Deref for Opened {
+    type Target = Db;
+
+    fn deref(&self) -> &Db {
+        &self.db
+    }
+}
+
 /// Opens the database; it must exist: reading never creates one.
-pub fn open_existing(globals: &Globals) -> Result<Db, Failure> {
+pub fn open_existing(globals: &Globals) -> Result<Opened, Failure> {
     open(globals, database_path(globals)?, OpenExisting::Only)
 }
 
 /// Opens the database, or creates it.
-pub fn open_or_create(globals: &Globals) -> Result<Db, Failure> {
+pub fn open_or_create(globals: &Globals) -> Result<Opened, Failure> {
     open(globals, database_path(globals)?, OpenExisting::OrCreate)
 }
 
 /// Opens the database at `path` with the options of the command line.
-pub fn open(globals: &Globals, path: &Path, existing: OpenExisting) -> Result<Db, Failure> {
+pub fn open(globals: &Globals, path: &Path, existing: OpenExisting) -> Result<Opened, Failure> {
+    if let Some(held) = &globals.held
+        && globals.db.as_deref() == Some(path)
+    {
+        return Ok(Opened::by_session(held.clone()));
+    }
     if globals.beside {
         if existing != OpenExisting::Only {
             return Err(Failure::usage("with --beside nothing can be written: leave it out"));
         }
-        let builder = builder_asking(globals, existing, Ask::Once)?;
         // Until it is closed, what it shows is there, as of now.
-        return Ok(builder.follow(path, FollowUpTo::Written)?.db());
+        return Ok(Opened::by_command(follow(globals, path)?.db()));
     }
     let is_made = existing != OpenExisting::Only && !exists(path)?;
     let ask = if is_made { Ask::Twice } else { Ask::Once };
-    Ok(builder_asking(globals, existing, ask)?.open(path)?)
+    Ok(Opened::by_command(builder_asking(globals, existing, ask)?.open(path)?))
+}
+
+/// Reads the database at `path` beside whoever writes it.
+pub fn follow(globals: &Globals, path: &Path) -> Result<Follower, Failure> {
+    let builder = builder_asking(globals, OpenExisting::Only, Ask::Once)?;
+    Ok(builder.follow(path, FollowUpTo::Written)?)
 }
 
 /// Whether there is a database in the directory, by what its log is in.
@@ -74,22 +125,24 @@ pub fn is_encrypted(path: &Path) -> Result<bool, Failure> {
 }
 
 /// The database and the keyspace to read; both must exist.
-pub fn open_keyspace(globals: &Globals) -> Result<(Db, Keyspace), Failure> {
+pub fn open_keyspace(globals: &Globals) -> Result<(Opened, Keyspace), Failure> {
     let db = open_existing(globals)?;
     let keyspace = db.keyspace(&globals.keyspace)?;
     Ok((db, keyspace))
 }
 
 /// The database and the keyspace to write; both are created when they do not exist.
-pub fn open_or_create_keyspace(globals: &Globals) -> Result<(Db, Keyspace), Failure> {
+pub fn open_or_create_keyspace(globals: &Globals) -> Result<(Opened, Keyspace), Failure> {
     let db = open_or_create(globals)?;
     let keyspace = db.keyspace_or_create(&globals.keyspace)?;
     Ok((db, keyspace))
 }
 
-/// Closes the database, so that a failure in doing so is reported.
-pub fn close(db: &Db) -> Outcome {
-    db.close()?;
+/// Closes the database, so that a failure in doing so is reported. That of a session stays open.
+pub fn close(db: &Opened) -> Outcome {
+    if db.owner == Owner::Command {
+        db.close()?;
+    }
     Ok(())
 }
 

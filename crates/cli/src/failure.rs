@@ -36,6 +36,13 @@ pub enum Failure {
         /// What the system said.
         source: io::Error,
     },
+    /// A file that output was to go to could not be made.
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Standard output could not be written.
     Output(io::Error),
     /// The check found damage; the problems are on standard output already.
@@ -69,6 +76,22 @@ pub enum Failure {
         /// Whether these are all.
         is_all: bool,
     },
+    /// There is no database to open the shell on.
+    NoDatabase {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// Whether the path stood where a command may stand.
+        is_positional: bool,
+        /// A command of nearly this name.
+        similar: Option<String>,
+    },
+    /// A session is over, and commands of it have failed; that was told.
+    Session {
+        /// The exit code of the last one.
+        code: u8,
+    },
+    /// Another commit has changed what the transaction of a session has read.
+    Conflict,
     /// The user pressed Ctrl-C; the command has closed the database.
     Interrupted,
     /// Anything else: the benchmark failed, or a signal handler could not be set.
@@ -87,9 +110,24 @@ impl From<Error> for Failure {
 /// The only bare input and output errors of commands are those of standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
+        if error.get_ref().is_some_and(|inner| inner.is::<Cancelled>()) {
+            return Failure::Interrupted;
+        }
         Failure::Output(error)
     }
 }
+
+/// What writing output gives when Ctrl-C was pressed in a shell: the command ends by it.
+#[derive(Debug)]
+pub struct Cancelled;
+
+impl std::fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Cancelled {}
 
 impl From<Box<dyn std::error::Error>> for Failure {
     fn from(error: Box<dyn std::error::Error>) -> Failure {
@@ -113,10 +151,15 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::NotFound { .. } | Failure::Differs { .. } => 1,
-            Failure::Usage { .. } => 2,
+            Failure::Usage { .. } | Failure::NoDatabase { .. } => 2,
+            Failure::Session { code } => *code,
             Failure::Store(error) => store_exit_code(error),
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Failure::Input { .. } | Failure::Output(_) | Failure::Other(_) => 3,
+            Failure::Input { .. }
+            | Failure::Write { .. }
+            | Failure::Output(_)
+            | Failure::Other(_)
+            | Failure::Conflict => 3,
             Failure::Damaged { .. }
             | Failure::DamagedBackups { .. }
             | Failure::Repaired { .. }
@@ -135,6 +178,9 @@ impl Failure {
             Failure::Store(error) => Some(error.to_string()),
             Failure::Input { path, source } => {
                 Some(format!("could not read {}: {source}", path.display()))
+            }
+            Failure::Write { path, source } => {
+                Some(format!("could not write {}: {source}", path.display()))
             }
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
             Failure::Output(error) => Some(format!("could not write standard output: {error}")),
@@ -161,6 +207,20 @@ impl Failure {
                 let more = keyspaces.map_or_else(String::new, |text| format!(" and {text}"));
                 Some(format!("they differ in {}{more}", of(*keys, "key")))
             }
+            Failure::NoDatabase { path, is_positional, similar } => {
+                let path = path.display();
+                let similar = similar.as_ref().map(|name| format!("; is it `{name}`?"));
+                let similar = similar.unwrap_or_default();
+                Some(match is_positional {
+                    true => format!("{path} is neither a command nor a database{similar}"),
+                    false => format!("there is no database in {path}"),
+                })
+            }
+            Failure::Session { .. } => None,
+            Failure::Conflict => Some(
+                "another commit has changed what this transaction has read: it is undone"
+                    .to_owned(),
+            ),
             Failure::Interrupted => Some("interrupted".to_owned()),
             Failure::Other(error) => Some(error.to_string()),
         }
@@ -176,6 +236,11 @@ impl Failure {
                 Some("keep the damaged database until it is known that a backup has what is lost")
             }
             Failure::Tortured { .. } => Some(TORTURE_ADVICE),
+            Failure::Conflict => Some("run the whole transaction again, from `begin` on"),
+            Failure::NoDatabase { .. } => Some(
+                "`lithe --db PATH create` makes one, `.open --create PATH` does in the shell; \
+                 `lithe --help` lists the commands",
+            ),
             _ => None,
         }
     }

@@ -20,12 +20,15 @@ const EXIT_CODE_TERMINATED: i32 = 143;
 pub struct Interrupt {
     /// Whether the next signal ends the program: so from the start, and again after a first one.
     is_final: Arc<AtomicBool>,
+    /// Whether somebody has asked for the first one, so that `is_final` means that it came.
+    is_graceful: Arc<AtomicBool>,
 }
 
 impl Interrupt {
     /// Installs the handlers.
     pub fn install() -> io::Result<Interrupt> {
-        let interrupt = Interrupt { is_final: Arc::new(AtomicBool::new(true)) };
+        let is_graceful = Arc::new(AtomicBool::new(false));
+        let interrupt = Interrupt { is_final: Arc::new(AtomicBool::new(true)), is_graceful };
         interrupt.listen(SIGINT, EXIT_CODE_INTERRUPTED)?;
         Ok(interrupt)
     }
@@ -48,6 +51,18 @@ impl Interrupt {
     /// From now on the first Ctrl-C only raises the flag that [`Self::is_raised`] reads.
     pub fn graceful(&self) {
         self.is_final.store(false, Ordering::SeqCst);
+        self.is_graceful.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on the first Ctrl-C ends the program, as at the start.
+    pub fn immediate(&self) {
+        self.is_graceful.store(false, Ordering::SeqCst);
+        self.is_final.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether Ctrl-C was pressed, for code that runs with and without [`Self::graceful`].
+    pub fn is_cancelled(&self) -> bool {
+        self.is_graceful.load(Ordering::SeqCst) && self.is_raised()
     }
 
     /// Whether Ctrl-C was pressed since [`Self::graceful`].

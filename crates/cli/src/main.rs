@@ -1,10 +1,13 @@
 //! `lithe`: the command line program of LitheDB.
 //!
-//! `args` reads the command line, `commands`, `load` and `demo` do the work, `input` and `output`
-//! turn bytes into records and back, `failure` holds the exit codes.
+//! `args` reads the command line, `config` the environment and the file with settings. `commands`,
+//! `load` and `demo` do the work, one after the other in `shell`. `input` and `output` turn bytes
+//! into records and back, `failure` holds the exit codes.
 
 mod args;
 mod commands;
+mod config;
+mod confirm;
 mod database;
 mod demo;
 mod dump;
@@ -16,6 +19,7 @@ mod load;
 mod notation;
 mod output;
 mod progress;
+mod shell;
 
 use std::process::ExitCode;
 
@@ -30,7 +34,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     choose_color(cli.globals.color);
-    let Err(failure) = run(cli) else {
+    let Err(failure) = configure(cli).and_then(run) else {
         return ExitCode::SUCCESS;
     };
     if let Some(message) = failure.message() {
@@ -39,11 +43,30 @@ fn main() -> ExitCode {
     ExitCode::from(failure.exit_code())
 }
 
+/// Adds what the environment and the file with settings say to what the command line does.
+fn configure(mut cli: Cli) -> Result<Cli, Failure> {
+    if !matches!(&cli.command, Some(Command::Config(args)) if args.is_path()) {
+        let settings = config::Settings::read(&cli.globals)?;
+        settings.apply(&mut cli.globals)?;
+        cli.globals.settings = settings;
+        choose_color(cli.globals.color);
+    }
+    Ok(cli)
+}
+
 fn run(cli: Cli) -> Outcome {
-    let Cli { globals, command } = cli;
+    let Cli { globals, command, shell: shell_args } = cli;
     let notices = if globals.quiet { Notices::Silent } else { Notices::Shown };
     let interrupt = Interrupt::install().map_err(|error| Failure::Other(Box::new(error)))?;
-    run_command(&globals, notices, &interrupt, command)
+    match command {
+        Some(command) => run_command(&globals, notices, &interrupt, command),
+        None if globals.db.is_none() && !shell_args.is_for_shell() => {
+            let help = args::definition().render_help();
+            anstream::eprint!("{}", help.ansi());
+            Err(Failure::usage("neither a command nor a database is named"))
+        }
+        None => shell::run(globals, notices, &interrupt, &shell_args),
+    }
 }
 
 fn run_command(
@@ -105,6 +128,9 @@ fn run_command(
             commands::torture::run(notices, interrupt, &args)
         }
         Command::TortureChild(args) => commands::torture::run_child(args),
+        Command::Top(args) => commands::top::run(globals, interrupt, &args),
+        Command::Config(args) => commands::config::run(globals, &args),
+        Command::Man(args) => commands::man::run(notices, &args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Version => commands::version::run(),
     }

@@ -16,6 +16,7 @@ use crate::output::{ReportFormat, stdout};
 const EXAMPLES: &str = "\
 Examples:
   lithe --db my.lithe checkpoint my-monday.lithe
+  lithe --db my.lithe checkpoint /mnt/copies/my.lithe --format json
   lithe --db my-monday.lithe check
 
 What is made is a database of its own. On the same file system it shares the files that do not

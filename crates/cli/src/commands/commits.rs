@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use lithedb::{Commit, Db, OpenExisting, SeqNo};
 
 use crate::args::Globals;
-use crate::database::{builder, close, database_path};
-use crate::failure::Outcome;
+use crate::database::{Opened, builder, close, database_path};
+use crate::failure::{Failure, Outcome};
 use crate::notation::{parse_size, parse_stamp, write_escaped};
 use crate::output::{stdout, write_json_bytes};
 
@@ -62,15 +62,26 @@ pub enum CommitFormat {
 
 /// Prints the commits.
 pub fn run(globals: &Globals, args: &CommitsArgs) -> Outcome {
-    let mut options = builder(globals, OpenExisting::Only)?;
-    if let Some(bytes) = args.keep {
-        options = options.kept_log_size(bytes);
-    }
-    let db = options.open(database_path(globals)?)?;
+    let db = open(globals, args.keep)?;
     let mut out = stdout();
     write_commits(&db, args, &mut out)?;
     out.flush()?;
     close(&db)
+}
+
+/// Opens the database, with what is to be kept from now on.
+fn open(globals: &Globals, keep: Option<u64>) -> Result<Opened, Failure> {
+    if let Some(held) = &globals.held {
+        return match keep {
+            None => Ok(Opened::by_session(held.clone())),
+            Some(_) => Err(Failure::usage("--keep is for opening a database: use it outside")),
+        };
+    }
+    let mut options = builder(globals, OpenExisting::Only)?;
+    if let Some(bytes) = keep {
+        options = options.kept_log_size(bytes);
+    }
+    Ok(Opened::by_command(options.open(database_path(globals)?)?))
 }
 
 fn write_commits(db: &Db, args: &CommitsArgs, out: &mut impl Write) -> Outcome {

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use crate::args::Cli;
+use crate::args::definition;
 use crate::failure::Outcome;
 use crate::output::stdout;
 
@@ -28,7 +28,7 @@ pub struct CompletionsArgs {
 pub fn run(args: &CompletionsArgs) -> Outcome {
     // Made in memory first: the generator panics when it cannot write.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "lithe", &mut script);
+    clap_complete::generate(args.shell, &mut definition(), "lithe", &mut script);
     let mut out = stdout();
     out.write_all(&script)?;
     Ok(out.flush()?)

@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
-use lithedb::{ConsumerInfo, Db};
+use lithedb::ConsumerInfo;
 use serde_json::{Value, json};
 
 use crate::args::Globals;
-use crate::database::{close, open_existing};
+use crate::confirm::{Yes, confirm};
+use crate::database::{Opened, close, open_existing};
 use crate::failure::Outcome;
 use crate::notation::{bytes_text, parse_size};
 use crate::output::{Notices, Table, json_line, stdout};
@@ -17,7 +18,7 @@ Examples:
   lithe --db my.lithe consumers
   lithe --db my.lithe consumers create mirror --log-max 1GiB
   lithe --db my.lithe changes --consumer mirror --acknowledge
-  lithe --db my.lithe consumers remove mirror
+  lithe --db my.lithe consumers remove mirror --yes
 
 The log is kept from where the slowest of them is. One that is further behind than its bound is
 lost: it has to be removed, and to begin anew with a copy of what there is.";
@@ -64,6 +65,9 @@ pub enum Action {
     Remove {
         /// Its name
         name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -87,14 +91,15 @@ pub fn run(globals: &Globals, notices: Notices, args: ConsumersArgs) -> Outcome 
             db.create_consumer(&name, log_max)?;
             done(&db, notices, &format!("created consumer {name:?}"))
         }
-        Action::Remove { name } => {
+        Action::Remove { name, yes } => {
+            confirm(&format!("this forgets how far consumer {name:?} is"), Yes(yes))?;
             db.remove_consumer(&name)?;
             done(&db, notices, &format!("removed consumer {name:?}"))
         }
     }
 }
 
-fn done(db: &Db, notices: Notices, text: &str) -> Outcome {
+fn done(db: &Opened, notices: Notices, text: &str) -> Outcome {
     close(db)?;
     notices.say(text);
     Ok(())

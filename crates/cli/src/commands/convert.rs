@@ -7,6 +7,7 @@ use lithedb::{Conversion, ConversionReport, Db, Error, Keyspace, KeyspaceOptions
 
 use super::keyspaces::{OptionArgs, StructureName};
 use crate::args::Globals;
+use crate::confirm::{Yes, confirm};
 use crate::database::{close, open_existing};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
@@ -39,7 +40,7 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "STRUCTURE")]
     pub structure: StructureName,
 
-    /// Also if all versions but the present ones are lost by it
+    /// Do not ask when all versions but the present ones are lost by it
     #[arg(long)]
     pub yes: bool,
 
@@ -58,14 +59,15 @@ pub fn run(
     let db = open_existing(globals)?;
     let (keyspace, now) = find(&db, &args.name)?;
     let options = args.options.add_to(with_what_stays(&now, args.structure))?;
-    if now.structure == Structure::History && options.structure != now.structure && !args.yes {
+    let mut loses_versions = args.yes;
+    if now.structure == Structure::History && options.structure != now.structure {
         let name = &args.name;
-        let what = format!("this loses all versions of keyspace {name:?}: add --yes");
-        return Err(Failure::usage(what));
+        confirm(&format!("this loses all versions of keyspace {name:?}"), Yes(args.yes))?;
+        loses_versions = true;
     }
     interrupt.graceful();
     let mut conversion = Conversion::to(options);
-    conversion.loses_versions = args.yes;
+    conversion.loses_versions = loses_versions;
     let report = convert(&keyspace, conversion, (notices, interrupt))?;
     close(&db)?;
     let (entries, written) = (count_text(report.entries), bytes_text(report.bytes_written));

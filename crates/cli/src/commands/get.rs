@@ -62,13 +62,24 @@ pub fn run(globals: &Globals, args: &GetArgs) -> Outcome {
         None => keyspace.get_entry(&key)?,
     };
     let Some(entry) = found else {
-        let what = format!("{:?} is not in keyspace {:?}", args.key, globals.keyspace);
-        return Err(Failure::NotFound { what });
+        return Err(not_found(globals, args));
     };
     write_entry(&mut stdout(), &entry, args, Surface::of_stdout())
 }
 
-fn write_entry(out: &mut impl Write, entry: &Entry, args: &GetArgs, surface: Surface) -> Outcome {
+/// What is said when the key is not there.
+pub fn not_found(globals: &Globals, args: &GetArgs) -> Failure {
+    let what = format!("{:?} is not in keyspace {:?}", args.key, globals.keyspace);
+    Failure::NotFound { what }
+}
+
+/// Writes the value, or the row that was asked for.
+pub fn write_entry(
+    out: &mut impl Write,
+    entry: &Entry,
+    args: &GetArgs,
+    surface: Surface,
+) -> Outcome {
     let is_value_alone = !args.stamps && !args.expiry;
     let format = args.format.unwrap_or(match (surface, is_value_alone) {
         (Surface::Stream, true) => RowFormat::Raw,

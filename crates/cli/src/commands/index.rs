@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 
 use clap::{Args, Subcommand, ValueEnum};
 use lithedb::{
-    Db, Index, IndexBuildReport, IndexEntry, IndexInfo, IndexOptions, KeyRange, Keyspace, Slice,
+    Index, IndexBuildReport, IndexEntry, IndexInfo, IndexOptions, KeyRange, Keyspace, Slice,
 };
 use serde_json::{Value, json};
 
 use super::range::RangeArgs;
 use crate::args::Globals;
-use crate::database::{close, open_keyspace};
+use crate::database::{Opened, close, open_keyspace};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::notation::count_text;
@@ -20,6 +20,7 @@ use crate::output::{Notices, Table, json_line, stdout, write_json_bytes};
 const LIST_EXAMPLES: &str = "\
 Examples:
   lithe --db my.lithe indexes
+  lithe --db my.lithe indexes people
   lithe --db my.lithe indexes people --format jsonl
 
 An index that is not ready is being built, or was when that was interrupted: `lithe index build`
@@ -242,7 +243,7 @@ type GoOn<'a> = &'a mut dyn FnMut(&IndexBuildReport) -> ControlFlow<()>;
 
 /// Builds an index until it is ready or the user has had enough.
 fn built(
-    db: &Db,
+    db: &Opened,
     (notices, interrupt): (Notices, &Interrupt),
     done: &str,
     build: impl FnOnce(GoOn<'_>) -> lithedb::Result<IndexBuildReport>,

@@ -49,14 +49,22 @@ pub struct MergeArgs {
     pub value_format: Notation,
 }
 
+impl MergeArgs {
+    /// The bytes of both.
+    pub fn key_and_operand(&self) -> Result<(Vec<u8>, Vec<u8>), Failure> {
+        let key = self.key_format.parse(&self.key).map_err(Failure::usage)?;
+        let operand = match (&self.operand, self.add) {
+            (_, Some(number)) => number.to_le_bytes().to_vec(),
+            (Some(operand), None) => read_value(operand, self.value_format)?,
+            (None, None) => return Err(Failure::usage("an operand, or --add NUMBER, is missing")),
+        };
+        Ok((key, operand))
+    }
+}
+
 /// Merges the operand. A keyspace that is not there has no operator, so none is created.
 pub fn run(globals: &Globals, args: &MergeArgs) -> Outcome {
-    let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
-    let operand = match (&args.operand, args.add) {
-        (_, Some(number)) => number.to_le_bytes().to_vec(),
-        (Some(operand), None) => read_value(operand, args.value_format)?,
-        (None, None) => return Err(Failure::usage("an operand, or --add NUMBER, is missing")),
-    };
+    let (key, operand) = args.key_and_operand()?;
     let db = open_existing(globals)?;
     db.keyspace(&globals.keyspace)?.merge(key, operand)?;
     close(&db)

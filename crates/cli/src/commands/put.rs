@@ -1,7 +1,7 @@
 //! `lithe put`: stores a value under a key.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -11,6 +11,7 @@ use lithedb::VALUE_LEN_MAX;
 use crate::args::Globals;
 use crate::database::{close, open_or_create_keyspace};
 use crate::failure::{Failure, Outcome};
+use crate::input::stdin;
 use crate::notation::{Notation, parse_duration, parse_time};
 
 const EXAMPLES: &str = "\
@@ -73,7 +74,7 @@ pub fn read_value(argument: &OsStr, notation: Notation) -> Result<Vec<u8>, Failu
     let mut value = Vec::new();
     // One byte more than the store takes is enough for it to say no.
     let most = VALUE_LEN_MAX as u64 + 1;
-    let read = io::stdin().lock().take(most).read_to_end(&mut value);
+    let read = stdin()?.take(most).read_to_end(&mut value);
     let path = PathBuf::from("standard input");
     read.map_err(|source| Failure::Input { path, source })?;
     Ok(value)

@@ -1,6 +1,6 @@
 //! `lithe space`: flexible spaces, files whose bytes can be inserted and removed in the middle.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -9,6 +9,7 @@ use lithedb::flex_space::{FlexSpace, SpaceCheck, SpaceSnapshot, SpaceStats};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
+use crate::input::stdin;
 use crate::notation::{bytes_text, count_text, parse_size, shown, write_escaped};
 use crate::output::{Notices, ReportFormat, Surface, Table, stdout};
 
@@ -215,7 +216,7 @@ fn write(path: &Path, mut at: u64) -> Outcome {
 
 /// The bytes of standard input, piece by piece.
 fn for_each_piece(mut take: impl FnMut(&[u8]) -> Outcome) -> Outcome {
-    let mut input = io::stdin().lock();
+    let mut input = stdin()?;
     let mut piece = vec![0; PIECE_SIZE];
     loop {
         match input.read(&mut piece) {

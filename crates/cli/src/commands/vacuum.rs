@@ -18,6 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   lithe --db my.lithe vacuum
   lithe --db my.lithe vacuum --format json
+  lithe --db my.lithe --memory 64MiB vacuum
 
 Everything is consolidated, and values are moved out of value files with garbage. The store does
 most of it by itself; this does all of it, now. Ctrl-C ends it after the slice at hand, with what

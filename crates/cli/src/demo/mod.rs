@@ -81,7 +81,7 @@ pub fn run(globals: &Globals, notices: Notices, _args: &DemoArgs) -> Outcome {
         path.display()
     ))?;
 
-    let demo = Demo::of(database::open(globals, &path, OpenExisting::OrCreate)?)?;
+    let demo = Demo::of(database::open(globals, &path, OpenExisting::OrCreate)?.into_db())?;
     let at_start = demo.db.stats();
     screen.step("Load the Unicode Character Database")?;
     let mut given_bytes = fill::fill_or_find(&demo, &mut screen, notices)?;
@@ -103,7 +103,7 @@ pub fn run(globals: &Globals, notices: Notices, _args: &DemoArgs) -> Outcome {
     costs::check(&demo, &mut screen)?;
     screen.step("What it costs")?;
     costs::show(&demo, &session, &path, &mut screen)?;
-    database::close(&demo.db)?;
+    demo.db.close()?;
     screen.next_commands(&path)?;
     Ok(())
 }
@@ -136,7 +136,7 @@ fn reopen(
         count_text(replayed)
     );
     screen.fact("reopened in", &text)?;
-    let demo = Demo::of(db)?;
+    let demo = Demo::of(db.into_db())?;
     let rows = reads::count_rows(&demo.characters)?;
     screen.fact("still there", &format!("{} characters", count_text(rows)))?;
     Claim("reopening finds every character").holds(rows == CHARACTER_COUNT)?;

@@ -16,7 +16,7 @@ mod tsv_records;
 
 pub use fields::{KeyField, ValueField};
 pub use lines::Lines;
-pub use source::{Source, open_source};
+pub use source::{Source, open_source, stdin, take_stdin};
 
 use crate::failure::Failure;
 use csv_records::CsvRecords;

@@ -1,10 +1,31 @@
 //! Where input comes from: a file, or standard input for `-`.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, StdinLock};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::Failure;
+
+/// Whether commands are read from standard input, so that it is no input of theirs.
+static STDIN_HAS_COMMANDS: AtomicBool = AtomicBool::new(false);
+
+/// Standard input, for a command.
+pub fn stdin() -> Result<StdinLock<'static>, Failure> {
+    if STDIN_HAS_COMMANDS.load(Ordering::Relaxed) {
+        let what =
+            "the commands come from standard input, so that it has nothing else: name a file";
+        return Err(Failure::usage(what));
+    }
+    Ok(io::stdin().lock())
+}
+
+/// Standard input, for whoever reads commands from it.
+pub fn take_stdin() -> Result<StdinLock<'static>, Failure> {
+    let lines = stdin()?;
+    STDIN_HAS_COMMANDS.store(true, Ordering::Relaxed);
+    Ok(lines)
+}
 
 /// An open input.
 pub struct Source {
@@ -20,7 +41,7 @@ pub struct Source {
 pub fn open_source(path: &Path) -> Result<Source, Failure> {
     if path.as_os_str() == "-" {
         let name = PathBuf::from("standard input");
-        return Ok(Source { reader: Box::new(io::stdin().lock()), name, size: None });
+        return Ok(Source { reader: Box::new(stdin()?), name, size: None });
     }
     let failed = |source| Failure::Input { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;

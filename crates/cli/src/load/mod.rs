@@ -10,7 +10,7 @@
 mod dump;
 mod table;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::input::{
 };
 use crate::interrupt::Interrupt;
 use crate::notation::{bytes_text, count_text, duration_text, parse_small_size, rate_text};
-use crate::output::Notices;
+use crate::output::{Notices, stdout};
 use crate::progress::{Done, Progress, megabytes_per_second};
 
 /// A batch of large records is committed before it has `--batch` rows.
@@ -321,9 +321,9 @@ impl Load<'_> {
             return Ok(());
         }
         self.acknowledged = self.done.rows;
-        let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{}", self.acknowledged)?;
-        Ok(stdout.flush()?)
+        let mut out = stdout();
+        writeln!(out, "{}", self.acknowledged)?;
+        Ok(out.flush()?)
     }
 }
 

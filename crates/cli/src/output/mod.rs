@@ -10,13 +10,16 @@
 mod json;
 mod notice;
 mod rows;
+mod steered;
 mod table;
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock};
+use std::io::BufWriter;
 
 pub use json::{json_line, write_json_bytes};
 pub use notice::Notices;
 pub use rows::{Columns, Row, RowWriter};
+pub use steered::{Output, PageLength, TerminalSize, terminal_size};
+pub use steered::{begin_output, end_output, redirect_stdout, steer_stdout};
 pub use table::Table;
 
 /// Large, so that a scan of millions of rows makes few system calls.
@@ -91,11 +94,11 @@ pub enum Surface {
 impl Surface {
     /// Where standard output leads now.
     pub fn of_stdout() -> Surface {
-        if io::stdout().is_terminal() { Surface::Terminal } else { Surface::Stream }
+        if steered::leads_to_terminal() { Surface::Terminal } else { Surface::Stream }
     }
 }
 
-/// Standard output, locked and buffered. It must be flushed: an error when it is dropped is lost.
-pub fn stdout() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(BUFFER_SIZE, io::stdout().lock())
+/// Standard output, buffered. It must be flushed: an error when it is dropped is lost.
+pub fn stdout() -> BufWriter<Output> {
+    BufWriter::with_capacity(BUFFER_SIZE, steered::output())
 }

@@ -31,11 +31,11 @@ fn backups_are_made_listed_verified_restored_and_removed() {
     let refused = shell.run(&["backup", "restore", "kept", "1", "db"]).fails(2);
     assert!(refused.contains("already"), "{refused}");
     assert_eq!(shell.db(&["get", "otter"]).ok(), b"sleeps");
-    shell.run(&["backup", "restore", "kept", "1", "db", "--replace"]).ok();
+    shell.run(&["backup", "restore", "kept", "1", "db", "--replace", "--yes"]).ok();
     assert_eq!(shell.db(&["get", "otter"]).ok(), b"swims");
-    shell.run(&["backup", "remove", "kept", "1"]).ok();
+    shell.run(&["backup", "remove", "kept", "1", "--yes"]).ok();
     shell.run(&["backup", "restore", "kept", "1", "gone"]).fails(2);
-    shell.run(&["backup", "prune", "kept", "--keep", "0"]).ok();
+    shell.run(&["backup", "prune", "kept", "--keep", "0", "--yes"]).ok();
     assert_eq!(fs::read_dir(shell.path("kept/files")).unwrap().count(), 0);
     let left = fs::read_dir(shell.path(".")).unwrap();
     let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
@@ -89,7 +89,7 @@ fn damage_in_a_repository_is_named_with_the_backups_that_have_it() {
     }
     shell.db(&["backup", "create", "kept", "--verify-shared"]).ok();
     shell.run(&["backup", "verify", "kept", "2"]).ok();
-    shell.run(&["backup", "remove", "kept", "1"]).ok();
+    shell.run(&["backup", "remove", "kept", "1", "--yes"]).ok();
     shell.run(&["backup", "verify", "kept"]).ok();
 }
 
@@ -165,8 +165,8 @@ fn a_trail_has_what_comes_between_backups() {
     shell.run(&["backup", "restore-at", "kept", "latest", "end"]).ok();
     assert_eq!(shell.run(&["--db", "end", "get", "wren"]).ok(), b"sings");
     shell.db(&["backup", "archive", "kept"]).fails(2);
-    shell.run(&["backup", "remove-trail", "kept", trail]).ok();
-    shell.run(&["backup", "remove-trail", "kept", trail]).fails(2);
+    shell.run(&["backup", "remove-trail", "kept", trail, "--yes"]).ok();
+    shell.run(&["backup", "remove-trail", "kept", trail, "--yes"]).fails(2);
     assert_eq!(shell.run(&["backup", "trails", "kept"]).ok_text().lines().count(), 1);
     shell.run(&["backup", "verify", "kept"]).ok();
 }

@@ -93,7 +93,7 @@ fn a_database_is_not_compared_with_none_and_not_with_itself() {
 #[test]
 fn compaction_gives_back_what_was_deleted() {
     let shell = shell_with_two_databases();
-    shell.db(&["delete", "--prefix", "k"]).ok();
+    shell.db(&["delete", "--prefix", "k", "--yes"]).ok();
     shell.db(&["compact"]).ok();
     assert_eq!(shell.db(&["count"]).ok_text(), "0\n");
     shell.db(&["check"]).ok();

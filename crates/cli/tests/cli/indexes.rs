@@ -25,7 +25,7 @@ fn entries_are_found_by_a_field_of_their_values() {
     assert_eq!(json, "{\"index_key\":\"Brunswick\",\"key\":\"18\",\"value\":\"Carl,Brunswick\"}\n");
     assert_eq!(scan(&["--key", "Brunswick", "--format", "hex"]), "4272756e737769636b\t3138\n");
     shell.db(&["put", "18", "Carl,London"]).ok();
-    shell.db(&["delete", "--from", "19"]).ok();
+    shell.db(&["delete", "--from", "19", "--yes"]).ok();
     assert_eq!(scan(&[]), "London\t17\nLondon\t18\n");
     assert!(shell.db(&["check"]).ok_text().starts_with("ok"));
 }

@@ -79,11 +79,17 @@ impl Shell {
     }
 
     fn at_home(&self, mut command: Command) -> Command {
+        let settings = std::env::vars_os().map(|(name, _)| name);
+        for name in settings.filter(|name| name.to_string_lossy().starts_with("LITHE_")) {
+            command.env_remove(name);
+        }
         command
             .current_dir(self.directory.path())
-            .env_remove("LITHE_DB")
             .env_remove("NO_COLOR")
             .env_remove("CLICOLOR_FORCE")
+            .env_remove("PAGER")
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_STATE_HOME", self.path("state"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

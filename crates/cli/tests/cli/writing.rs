@@ -40,8 +40,8 @@ fn a_range_is_deleted_and_nothing_beside_it() {
     assert!(shell.db(&["delete"]).fails(2).contains("--all"));
     assert!(shell.db(&["delete", "a1", "--prefix", "a"]).fails(2).contains("--prefix"));
     shell.db(&["delete", "--from", "b", "--to", "a"]).fails(2);
-    shell.db(&["delete", "--prefix", "a", "--from", "a2"]).ok();
-    shell.db(&["delete", "--from", "c"]).ok();
+    shell.db(&["delete", "--prefix", "a", "--from", "a2", "--yes"]).ok();
+    shell.db(&["delete", "--from", "c", "--yes"]).ok();
     assert_eq!(shell.db(&["scan", "--keys-only", "--format", "raw"]).ok(), b"a1\nb1\n");
     assert!(shell.db(&["delete", "--all"]).fails(2).contains("--yes"));
     assert_eq!(shell.db(&["count"]).ok(), b"2\n");
@@ -522,7 +522,7 @@ fn a_consumer_gets_what_is_new_to_it_and_the_log_is_kept_meanwhile() {
     assert!(shell.db(&["consumers", "create", "mirror"]).fails(2).contains("mirror"));
     shell.db(&["put", "apple", r"red\"]).ok();
     shell.db(&["delete", "apple"]).ok();
-    shell.db(&["delete", "--prefix", "a"]).ok();
+    shell.db(&["delete", "--prefix", "a", "--yes"]).ok();
     let new = |options: &[&str]| {
         shell.db(&[&["changes", "--consumer", "mirror"], options].concat()).ok_text()
     };
@@ -546,8 +546,8 @@ fn a_consumer_gets_what_is_new_to_it_and_the_log_is_kept_meanwhile() {
     shell.db(&["changes", "--of", "nope", "--since", since]).fails(1);
     new(&["--acknowledge"]);
     assert_eq!(new(&[]), "");
-    shell.db(&["consumers", "remove", "mirror"]).ok();
-    shell.db(&["consumers", "remove", "mirror"]).fails(1);
+    shell.db(&["consumers", "remove", "mirror", "--yes"]).ok();
+    shell.db(&["consumers", "remove", "mirror", "--yes"]).fails(1);
     assert_eq!(shell.db(&["consumers", "--format", "jsonl"]).ok_text(), "");
 }
 

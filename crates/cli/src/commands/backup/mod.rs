@@ -19,8 +19,8 @@ Examples:
   lithe backup list /mnt/backups
   lithe backup verify /mnt/backups --limit 50MiB
   lithe backup restore /mnt/backups 3 my-restored.lithe
-  lithe backup restore /mnt/backups 3 my.lithe --replace
-  lithe backup prune /mnt/backups --keep 14
+  lithe backup restore /mnt/backups 3 my.lithe --replace --yes
+  lithe backup prune /mnt/backups --keep 14 --yes
   lithe --db my.lithe backup archive /mnt/backups --begin
   lithe --db my.lithe backup archive /mnt/backups
   lithe backup restore-at /mnt/backups '5 minutes ago' my-restored.lithe
@@ -144,6 +144,9 @@ pub enum Action {
         directory: PathBuf,
         /// Number of the backup
         number: u64,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Remove a trail that nothing is added to any more; its backups stay
     RemoveTrail {
@@ -152,6 +155,9 @@ pub enum Action {
         /// Its id, as `trails` prints it
         #[arg(value_name = "ID", value_parser = trails::parse_id)]
         trail: u64,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Remove all but the newest of each database, with the files that only they have
     Prune {
@@ -160,6 +166,9 @@ pub enum Action {
         /// How many stay of each
         #[arg(long, value_name = "COUNT")]
         keep: usize,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Write one to standard output, as a stream
     Export {
@@ -191,6 +200,10 @@ pub struct RestorePlace {
     /// Put it in the place of the database that is there, which is removed then
     #[arg(long)]
     pub replace: bool,
+
+    /// Do not ask before something is replaced
+    #[arg(long)]
+    pub yes: bool,
 
     /// Open and check it before it has its name
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! What the actions of `lithe backup` do.
 
-use std::io::{self, BufReader, IsTerminal, StdinLock, Write};
+use std::io::{self, BufReader, StdinLock, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -13,11 +13,13 @@ use serde_json::{Value, json};
 use super::trails::{self, Which, Wish};
 use super::{Action, BackupArgs, BackupsFormat, RestorePlace};
 use crate::args::Globals;
-use crate::database::{builder, close, open_existing};
+use crate::confirm::{Yes, confirm};
+use crate::database::{builder, close, exists, open_existing};
 use crate::failure::{Failure, Outcome};
+use crate::input::stdin;
 use crate::interrupt::Interrupt;
 use crate::notation::{bytes_text, count_text, time_text};
-use crate::output::{Notices, Table, stdout};
+use crate::output::{Notices, Surface, Table, stdout};
 use crate::progress::Progress;
 
 /// Bytes of a stream that are read at once.
@@ -60,16 +62,20 @@ pub fn run(
             let which = Which { moment: *moment, trail: *trail, database: *database };
             trails::restore_at(globals, &at_work, directory, which, place)
         }
-        Action::Remove { directory, number } => {
+        Action::Remove { directory, number, yes } => {
+            confirm(&format!("this removes backup {number}"), Yes(*yes))?;
             say_removed(notices, &BackupRepository::open(directory)?.remove(*number)?);
             Ok(())
         }
-        Action::RemoveTrail { directory, trail } => {
+        Action::RemoveTrail { directory, trail, yes } => {
+            confirm(&format!("this removes trail {trail:016x}"), Yes(*yes))?;
             BackupRepository::open(directory)?.remove_trail(*trail)?;
             notices.say(format!("removed trail {trail:016x}"));
             Ok(())
         }
-        Action::Prune { directory, keep } => {
+        Action::Prune { directory, keep, yes } => {
+            let what = format!("this removes all backups but the newest {keep} of each database");
+            confirm(&what, Yes(*yes))?;
             say_removed(notices, &BackupRepository::open(directory)?.prune(*keep)?);
             Ok(())
         }
@@ -207,6 +213,10 @@ pub(super) fn how_to_restore(
     globals: &Globals,
     place: &RestorePlace,
 ) -> Result<RestoreOptions<'static>, Failure> {
+    if place.replace && exists(&place.target)? {
+        let target = place.target.display();
+        confirm(&format!("this removes the database that is in {target}"), Yes(place.yes))?;
+    }
     let options = RestoreOptions::new();
     let options = if place.replace { options.replace() } else { options };
     Ok(match place.check {
@@ -239,14 +249,14 @@ fn say_removed(notices: Notices, report: &PruneReport) {
 
 /// Standard output, for bytes that no terminal should get.
 fn stream_out() -> Result<impl Write, Failure> {
-    if io::stdout().is_terminal() {
+    if Surface::of_stdout() == Surface::Terminal {
         return Err(Failure::usage("a backup is not for a terminal: write it to a file or a pipe"));
     }
     Ok(stdout())
 }
 
 fn stream_in() -> Result<BackupStream<BufReader<StdinLock<'static>>>, Failure> {
-    let input = BufReader::with_capacity(BUFFER_SIZE, io::stdin().lock());
+    let input = BufReader::with_capacity(BUFFER_SIZE, stdin()?);
     Ok(BackupStream::open(input)?)
 }
 

@@ -10,7 +10,8 @@ use lithedb::Db;
 
 use crate::args::Globals;
 use crate::commands::keyspaces::create::CreateArgs;
-use crate::database::{close, database_path, exists, open_existing, open_or_create};
+use crate::confirm::{Yes, confirm};
+use crate::database::{Opened, close, database_path, exists, open_existing, open_or_create};
 use crate::failure::{Failure, Outcome};
 use crate::output::{ListFormat, Notices, Surface, stdout};
 
@@ -36,6 +37,13 @@ pub struct KeyspacesArgs {
     pub format: ListFormat,
 }
 
+impl KeyspacesArgs {
+    /// Whether they are listed, and nothing else.
+    pub fn is_list(&self) -> bool {
+        matches!(self.action, None | Some(Action::List))
+    }
+}
+
 /// What to do with keyspaces.
 #[derive(Debug, Subcommand)]
 pub enum Action {
@@ -47,7 +55,7 @@ pub enum Action {
     Drop {
         /// Its name
         name: String,
-        /// Really do it
+        /// Do not ask
         #[arg(long)]
         yes: bool,
     },
@@ -80,11 +88,8 @@ pub fn run(globals: &Globals, notices: Notices, args: KeyspacesArgs) -> Outcome 
             };
             done(&db, notices, &format!("created keyspace {:?}", create.name))
         }
-        Action::Drop { name, yes: false } => {
-            let what = format!("this deletes keyspace {name:?} with all its data: add --yes");
-            Err(Failure::usage(what))
-        }
-        Action::Drop { name, yes: true } => {
+        Action::Drop { name, yes } => {
+            confirm(&format!("this deletes keyspace {name:?} with all its data"), Yes(yes))?;
             let db = open_existing(globals)?;
             drop_keyspace(&db, notices, &name)?;
             done(&db, notices, &format!("dropped keyspace {name:?}"))
@@ -131,7 +136,7 @@ fn drop_keyspace(db: &Db, notices: Notices, name: &str) -> Outcome {
     Ok(())
 }
 
-fn done(db: &Db, notices: Notices, text: &str) -> Outcome {
+fn done(db: &Opened, notices: Notices, text: &str) -> Outcome {
     close(db)?;
     notices.say(text);
     Ok(())
