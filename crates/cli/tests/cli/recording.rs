@@ -20,7 +20,7 @@ const TYPED: &[&str] = &[
     "help begin",
     "put user:17 '{\"name\": \"Ada\"}'",
     "put user:18 '{\"name\": \"Grace\"}'",
-    "get us\t\t17",
+    "get us\t\t7",
     "scan --prefix user: --format table --stamps",
     "begin",
     "put user:17 '{\"name\": \"Ada Lovelace\"}'",

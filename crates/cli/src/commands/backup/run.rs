@@ -73,12 +73,7 @@ pub fn run(
             notices.say(format!("removed trail {trail:016x}"));
             Ok(())
         }
-        Action::Prune { directory, keep, yes } => {
-            let what = format!("this removes all backups but the newest {keep} of each database");
-            confirm(&what, Yes(*yes))?;
-            say_removed(notices, &BackupRepository::open(directory)?.prune(*keep)?);
-            Ok(())
-        }
+        Action::Prune { directory, keep, yes } => prune(notices, directory, *keep, Yes(*yes)),
         Action::Export { directory, number } => {
             let backups = BackupRepository::open(directory)?;
             let mut out = stream_out()?;
@@ -232,6 +227,12 @@ pub(super) fn say_restored(notices: Notices, place: &RestorePlace, restored: &Re
         notices
             .say(format!("what is left of the database that was there is at {}", rest.display()));
     }
+}
+
+fn prune(notices: Notices, directory: &Path, keep: usize, yes: Yes) -> Outcome {
+    confirm(&format!("this removes all backups but the newest {keep} of each database"), yes)?;
+    say_removed(notices, &BackupRepository::open(directory)?.prune(keep)?);
+    Ok(())
 }
 
 fn say_removed(notices: Notices, report: &PruneReport) {
