@@ -110,7 +110,9 @@ impl From<Error> for Failure {
 /// The only bare input and output errors of commands are those of standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        if error.get_ref().is_some_and(|inner| inner.is::<Cancelled>()) {
+        if let Some(inner) = error.get_ref()
+            && inner.is::<Cancelled>()
+        {
             return Failure::Interrupted;
         }
         Failure::Output(error)

@@ -198,7 +198,7 @@ fn values_of(argument: &clap::Arg, word: &[u8], names: &dyn Names) -> Vec<Candid
     }
     let id = argument.get_id().as_str();
     let value_name = argument.get_value_names().and_then(|names| names.first());
-    match (id, value_name.map(|name| name.as_str())) {
+    match (id, value_name.map(clap::builder::Str::as_str)) {
         ("keyspace" | "name" | "old" | "of", _) => plain(names.keyspaces(), word),
         (_, Some("KEY")) => keys(word, names),
         (_, Some("FILE" | "DIR" | "DIRECTORY" | "TABLE" | "PATH" | "SOURCE" | "TARGET")) => {

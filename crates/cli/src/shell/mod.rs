@@ -84,7 +84,10 @@ pub fn run(
     let page = PageLength::of_terminal(kind == Kind::Terminal);
     steer_stdout((kind == Kind::Terminal).then(|| interrupt.clone()), page, session.pager());
     match (&args.file, kind) {
-        (None, Kind::Terminal) => editor::run(&mut session)?,
+        (None, Kind::Terminal) => {
+            drop(input::take_stdin()?); // The editor reads it, and `confirm`.
+            editor::run(&mut session)?;
+        }
         (None, Kind::Script) if !args.commands.is_empty() => {
             for commands in &args.commands {
                 let ran = script::run(&mut session, script::Origin::Command, commands.as_bytes());

@@ -177,7 +177,7 @@ impl Session {
         if is_answer {
             self.has_failed = had_failed;
         }
-        if self.is_timed {
+        if self.is_timed && next != Next::Leave {
             let taken = duration_text(self.clock.monotonic() - began);
             self.notices.say(format!("time: {taken}"));
         }
@@ -244,7 +244,7 @@ impl Session {
         }
         match (name, &self.pending) {
             ("begin", Pending::Nothing) => {
-                self.begin(Pending::Transaction(Box::new(self.db.begin_update())))?
+                self.begin(Pending::Transaction(Box::new(self.db.begin_update())))?;
             }
             ("batch", Pending::Nothing) => self.begin(Pending::Batch(Box::default()))?,
             ("begin" | "batch", pending) => {

@@ -1,10 +1,11 @@
 //! The lines of the shell as words, which the commands then read as they read arguments.
 //!
 //! Words are parted by blanks. Outside of quotes and in double quotes a backslash begins an escape,
-//! as in scripts of `tx`: `\xNN`, `\n`, `\r`, `\t`, `\0`, `\\`, and also `\"`, `\'`, `\ `. In single
-//! quotes everything is as it is. A quoted piece may go over several lines; a backslash at the end
-//! of a line goes on with the next. A `;` that stands alone or ends a word ends the command, as the
-//! end of the line does. A command that begins with `#` is a comment up to the end of the line.
+//! as in scripts of `tx`: `\xNN`, `\n`, `\r`, `\t`, `\0`, `\\`, and also `\"`, `\'`, `\ `. In
+//! single quotes everything is as it is. A quoted piece may go over several lines; a backslash at
+//! the end of a line goes on with the next. A `;` that stands alone or ends a word ends the
+//! command, as the end of the line does. A command that begins with `#` is a comment up to the end
+//! of the line.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -83,7 +84,7 @@ impl Splitter {
         }
     }
 
-    /// The commands that are complete, or what is wrong with them: with a mistake in it, one is read
+    /// The commands that are complete, or what is wrong with them: one with a mistake in it is read
     /// to its end, so that nothing in it is taken for another one.
     pub fn take_commands(&mut self) -> Vec<Result<Words, String>> {
         std::mem::take(&mut self.commands)

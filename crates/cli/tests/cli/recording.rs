@@ -31,7 +31,7 @@ const TYPED: &[&str] = &[
     "delete --prefix user:",
     "n",
     ".timer on",
-    "stats",
+    "scan --format json",
     ".quit",
 ];
 

@@ -39,6 +39,9 @@ fn commands_run_until_ctrl_d_and_failures_do_not_end_it() {
     terminal.type_text("frobnicate\r");
     terminal.wait_for("there is no command `frobnicate`; help lists");
     terminal.wait_for("lithe> ");
+    terminal.type_text("load -\r");
+    terminal.wait_for("the commands come from standard input");
+    terminal.wait_for("lithe> ");
     terminal.type_text("put \x1b\x7f\x15count\r"); // The line is killed before it is done.
     terminal.wait_for("\n1\r\n");
     leave(terminal);
