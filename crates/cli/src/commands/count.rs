@@ -39,8 +39,13 @@ pub fn run(globals: &Globals, args: &CountArgs) -> Outcome {
         Some(range) => keyspace.count((range.start, range.end))?,
         None => 0,
     };
+    print_count(count, args.format)
+}
+
+/// Prints a number of keys.
+pub fn print_count(count: u64, format: ReportFormat) -> Outcome {
     let mut out = stdout();
-    match args.format {
+    match format {
         ReportFormat::Table => writeln!(out, "{count}")?,
         ReportFormat::Json => writeln!(out, "{{\"count\":{count}}}")?,
     }

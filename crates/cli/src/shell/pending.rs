@@ -10,11 +10,10 @@
 //! - T3  Keyspaces are not part of either: one that is written to and is not there is created at
 //!   once.
 
-use std::io::Write;
-
 use lithedb::{Db, Error, Expiry, KeyRange, Keyspace, Transaction, WriteBatch};
 
 use crate::args::{Command, Globals};
+use crate::commands::count::print_count;
 use crate::commands::delete::{DeleteArgs, Target};
 use crate::commands::expire::ExpireArgs;
 use crate::commands::get::{self, GetArgs};
@@ -23,7 +22,7 @@ use crate::commands::put::{PutArgs, read_value};
 use crate::commands::scan::ScanArgs;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::output::{Columns, ReportFormat, Row, RowWriter, Surface, stdout};
+use crate::output::{Columns, Row, RowWriter, Surface, stdout};
 
 /// What was begun and is not over.
 #[derive(Debug, Default)]
@@ -143,12 +142,7 @@ fn run_in_transaction(
                 Some(range) => count_in(transaction, &keyspace, range, place.interrupt)?,
                 None => 0,
             };
-            let mut out = stdout();
-            match args.format {
-                ReportFormat::Table => writeln!(out, "{count}")?,
-                ReportFormat::Json => writeln!(out, "{{\"count\":{count}}}")?,
-            }
-            Ok(out.flush()?)
+            print_count(count, args.format)
         }
         Command::Put(args) => {
             let (key, value) = read_pair(&args)?;
