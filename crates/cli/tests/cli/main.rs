@@ -8,6 +8,7 @@ mod comparing;
 mod damage;
 mod dumping;
 mod encrypting;
+mod guide;
 mod indexes;
 mod inspecting;
 mod loading;
