@@ -1,0 +1,286 @@
+//! A request as handlers see it, and answers as they are made.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use lithedb::{Error, Keyspace, SeqNo, WriteBatch};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+
+use super::body::{Body, Received, receive};
+use super::failure::{Code, Failure};
+use super::query::Query;
+use super::routes::Route;
+use super::text::base64_decoded;
+use crate::auth::{Principal, Verb};
+use crate::config::Durability;
+use crate::server::Shared;
+use crate::store::StoreError;
+
+/// A JSON body of calls that write no values is at most so large.
+const SMALL_BODY_MAX: u64 = 256 << 10;
+/// Writes of more bytes are done on a thread of their own.
+const LARGE_WRITE: usize = 256 << 10;
+
+/// What a handler gives.
+pub type Outcome = Result<Response<Body>, Failure>;
+
+/// A request that is allowed so far.
+#[derive(Debug)]
+pub struct Ask {
+    pub shared: Arc<Shared>,
+    pub principal: Principal,
+    pub route: &'static Route,
+    /// What the address has where the route leaves it open.
+    pub open: Vec<Vec<u8>>,
+    pub query: Query,
+    pub headers: HeaderMap,
+    pub body: Incoming,
+    /// Bytes of the body that were read.
+    pub received: u64,
+}
+
+impl Ask {
+    /// An open part of the address that is text.
+    pub fn name(&self, index: usize) -> Option<&str> {
+        str::from_utf8(self.open.get(index)?).ok()
+    }
+
+    /// The keyspace of the address, if this may be done with it. Who may not is not told whether it
+    /// is there.
+    pub fn keyspace(&self, verb: Verb) -> Result<Keyspace, Failure> {
+        let name = self.name(0).ok_or_else(Failure::keyspace_not_found)?;
+        self.keyspace_named(verb, name)
+    }
+
+    pub fn keyspace_named(&self, verb: Verb, name: &str) -> Result<Keyspace, Failure> {
+        self.require(verb, name)?;
+        self.shared.store.keyspace(name).map_err(|error| self.engine(&error))
+    }
+
+    pub fn require(&self, verb: Verb, keyspace: &str) -> Result<(), Failure> {
+        match self.principal.may(verb, keyspace) {
+            true => Ok(()),
+            false => Err(forbidden(verb)),
+        }
+    }
+
+    /// The key: the second open part, or, where that is empty, what `key_base64` says. Browsers
+    /// take `.` and `..` for steps however they are escaped, and cannot ask otherwise.
+    pub fn key(&self) -> Result<Vec<u8>, Failure> {
+        let key = self.open.get(1).cloned().unwrap_or_default();
+        let key = match self.query.base64("key_base64")? {
+            Some(_) if !key.is_empty() => {
+                let what = "only where the address ends with the slash in front of the key";
+                return Err(Failure::bad_parameter("key_base64", what));
+            }
+            Some(given) => given,
+            None => key,
+        };
+        self.check_key(&key)?;
+        Ok(key)
+    }
+
+    pub fn check_key(&self, key: &[u8]) -> Result<(), Failure> {
+        match key.len() <= self.shared.limits.key_size {
+            true => Ok(()),
+            false => Err(Failure::too_large("bytes of a key", self.shared.limits.key_size as u64)),
+        }
+    }
+
+    pub fn engine(&self, error: &Error) -> Failure {
+        Failure::of_engine(error, &self.principal, &self.shared.store)
+    }
+
+    pub fn store(&self, error: &StoreError) -> Failure {
+        Failure::of_store(error, &self.principal, &self.shared.store)
+    }
+
+    /// Whether the client asks for this type of content by name.
+    pub fn accepts(&self, content_type: &str) -> bool {
+        let given = self.headers.get_all(ACCEPT).iter();
+        let mut types =
+            given.filter_map(|given| given.to_str().ok()).flat_map(|given| given.split(','));
+        types.any(|given| {
+            let given = given.split(';').next().unwrap_or_default().trim();
+            given.eq_ignore_ascii_case(content_type)
+        })
+    }
+
+    /// The body, whatever it is.
+    pub async fn raw_body(&mut self, size_max: u64) -> Result<Received, Failure> {
+        let shared = Arc::clone(&self.shared);
+        let received = receive(&mut self.body, size_max, (&shared.http.room, &shared.limits));
+        let received = received.await?;
+        self.received = received.bytes.len() as u64;
+        Ok(received)
+    }
+
+    /// The body as JSON text, which it has to say that it is: a page of another site cannot send
+    /// that without asking first.
+    pub async fn json_text(&mut self, size_max: u64) -> Result<Received, Failure> {
+        let is_json = self.headers.get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
+        let is_json = is_json.and_then(|given| given.split(';').next());
+        if !is_json.is_some_and(|given| given.trim().eq_ignore_ascii_case("application/json")) {
+            let what = "the body has to be JSON: Content-Type: application/json";
+            return Err(Failure::new(Code::UnsupportedMediaType, what));
+        }
+        self.raw_body(size_max).await
+    }
+
+    /// A small body of JSON: an object with the members that are expected, and no others.
+    pub async fn json<T>(&mut self) -> Result<T, Failure>
+    where
+        T: for<'j> Deserialize<'j>,
+    {
+        let size_max = self.shared.limits.body_size.min(SMALL_BODY_MAX);
+        let received = self.json_text(size_max).await?;
+        let read: Result<Object<T>, _> = serde_json::from_slice(&received.bytes);
+        read.map(|Object(read)| read).map_err(|error| invalid_json(&error))
+    }
+
+    /// The same, or the default if there is none.
+    pub async fn json_or_default<T>(&mut self) -> Result<T, Failure>
+    where
+        T: for<'j> Deserialize<'j> + Default,
+    {
+        match self.body.is_end_stream() {
+            true => Ok(T::default()),
+            false => self.json().await,
+        }
+    }
+
+    /// Commits a batch, on a thread of its own if that takes long.
+    pub async fn commit(
+        &self,
+        batch: WriteBatch,
+        durability: Option<Durability>,
+    ) -> Result<SeqNo, Failure> {
+        let store = &self.shared.store;
+        if batch.size() < LARGE_WRITE {
+            return store.write(batch, durability).await.map_err(|error| self.store(&error));
+        }
+        let written = store.blocking(move |store| {
+            store.buffered(|| store.db().write_with(batch, lithedb::Durability::Buffered))
+        });
+        let written = written.await.map_err(|error| self.store(&error))?;
+        let seqno = written.map_err(|error| self.engine(&error))?;
+        self.settle(durability).await?;
+        Ok(seqno)
+    }
+
+    /// Waits until what was written is as durable as asked for (N1).
+    pub async fn settle(&self, durability: Option<Durability>) -> Result<(), Failure> {
+        let store = &self.shared.store;
+        let settled = store.settle(durability).await;
+        settled.map_err(|error| Failure::of_sync(error, &self.principal, store))
+    }
+
+    /// Does something of the engine's on a thread of its own.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let done = self.shared.store.blocking(move |_| work()).await;
+        done.map_err(|error| self.store(&error))?.map_err(|error| self.engine(&error))
+    }
+}
+
+pub fn forbidden(verb: Verb) -> Failure {
+    let what = format!("the token does not allow it: {} is needed", verb.name());
+    Failure::new(Code::Forbidden, what).with("needs", verb.name())
+}
+
+pub fn invalid_json(error: &serde_json::Error) -> Failure {
+    Failure::new(Code::InvalidJson, format!("this is not the JSON of this call: {error}"))
+}
+
+/// A JSON object; what is derived takes an array in its place as well.
+#[derive(Debug, Default)]
+pub struct Object<T>(pub T);
+
+impl<'j, T: Deserialize<'j>> Deserialize<'j> for Object<T> {
+    fn deserialize<D: Deserializer<'j>>(deserializer: D) -> Result<Object<T>, D::Error> {
+        struct OfObject<T>(PhantomData<T>);
+
+        impl<'j, T: Deserialize<'j>> Visitor<'j> for OfObject<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'j>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(OfObject(PhantomData))
+    }
+}
+
+/// Bytes out of two members of which one says them: text, or base64.
+pub fn bytes_of(
+    name: &str,
+    text: Option<String>,
+    base64: Option<&str>,
+) -> Result<Option<Vec<u8>>, Failure> {
+    match (text, base64) {
+        (None, None) => Ok(None),
+        (Some(text), None) => Ok(Some(text.into_bytes())),
+        (None, Some(base64)) => base64_decoded(base64)
+            .map(Some)
+            .ok_or_else(|| Failure::new(Code::InvalidJson, format!("{name}_base64 is no base64"))),
+        (Some(_), Some(_)) => {
+            let what = format!("{name} and {name}_base64: one of them says it");
+            Err(Failure::new(Code::InvalidJson, what))
+        }
+    }
+}
+
+/// An answer with a body of this type.
+pub fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+pub fn json_answer(status: StatusCode, value: &Value) -> Response<Body> {
+    json_bytes(status, value.to_string().into_bytes())
+}
+
+pub fn json_bytes(status: StatusCode, text: Vec<u8>) -> Response<Body> {
+    answer(status, "application/json", Body::whole(Bytes::from(text)))
+}
+
+pub fn ok_json(value: &Value) -> Outcome {
+    Ok(json_answer(StatusCode::OK, value))
+}
+
+pub fn without_body(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+pub fn with_header(
+    mut response: Response<Body>,
+    name: HeaderName,
+    value: HeaderValue,
+) -> Response<Body> {
+    response.headers_mut().insert(name, value);
+    response
+}
+
+/// With the stamp of an entry as its tag.
+pub fn tagged(response: Response<Body>, stamp: SeqNo) -> Response<Body> {
+    let tag = HeaderValue::from_str(&format!("\"{}\"", stamp.as_u64()));
+    with_header(response, ETAG, tag.expect("digits in quotes are a header"))
+}

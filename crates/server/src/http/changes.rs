@@ -1,0 +1,284 @@
+//! The change feed as server-sent events: commits behind a stamp, and those to come. The id of an
+//! event is the commit's stamp, so that a client that comes back goes on where it was.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::HeaderName;
+use lithedb::{
+    Change, ChangeFeed, ChangeKind, CommitChanges, Error, FeedOptions, Keyspace, PointInTime,
+    Previous, SeqNo,
+};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::ask::{Ask, Outcome};
+use super::events::{Stream, push_event, push_heartbeat, stream_answer};
+use super::failure::{Code, Failure};
+use super::listing::SHORT_VALUE_MAX;
+use super::moment::{millis_text, parsed_stamp};
+use super::text::{push_json, push_member};
+use crate::auth::{Principal, Verb};
+use crate::server::Shared;
+
+/// So long the feed waits for a commit before it looks whether the client is there.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
+/// Commits that are there are sent together up to this size.
+const PIECE_SIZE: usize = 64 << 10;
+/// Bytes of values that an event has at most; of others their sizes.
+const EVENT_VALUES_MAX: u64 = 1 << 20;
+
+const YES_NO: &[(&str, bool)] = &[("true", true), ("false", false)];
+
+/// What a client follows, and as whom.
+struct Following {
+    shared: Arc<Shared>,
+    principal: Principal,
+    /// `None` for all.
+    keyspaces: Option<Vec<Keyspace>>,
+    previous: bool,
+}
+
+/// `GET /v1/changes`
+pub async fn follow(ask: &mut Ask) -> Outcome {
+    let keyspaces = keyspaces(ask)?;
+    let previous = ask.query.choice("previous", YES_NO)?.unwrap_or(false);
+    let since = since(ask)?;
+    let following = Following {
+        shared: Arc::clone(&ask.shared),
+        principal: ask.principal.clone(),
+        keyspaces,
+        previous,
+    };
+    let (stream, receiver) = Stream::open(ask)?;
+    let (begun, begins) = oneshot::channel();
+    let _it_ends_with_its_client = tokio::task::spawn_blocking(move || {
+        following.run(since, &stream, begun);
+    });
+    match begins.await {
+        Ok(Ok(())) => stream_answer(receiver),
+        Ok(Err(error)) => Err(ask.engine(&error)),
+        Err(_) => Err(Failure::new(Code::Internal, "the server could not do it")),
+    }
+}
+
+/// Those that are to be followed: the ones that are named, or all that may be read.
+fn keyspaces(ask: &Ask) -> Result<Option<Vec<Keyspace>>, Failure> {
+    if let Some(names) = ask.query.text("keyspaces")? {
+        let named = names.split(',').map(|name| ask.keyspace_named(Verb::Read, name));
+        return named.collect::<Result<_, _>>().map(Some);
+    }
+    if ask.principal.may_with_all(Verb::Read) {
+        return Ok(None);
+    }
+    let infos = ask.shared.store.db().keyspaces().into_iter();
+    let readable = infos.filter(|info| ask.principal.may(Verb::Read, &info.name));
+    // One that is dropped meanwhile is not followed.
+    Ok(Some(readable.filter_map(|info| ask.shared.store.keyspace(&info.name).ok()).collect()))
+}
+
+/// From where on: what the client has seen last; or what it says; or now.
+fn since(ask: &Ask) -> Result<PointInTime, Failure> {
+    let asked = ask.query.moment("since")?;
+    let last = ask.headers.get(HeaderName::from_static("last-event-id"));
+    let last = last.filter(|last| !last.is_empty());
+    if let Some(last) = last {
+        let stamp = last.to_str().ok().and_then(parsed_stamp);
+        let wrong = || Failure::new(Code::BadRequest, "Last-Event-ID: the id of an event");
+        return stamp.map(PointInTime::Stamp).ok_or_else(wrong);
+    }
+    Ok(asked.unwrap_or_else(|| PointInTime::Stamp(ask.shared.store.db().snapshot().seqno())))
+}
+
+impl Following {
+    fn open(&self, since: PointInTime) -> Result<ChangeFeed, Error> {
+        let mut options = FeedOptions::new().previous_values(self.previous);
+        if let Some(keyspaces) = &self.keyspaces {
+            options = options.keyspaces(keyspaces);
+        }
+        self.shared.store.db().changes(since, options)
+    }
+
+    fn run(&self, since: PointInTime, stream: &Stream, begun: oneshot::Sender<Result<(), Error>>) {
+        let mut out = Vec::new();
+        let opened = match self.open(since) {
+            Err(Error::CommitsNotKept { oldest }) => self.pass_gap(oldest, &mut out),
+            opened => opened,
+        };
+        let mut feed = match opened {
+            Ok(feed) => feed,
+            Err(error) => {
+                let _nobody_waits_if_it_fails = begun.send(Err(error));
+                return;
+            }
+        };
+        push_heartbeat(&mut out); // So that the client sees that it is there.
+        if begun.send(Ok(())).is_err() || !stream.send(&mut out) {
+            return;
+        }
+        let mut last_sent = Instant::now();
+        while !stream.is_over() {
+            if !self.shared.is_serving() {
+                let data = json!({ "code": "closing", "message": "the server ends" });
+                push_event(&mut out, "end", None, data.to_string().as_bytes());
+                let _nobody_waits_if_it_fails = stream.send(&mut out);
+                return;
+            }
+            if let Err(error) = self.gather(&mut feed, &mut out) {
+                match self.go_on_behind(error, &mut out) {
+                    Some(another) => feed = another,
+                    None => {
+                        let _nobody_waits_if_it_fails = stream.send(&mut out);
+                        return;
+                    }
+                }
+            }
+            if out.is_empty() && last_sent.elapsed() >= HEARTBEAT_EVERY {
+                push_heartbeat(&mut out);
+            }
+            if !out.is_empty() {
+                if !stream.send(&mut out) {
+                    return;
+                }
+                last_sent = Instant::now();
+            }
+        }
+    }
+
+    /// Commits that were not kept are told as a gap, and others behind it shown. What else fails
+    /// ends the feed.
+    fn go_on_behind(&self, error: Error, out: &mut Vec<u8>) -> Option<ChangeFeed> {
+        let error = match error {
+            Error::CommitsNotKept { oldest } => match self.pass_gap(oldest, out) {
+                Ok(feed) => return Some(feed),
+                Err(error) => error,
+            },
+            error => error,
+        };
+        let failure = Failure::of_engine(&error, &self.principal, &self.shared.store);
+        let said = failure.to_json()["error"].to_string();
+        push_event(out, "end", None, said.as_bytes());
+        None
+    }
+
+    fn pass_gap(&self, oldest: Option<SeqNo>, out: &mut Vec<u8>) -> Result<ChangeFeed, Error> {
+        let before = oldest.map(|oldest| SeqNo::from_u64(oldest.as_u64().saturating_sub(1)));
+        let now = self.shared.store.db().snapshot().seqno();
+        let since = before.unwrap_or(now).min(now);
+        let feed = self.open(PointInTime::Stamp(since))?;
+        let stamp = since.as_u64().to_string();
+        let data = json!({
+            "stamp": stamp,
+            "message": "commits up to here are not kept any more, and were left out",
+        });
+        push_event(out, "gap", Some(&stamp), data.to_string().as_bytes());
+        Ok(feed)
+    }
+
+    /// Waits a while for a commit, and takes others that are there.
+    fn gather(&self, feed: &mut ChangeFeed, out: &mut Vec<u8>) -> Result<(), Error> {
+        let mut wait = LOOK_EVERY;
+        while let Some(commit) = feed.wait(wait)? {
+            self.push_commit(out, &commit);
+            wait = Duration::ZERO;
+            if out.len() >= PIECE_SIZE {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a change may be shown: keyspaces may have other names by now.
+    fn may_show(&self, change: &Change) -> bool {
+        match &change.keyspace {
+            Some(name) => self.principal.may(Verb::Read, name),
+            None => self.principal.may_with_all(Verb::Read),
+        }
+    }
+
+    fn push_commit(&self, out: &mut Vec<u8>, commit: &CommitChanges) {
+        let stamp = commit.seqno.as_u64().to_string();
+        let mut data = format!("{{\"stamp\":\"{stamp}\",\"time\":").into_bytes();
+        push_json(&mut data, &millis_text(commit.seqno.millis()));
+        // It is the whole commit's.
+        if let Some(payload) = &commit.payload
+            && self.principal.may_with_all(Verb::Read)
+        {
+            data.push(b',');
+            push_member(&mut data, "payload", payload);
+        }
+        data.extend_from_slice(b",\"changes\":[");
+        let mut budget = EVENT_VALUES_MAX;
+        let mut is_first = true;
+        for change in commit.changes.iter().filter(|change| self.may_show(change)) {
+            if !std::mem::take(&mut is_first) {
+                data.push(b',');
+            }
+            push_change(&mut data, change, &mut budget);
+        }
+        data.extend_from_slice(b"]}");
+        if !is_first || commit.changes.is_empty() {
+            push_event(out, "commit", Some(&stamp), &data);
+        }
+    }
+}
+
+fn push_change(out: &mut Vec<u8>, change: &Change, budget: &mut u64) {
+    let op = match &change.kind {
+        ChangeKind::Put { .. } => "put",
+        ChangeKind::Delete { .. } => "delete",
+        ChangeKind::DeleteRange { .. } => "delete-range",
+        ChangeKind::Merge { .. } => "merge",
+        _ => "other",
+    };
+    let keyspace = json!(change.keyspace.as_deref());
+    out.extend_from_slice(format!("{{\"op\":\"{op}\",\"keyspace\":{keyspace}").as_bytes());
+    match &change.kind {
+        ChangeKind::Put { key, value, expires_at } => {
+            push_next(out, "key", key);
+            match value {
+                Some(value) => push_value(out, "value", value, budget),
+                None => out.extend_from_slice(b",\"value\":null"),
+            }
+            let expires = expires_at.map_or(Value::Null, |millis| millis_text(millis).into());
+            out.extend_from_slice(format!(",\"expires\":{expires}").as_bytes());
+        }
+        ChangeKind::Delete { key } => push_next(out, "key", key),
+        ChangeKind::DeleteRange { start, end } => {
+            push_next(out, "from", start);
+            match end {
+                Some(end) => push_next(out, "to", end),
+                None => out.extend_from_slice(b",\"to\":null"),
+            }
+        }
+        ChangeKind::Merge { key, operand } => {
+            push_next(out, "key", key);
+            push_value(out, "value", operand, budget);
+        }
+        _ => {}
+    }
+    match &change.previous {
+        Previous::Unknown => {}
+        Previous::Absent => out.extend_from_slice(b",\"old\":null"),
+        Previous::Value(old) => push_value(out, "old", old, budget),
+    }
+    out.push(b'}');
+}
+
+fn push_next(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    out.push(b',');
+    push_member(out, name, bytes);
+}
+
+/// A value, or its size if it is large, or if there was enough of values.
+fn push_value(out: &mut Vec<u8>, name: &str, value: &[u8], budget: &mut u64) {
+    let size = value.len() as u64;
+    if size <= SHORT_VALUE_MAX && size <= *budget {
+        *budget -= size;
+        push_next(out, name, value);
+    } else {
+        out.extend_from_slice(format!(",\"{name}_size\":{size}").as_bytes());
+    }
+}

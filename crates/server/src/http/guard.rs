@@ -1,0 +1,162 @@
+//! Who asks, and from where: looked at in front of everything else, in one place (N2).
+//!
+//! A browser sends requests for whatever page it shows. It says of each by which name it found the
+//! server (`Host`), and of those that change something which page sent it (`Origin`): names that
+//! are not this server's are refused, so that no page of another site can use a server that its
+//! reader can reach, or one that a name was made to lead to.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::http::request::Parts;
+use hyper::http::uri::Authority;
+use hyper::{HeaderMap, Method, Version};
+
+use super::failure::{Code, Failure};
+use crate::auth::{Known, Principal};
+use crate::config::is_own;
+use crate::server::Shared;
+
+/// Refuses who came by a name that is not the server's. Returns host and port, as they were given.
+pub fn check_host<'r>(shared: &Shared, parts: &'r Parts) -> Result<&'r str, Failure> {
+    let mut given = parts.headers.get_all(HOST).iter();
+    let header = given.next().map(HeaderValue::to_str).transpose();
+    let wrong = |what| Failure::new(Code::BadRequest, what);
+    let header = header.map_err(|_| wrong("the header Host is no name"))?;
+    if given.next().is_some() {
+        return Err(wrong("the header Host is there more than once"));
+    }
+    let authority = parts.uri.authority().map(Authority::as_str);
+    let host = match authority.or(header) {
+        Some(host) => host,
+        // Before there was the header, there were no pages that could be misled.
+        None if parts.version == Version::HTTP_10 => return Ok(""),
+        None => return Err(wrong("the header Host is missing")),
+    };
+    if !is_name_of(shared, host) {
+        let what = "the server is not known by this name: it may be told of others";
+        return Err(Failure::new(Code::Misdirected, what));
+    }
+    Ok(host)
+}
+
+fn is_name_of(shared: &Shared, host: &str) -> bool {
+    let name = without_port(host);
+    if let Ok(address) = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        // Nobody can have an address lead elsewhere.
+        let served = shared.http_address.map(|served| served.ip());
+        return served.is_none_or(|served| {
+            served.is_unspecified() || served == address || is_own(served) && is_own(address)
+        });
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    is("localhost") || shared.config.hosts.iter().any(|known| is(known))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    }
+}
+
+/// Refuses what a page of another site has sent. What reads is refused if the browser says so;
+/// whatever else a page sends has an `Origin`.
+pub fn check_origin(parts: &Parts, host: &str) -> Result<(), Failure> {
+    let refused = || Failure::new(Code::OriginRefused, "a page of another site has sent it");
+    if let Some(site) = parts.headers.get("sec-fetch-site")
+        && site != "same-origin"
+        && site != "none"
+    {
+        return Err(refused());
+    }
+    if matches!(parts.method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    let Some(origin) = parts.headers.get(ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    match origin {
+        Some(("http" | "https", from)) if from.eq_ignore_ascii_case(host) => Ok(()),
+        _ => Err(refused()),
+    }
+}
+
+/// For whom a request is done.
+pub fn identify(
+    shared: &Shared,
+    headers: &HeaderMap,
+    peer: SocketAddr,
+    now: Duration,
+) -> Result<Principal, Failure> {
+    if let Some(principal) = shared.authority.without_token() {
+        return Ok(principal);
+    }
+    let unknown = |what: &str| {
+        let challenge = HeaderValue::from_static("Bearer realm=\"lithe\"");
+        Failure::new(Code::Unauthenticated, what).header(WWW_AUTHENTICATE, challenge)
+    };
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let Some(header) = given.next() else { return Err(unknown("a token is needed")) };
+    if given.next().is_some() {
+        return Err(unknown("one token is needed"));
+    }
+    let token = header.to_str().ok().and_then(|header| header.split_once(' '));
+    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let Some((_, token)) = token else {
+        return Err(unknown("a token is needed, as in `Authorization: Bearer TOKEN`"));
+    };
+    match shared.authority.with_token(token.trim(), peer.ip(), now) {
+        Known::As(principal) => Ok(principal),
+        Known::Nobody => Err(unknown("nobody has this token")),
+        Known::TooOften => {
+            let what = "there were too many wrong tokens from this address";
+            let later = HeaderValue::from_static("60");
+            Err(Failure::new(Code::TooOften, what).header(RETRY_AFTER, later))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_told_from_addresses() {
+        for (host, name) in [
+            ("localhost", "localhost"),
+            ("localhost:80", "localhost"),
+            ("[::1]:80", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("127.0.0.1:", "127.0.0.1"),
+        ] {
+            assert_eq!(without_port(host), name);
+        }
+    }
+
+    fn parts(method: &str, headers: &[(&str, &str)]) -> Parts {
+        let mut request = hyper::Request::builder().method(method);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused() {
+        let check = |method: &str, headers: &[(&str, &str)]| {
+            check_origin(&parts(method, headers), "localhost:80").is_ok()
+        };
+        assert!(check("PUT", &[]), "a program is no page");
+        assert!(check("PUT", &[("origin", "http://localhost:80")]));
+        assert!(check("GET", &[("origin", "http://evil.example")]), "it cannot read the answer");
+        for origin in ["http://evil.example", "null", "http://localhost:81", "file://", ""] {
+            assert!(!check("POST", &[("origin", origin)]), "{origin}");
+            assert!(!check("DELETE", &[("origin", origin)]), "{origin}");
+        }
+        assert!(!check("GET", &[("sec-fetch-site", "cross-site")]));
+        assert!(!check("GET", &[("sec-fetch-site", "same-site")]));
+        assert!(check("GET", &[("sec-fetch-site", "same-origin")]));
+    }
+}

@@ -1,0 +1,173 @@
+//! Single keys at `/v1`: their values as they are, with their stamps as tags.
+
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use hyper::header::{HeaderName, HeaderValue, VARY};
+use hyper::{Response, StatusCode};
+use lithedb::{Entry, Keyspace, SeqNo, Snapshot, WriteBatch};
+use serde_json::json;
+
+use super::ask::{Ask, Outcome, answer, json_bytes, ok_json, tagged, with_header, without_body};
+use super::body::Body;
+use super::conditions::{Conditions, stamp_in, write_if};
+use super::failure::{Code, Failure};
+use super::listing::{EntryRow, Values, push_entry};
+use super::moment::time_text;
+use crate::auth::Verb;
+
+/// What `ttl` may be, in seconds.
+const TTL_MAX: f64 = 1e10;
+const TTL_MIN: f64 = 0.001;
+/// Has the time at which an entry expires.
+const EXPIRES_HEADER: &str = "lithe-expires";
+
+/// The moment that a read is as of: none is now.
+pub fn moment(ask: &Ask, keyspace: &Keyspace) -> Result<Option<Snapshot>, Failure> {
+    let (at, id) = (ask.query.moment("at")?, ask.query.text("snapshot")?);
+    match (at, id) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(Failure::bad_parameter("at", "a moment or a snapshot, not both")),
+        (None, Some(id)) => ask.shared.http.snapshots.touch(id, &ask.principal).map(Some),
+        (Some(at), None) if keyspace.keeps_history() => {
+            let then = ask.shared.store.db().snapshot_at(at);
+            then.map(Some).map_err(|error| ask.engine(&error))
+        }
+        (Some(_), None) => Err(no_history()),
+    }
+}
+
+pub fn no_history() -> Failure {
+    Failure::new(Code::NoHistory, "the keyspace keeps no versions: those of structure history do")
+}
+
+/// `GET` and `HEAD /v1/keyspaces/{keyspace}/keys/{key}`
+pub fn get(ask: &mut Ask) -> Outcome {
+    let keyspace = ask.keyspace(Verb::Read)?;
+    let key = ask.key()?;
+    let conditions = Conditions::of(&ask.headers)?;
+    let found = match moment(ask, &keyspace)? {
+        None => keyspace.get_entry(&key),
+        Some(then) => then.get_entry(&keyspace, &key),
+    };
+    let found = found.map_err(|error| ask.engine(&error))?;
+    conditions.check_is(found.as_ref().map(|entry| entry.seqno))?;
+    let Some(entry) = found else {
+        return Err(Failure::new(Code::KeyNotFound, "the key is not there"));
+    };
+    let stamp = entry.seqno;
+    let response = match conditions.is_known(stamp) {
+        true => without_body(StatusCode::NOT_MODIFIED),
+        false => entry_answer(ask, entry)?,
+    };
+    Ok(with_header(tagged(response, stamp), VARY, HeaderValue::from_static("accept")))
+}
+
+fn entry_answer(ask: &Ask, entry: Entry) -> Result<Response<Body>, Failure> {
+    let room = ask.shared.http.room.take(entry.value.len()).ok_or_else(Failure::busy)?;
+    if ask.accepts("application/json") {
+        let mut out = Vec::new();
+        push_entry(&mut out, &EntryRow::of(&entry), Values::Full);
+        return Ok(json_bytes(StatusCode::OK, out).map(|body| body.in_room(room)));
+    }
+    let expires = entry.expires_at().map(|time| HeaderValue::from_str(&time_text(time)));
+    let body = Body::whole(Bytes::from_owner(entry.value)).in_room(room);
+    let response = answer(StatusCode::OK, "application/octet-stream", body);
+    Ok(match expires {
+        Some(Ok(time)) => with_header(response, HeaderName::from_static(EXPIRES_HEADER), time),
+        _ => response,
+    })
+}
+
+/// How long what is put is there; `None` for what the keyspace says.
+fn ttl(ask: &Ask) -> Result<Option<Duration>, Failure> {
+    Ok(ask.query.number("ttl", TTL_MIN..=TTL_MAX)?.map(Duration::from_secs_f64))
+}
+
+/// The same out of JSON.
+pub fn ttl_of(seconds: f64) -> Result<Duration, Failure> {
+    match (TTL_MIN..=TTL_MAX).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => {
+            let what = format!("ttl: a number of seconds from {TTL_MIN} to {TTL_MAX}");
+            Err(Failure::new(Code::InvalidJson, what))
+        }
+    }
+}
+
+/// `PUT /v1/keyspaces/{keyspace}/keys/{key}`
+pub async fn put(ask: &mut Ask) -> Outcome {
+    let keyspace = ask.keyspace(Verb::Write)?;
+    let key = ask.key()?;
+    let (ttl, durability) = (ttl(ask)?, ask.query.durability()?);
+    let conditions = conditions(ask)?;
+    let limits = &ask.shared.limits;
+    let received = ask.raw_body(limits.value_size.min(limits.body_size)).await?;
+    let value = &received.bytes;
+    let stamp = if conditions.is_empty() {
+        let mut batch = WriteBatch::new();
+        match ttl {
+            None => batch.put(&keyspace, &key, value),
+            Some(ttl) => batch.put_with_ttl(&keyspace, &key, value, ttl),
+        }
+        ask.commit(batch, durability).await?
+    } else {
+        let asked = &*ask;
+        write_if(asked, durability, |transaction| {
+            let found = stamp_in(transaction, &keyspace, &key);
+            conditions.check(found.map_err(|error| asked.engine(&error))?)?;
+            let put = match ttl {
+                None => transaction.put(&keyspace, &key, value),
+                Some(ttl) => transaction.put_with_ttl(&keyspace, &key, value, ttl),
+            };
+            put.map_err(|error| asked.engine(&error))
+        })
+        .await?
+    };
+    Ok(tagged(written(stamp)?, stamp))
+}
+
+/// `DELETE /v1/keyspaces/{keyspace}/keys/{key}`
+pub async fn delete(ask: &mut Ask) -> Outcome {
+    let keyspace = ask.keyspace(Verb::Write)?;
+    let (key, durability) = (ask.key()?, ask.query.durability()?);
+    let conditions = conditions(ask)?;
+    if conditions.is_empty() {
+        let mut batch = WriteBatch::new();
+        batch.delete(&keyspace, &key);
+        return written(ask.commit(batch, durability).await?);
+    }
+    let asked = &*ask;
+    let stamp = write_if(asked, durability, |transaction| {
+        let found = stamp_in(transaction, &keyspace, &key);
+        conditions.check(found.map_err(|error| asked.engine(&error))?)?;
+        transaction.delete(&keyspace, &key).map_err(|error| asked.engine(&error))
+    });
+    written(stamp.await?)
+}
+
+/// Conditions of a write. Whether they hold says something of what is there, which has to be
+/// allowed.
+fn conditions(ask: &Ask) -> Result<Conditions, Failure> {
+    let conditions = Conditions::of(&ask.headers)?;
+    if !conditions.is_empty() {
+        ask.require(Verb::Read, ask.name(0).unwrap_or_default())?;
+    }
+    Ok(conditions)
+}
+
+/// `POST /v1/keyspaces/{keyspace}/merge/{key}`
+pub async fn merge(ask: &mut Ask) -> Outcome {
+    let keyspace = ask.keyspace(Verb::Write)?;
+    let (key, durability) = (ask.key()?, ask.query.durability()?);
+    let limits = &ask.shared.limits;
+    let received = ask.raw_body(limits.value_size.min(limits.body_size)).await?;
+    let mut batch = WriteBatch::new();
+    batch.merge(&keyspace, &key, &received.bytes);
+    written(ask.commit(batch, durability).await?)
+}
+
+/// What a write is answered with.
+pub fn written(stamp: SeqNo) -> Outcome {
+    ok_json(&json!({ "stamp": stamp.as_u64().to_string() }))
+}

@@ -1,0 +1,17 @@
+//! HTTP, by a client that writes requests as they are, also such as no client should.
+
+mod batch;
+mod client;
+mod guard;
+mod keys;
+mod keyspaces;
+mod limits;
+mod maintenance;
+mod moments;
+mod plain;
+mod scan;
+mod server;
+mod tls;
+
+use client::Client;
+use server::Running;

@@ -1,0 +1,206 @@
+//! The past, snapshots, and what is to come.
+
+use std::time::Duration;
+
+use lithedb::{Db, KeyspaceOptions};
+use serde_json::{Value, json};
+
+use super::{Client, Running};
+
+fn with_prices() -> Running {
+    let server = Running::start();
+    server.db.create_keyspace("prices", KeyspaceOptions::history()).unwrap();
+    server
+}
+
+const BREAD: &str = "/v1/keyspaces/prices/keys/bread";
+
+#[test]
+fn the_past_can_be_read_and_brought_back() {
+    let server = with_prices();
+    let mut client = server.client();
+    let first = client.put(BREAD, "3.10").stamp();
+    let second = client.put(BREAD, "3.40").stamp();
+    client.delete(BREAD);
+    client.put("/v1/keyspaces/prices/keys/milk", "1.20");
+    assert_eq!(client.get(&format!("{BREAD}?at={first}")).body, b"3.10");
+    assert_eq!(client.get(&format!("{BREAD}?at={second}")).body, b"3.40");
+    assert_eq!(client.get(BREAD).status, 404);
+    let then = client.get(&format!("/v1/keyspaces/prices/keys?at={second}")).json();
+    assert_eq!(then["entries"].as_array().unwrap().len(), 1);
+    let count = client.get(&format!("/v1/keyspaces/prices/count?at={first}")).json();
+    assert_eq!(count["count"], 1);
+    let history = |client: &mut Client, query: &str| {
+        client.get(&format!("/v1/keyspaces/prices/history/bread{query}")).json()
+    };
+    let all = history(&mut client, "");
+    let deleted: Vec<bool> =
+        all["versions"].as_array().unwrap().iter().map(|one| one["deleted"] == true).collect();
+    assert_eq!((deleted, &all["next"]), (vec![true, false, false], &Value::Null));
+    assert_eq!(all["versions"][2]["value"], "3.10");
+    let page = history(&mut client, "?limit=1&order=oldest");
+    assert_eq!(
+        (&page["versions"][0]["stamp"], &page["next"]),
+        (&first.clone().into(), &second.clone().into())
+    );
+    let page = history(&mut client, &format!("?to={second}&from={second}"));
+    assert_eq!(page["versions"].as_array().unwrap().len(), 1);
+    let restore = "/v1/keyspaces/prices/restore";
+    let done = client.post(restore, &json!({ "key": "bread", "at": first }));
+    assert_eq!(done.json(), json!({ "put": 1, "deleted": 0 }));
+    assert_eq!(client.get(BREAD).body, b"3.10");
+    let all = json!({ "prefix": "", "at": second });
+    assert_eq!(client.post(restore, &all).code(), "confirmation_needed");
+    let all = json!({ "prefix": "", "at": second, "confirm": "yes" });
+    assert_eq!(client.post(restore, &all).json(), json!({ "put": 1, "deleted": 1 }));
+    for wrong in [json!({ "key": "a" }), json!({ "at": "1" }), json!({ "at": "x", "key": "a" })] {
+        assert_eq!(client.post(restore, &wrong).code(), "invalid_json", "{wrong}");
+    }
+    assert_eq!(client.get("/v1/keyspaces/default/history/a").code(), "no_history");
+    assert_eq!(client.get(&format!("{BREAD}?at=2099-01-01T00:00:00Z")).code(), "invalid_argument");
+}
+
+#[test]
+fn snapshots_show_their_moment_until_they_are_not_used() {
+    let (server, tokens) = Running::with_tokens([&["*:all"]]);
+    let mut client = server.client().with_token(&tokens[0]);
+    let path = "/v1/keyspaces/default/keys/a";
+    client.put(path, "1");
+    let taken = client.post("/v1/snapshots", &json!({}));
+    assert_eq!(taken.status, 201);
+    let id = taken.json()["id"].as_str().unwrap().to_owned();
+    client.put(path, "2");
+    assert_eq!(client.get(&format!("{path}?snapshot={id}")).body, b"1");
+    let page = client.get(&format!("/v1/keyspaces/default/keys?snapshot={id}")).json();
+    assert_eq!(page["entries"][0]["value"], "1");
+    assert_eq!(client.get(&format!("{path}?snapshot={id}&at=5m")).code(), "bad_parameter");
+    assert_eq!(client.get(&format!("/v1/snapshots/{id}")).json()["stamp"], taken.json()["stamp"]);
+    assert_eq!(client.delete(&format!("/v1/snapshots/{id}")).status, 200);
+    assert_eq!(client.get(&format!("{path}?snapshot={id}")).code(), "snapshot_not_found");
+}
+
+#[test]
+fn snapshots_are_few_and_expire() {
+    let server = Running::start_with(|config| {
+        config.limits.snapshots = 2;
+        config.limits.snapshot_time = Duration::from_millis(50);
+    });
+    let mut client = server.client();
+    let ids = [(); 2].map(|()| client.post("/v1/snapshots", &json!({})).json()["id"].take());
+    let third = client.post("/v1/snapshots", &json!({}));
+    assert!([503, 201].contains(&third.status), "{third:?}"); // On a slow machine one is gone.
+    // What is not used is let go, which the engine says.
+    while server.db.stats().snapshots > 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let id = ids[0].as_str().unwrap();
+    assert_eq!(client.get(&format!("/v1/snapshots/{id}")).code(), "snapshot_not_found");
+    assert_eq!(client.post("/v1/snapshots", &json!({})).status, 201);
+}
+
+/// Reads events until there are so many; comments are passed over.
+fn events(client: &mut Client, count: usize) -> Vec<(String, String, Value)> {
+    let (mut text, mut found) = (String::new(), Vec::new());
+    while found.len() < count {
+        text.push_str(&String::from_utf8(client.chunk().unwrap().unwrap()).unwrap());
+        while let Some(end) = text.find("\n\n") {
+            let event: String = text.drain(..end + 2).collect();
+            let field = |name: &str| {
+                let line = event.lines().find_map(|line| line.strip_prefix(name));
+                line.unwrap_or_default().to_owned()
+            };
+            if !field("event: ").is_empty() {
+                let data = serde_json::from_str(&field("data: ")).unwrap();
+                found.push((field("event: "), field("id: "), data));
+            }
+        }
+    }
+    found
+}
+
+fn follow(server: &Running, query: &str, headers: &[(&str, &str)]) -> Client {
+    let mut client = server.client();
+    client.send_only("GET", &format!("/v1/changes{query}"), headers, b"");
+    let (status, headers) = client.head().unwrap();
+    assert_eq!(status, 200);
+    assert!(headers.iter().any(|(_, value)| value == "text/event-stream"));
+    client
+}
+
+fn put(db: &Db, keyspace: &str, key: &str, value: &[u8]) -> String {
+    let stamp = db.keyspace_or_create(keyspace).unwrap().put(key, value).unwrap();
+    stamp.as_u64().to_string()
+}
+
+#[test]
+fn commits_are_followed_and_taken_up_again() {
+    let server = with_prices();
+    put(&server.db, "default", "before", b"");
+    let mut feed = follow(&server, "", &[]);
+    let first = put(&server.db, "default", "a", b"\xff");
+    let second = put(&server.db, "other", "b", &[0; 100_000]);
+    let found = events(&mut feed, 2);
+    assert_eq!((found[0].0.as_str(), &found[0].1), ("commit", &first));
+    assert_eq!(found[0].2["stamp"], first.as_str());
+    let change = json!({
+        "op": "put", "keyspace": "default", "key": "a", "value_base64": "/w==", "expires": null,
+    });
+    assert_eq!(found[0].2["changes"], json!([change]));
+    assert_eq!(found[1].2["changes"][0]["value_size"], 100_000);
+    drop(feed);
+    let third = put(&server.db, "prices", "bread", b"3.10");
+    let mut again = follow(&server, "?since=0", &[("last-event-id", &first)]);
+    let stamps: Vec<String> = events(&mut again, 2).into_iter().map(|event| event.1).collect();
+    assert_eq!(stamps, [second.clone(), third.clone()]);
+    let mut one = follow(&server, &format!("?since={first}&keyspaces=prices&previous=true"), &[]);
+    let fourth = put(&server.db, "prices", "bread", b"3.40");
+    let found = events(&mut one, 2);
+    assert_eq!((&found[0].1, &found[0].2["changes"][0]["old"]), (&third, &Value::Null));
+    assert_eq!((&found[1].1, &found[1].2["changes"][0]["old"]), (&fourth, &"3.10".into()));
+    let mut client = server.client();
+    assert_eq!(client.get("/v1/changes?keyspaces=none").code(), "keyspace_not_found");
+    assert_eq!(client.get("/v1/changes?since=x").code(), "bad_parameter");
+    assert_eq!(client.get("/v1/changes?since=2099-01-01T00:00:00Z").code(), "invalid_argument");
+}
+
+#[test]
+fn commits_that_are_gone_are_a_gap() {
+    let server = Running::start();
+    let first = put(&server.db, "default", "a", b"1");
+    for number in 0..40 {
+        put(&server.db, "default", &number.to_string(), &vec![number; 1 << 20]);
+        server.db.flush().unwrap();
+    }
+    let mut feed = follow(&server, &format!("?since={}", first.parse::<u64>().unwrap() - 1), &[]);
+    let last = put(&server.db, "default", "z", b"2");
+    let mut found = events(&mut feed, 1);
+    if found[0].0 == "gap" {
+        while found.last().unwrap().1 != last {
+            found = events(&mut feed, 1);
+            assert_eq!(found[0].0, "commit");
+        }
+    } else {
+        assert_eq!(found[0].1, first, "the log may have all of them");
+    }
+}
+
+#[test]
+fn followers_are_few_and_end_with_the_server() {
+    let server = Running::start_with(|config| config.limits.feeds = 2);
+    let mut feed = follow(&server, "", &[]);
+    let mut stats = server.client();
+    stats.send_only("GET", "/v1/stats/stream?interval=0.25", &[], b"");
+    assert_eq!(stats.head().unwrap().0, 200);
+    let figures = events(&mut stats, 2);
+    assert_eq!((figures[0].0.as_str(), &figures[1].2["server"]["feeds"]), ("stats", &2.into()));
+    assert_eq!(server.client().get("/v1/changes").status, 503);
+    drop(stats);
+    let mut client = server.client();
+    while client.get("/v1/stats").json()["server"]["feeds"] != 1 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.drain.begin();
+    let end = events(&mut feed, 1);
+    assert_eq!((end[0].0.as_str(), &end[0].2["code"]), ("end", &"closing".into()));
+    server.stop();
+}
