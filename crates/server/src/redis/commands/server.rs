@@ -1,0 +1,467 @@
+//! Connections and the server itself.
+
+use lithedb::WriteBatch;
+
+use super::unknown_subcommand;
+use crate::auth::Verb;
+use crate::config::Durability;
+use crate::redis::call::{Done, Failure, NOT_AN_INTEGER, SYNTAX, say};
+use crate::redis::clients::name_of;
+use crate::redis::databases::DATABASE_COUNT;
+use crate::redis::frame::Args;
+use crate::redis::info::{self, REDIS_VERSION, Told};
+use crate::redis::number::integer;
+use crate::redis::queue::Queue;
+use crate::redis::reply::{Reply, Version};
+use crate::redis::session::Session;
+use crate::redis::table::{self, Need, Spec};
+
+fn wrong_arity(name: &str) -> Done {
+    say(format!("ERR wrong number of arguments for '{name}' command"))
+}
+
+pub fn auth(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    match args.count() {
+        2 => session.authenticate(None, args.at(1))?,
+        3 => session.authenticate(Some(args.at(1)), args.at(2))?,
+        _ => return say(SYNTAX),
+    }
+    out.ok();
+    Ok(())
+}
+
+pub fn hello(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    let version = match args.get(1).map(integer) {
+        None => out.version,
+        Some(Some(2)) => Version::Two,
+        Some(Some(3)) => Version::Three,
+        Some(None) => return say("ERR Protocol version is not an integer or out of range"),
+        Some(Some(_)) => return say("NOPROTO unsupported protocol version"),
+    };
+    let (mut at, mut name) = (2, None);
+    let mut token = None;
+    while at < args.count() {
+        match () {
+            () if args.is(at, "AUTH") && at + 2 < args.count() => {
+                token = Some((args.at(at + 1), args.at(at + 2)));
+                at += 3;
+            }
+            () if args.is(at, "SETNAME") && at + 1 < args.count() => {
+                name = Some(name_of(args.at(at + 1)).map_or_else(bad_name, Ok)?);
+                at += 2;
+            }
+            () => {
+                let option = String::from_utf8_lossy(args.at(at));
+                return say(format!("ERR Syntax error in HELLO option '{option}'"));
+            }
+        }
+    }
+    if let Some((name, token)) = token {
+        session.authenticate(Some(name), token)?;
+    }
+    if session.principal.is_none() {
+        return say(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        );
+    }
+    if let Some(name) = name {
+        session.client.shown().name = name;
+    }
+    out.version = version;
+    out.map(7);
+    for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        out.text(key);
+        out.text(value);
+    }
+    out.text("proto");
+    out.integer(if version == Version::Three { 3 } else { 2 });
+    out.text("id");
+    out.integer(session.client.id as i64);
+    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+        out.text(key);
+        out.text(value);
+    }
+    out.text("modules");
+    out.array(0);
+    Ok(())
+}
+
+pub fn quit(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    session.is_over = true;
+    out.ok();
+    Ok(())
+}
+
+pub fn reset(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    session.reset();
+    session.client.shown().name.clear();
+    out.version = Version::Two;
+    out.simple("RESET");
+    Ok(())
+}
+
+pub fn ping(_session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    match args.count() {
+        1 => out.simple("PONG"),
+        2 => out.bulk(args.at(1)),
+        _ => return wrong_arity("ping"),
+    }
+    Ok(())
+}
+
+pub fn echo(_session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    out.bulk(args.at(1));
+    Ok(())
+}
+
+pub fn select(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    let Some(number) = integer(args.at(1)) else { return say(NOT_AN_INTEGER) };
+    match usize::try_from(number).ok().filter(|number| *number < DATABASE_COUNT) {
+        Some(number) => session.choose(number),
+        None => return say("ERR DB index is out of range"),
+    }
+    out.ok();
+    Ok(())
+}
+
+pub fn time(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap_or_else(|_| session.shared.store.began().elapsed());
+    out.array(2);
+    out.text(&now.as_secs().to_string());
+    out.text(&now.subsec_micros().to_string());
+    Ok(())
+}
+
+fn bad_name<T>() -> Result<T, Failure> {
+    say("ERR Client names cannot contain spaces, newlines or special characters.")
+}
+
+pub fn client(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    let now = session.shared.store.began().elapsed();
+    let word = args.at(1).to_ascii_lowercase();
+    match (word.as_slice(), args.count()) {
+        (b"id", 2) => out.integer(session.client.id as i64),
+        (b"getname", 2) => {
+            let name = session.client.shown().name.clone();
+            out.bulk_or_null(Some(name).filter(|name| !name.is_empty()));
+        }
+        (b"setname", 3) => {
+            session.client.shown().name = name_of(args.at(2)).map_or_else(bad_name, Ok)?;
+            out.ok();
+        }
+        (b"setinfo", 4) => {
+            let Some(value) = name_of(args.at(3)) else {
+                return say("ERR lib-name cannot contain spaces, newlines or special characters.");
+            };
+            match args.at(2).to_ascii_lowercase().as_slice() {
+                b"lib-name" => session.client.shown().library = value,
+                b"lib-ver" => session.client.shown().library_version = value,
+                _ => return say("ERR Unrecognized option"),
+            }
+            out.ok();
+        }
+        (b"info", 2) => out.verbatim(&(session.client.line(now) + "\n")),
+        (b"list", _) => {
+            must_administer(session, "client|list")?;
+            let clients = session.shared.redis.clients.all();
+            let lines: Vec<String> = clients.iter().map(|client| client.line(now)).collect();
+            out.verbatim(&(lines.join("\n") + "\n"));
+        }
+        (b"kill", 3..) => {
+            must_administer(session, "client|kill")?;
+            kill(session, args, out)?;
+        }
+        (b"no-evict" | b"no-touch", 3) if args.is(2, "on") || args.is(2, "off") => out.ok(),
+        (b"reply", 3) if args.is(2, "on") => out.ok(),
+        (b"getredir", 2) => out.integer(-1),
+        (b"getname" | b"id" | b"setname" | b"setinfo" | b"info" | b"kill", _) => {
+            let word = String::from_utf8_lossy(&word).into_owned();
+            return wrong_arity(&format!("client|{word}"));
+        }
+        _ => return unknown_subcommand(args),
+    }
+    Ok(())
+}
+
+fn must_administer(session: &Session, command: &str) -> Done {
+    if session.may_with_all(Verb::Admin) {
+        return Ok(());
+    }
+    let user = session.principal.as_ref().map_or("", |principal| principal.name());
+    say(format!("NOPERM User {user} has no permissions to run the '{command}' command"))
+}
+
+fn kill(session: &Session, args: Args<'_>, out: &mut Reply) -> Done {
+    let clients = session.shared.redis.clients.all();
+    if args.count() == 3 {
+        let found = clients.iter().find(|client| args.at(2) == client.peer.to_string().as_bytes());
+        let Some(found) = found else { return say("ERR No such client") };
+        found.kill();
+        out.ok();
+        return Ok(());
+    }
+    let (mut id, mut address, mut user) = (None, None, None);
+    let mut spares_itself = true;
+    for at in (2..args.count()).step_by(2) {
+        let Some(value) = args.get(at + 1) else { return say(SYNTAX) };
+        let text = String::from_utf8_lossy(value).into_owned();
+        match args.at(at).to_ascii_lowercase().as_slice() {
+            b"id" => match integer(value).filter(|id| *id > 0) {
+                Some(found) => id = Some(found as u64),
+                None => return say("ERR client-id should be greater than 0"),
+            },
+            b"addr" => address = Some(text),
+            b"user" => user = Some(text),
+            b"skipme" => spares_itself = !value.eq_ignore_ascii_case(b"no"),
+            _ => return say(SYNTAX),
+        }
+    }
+    let mut count = 0;
+    for client in clients {
+        let is_meant = id.is_none_or(|id| id == client.id)
+            && address.as_ref().is_none_or(|address| *address == client.peer.to_string())
+            && user.as_ref().is_none_or(|user| *user == client.shown().user);
+        if is_meant && !(spares_itself && client.id == session.client.id) {
+            client.kill();
+            count += 1;
+        }
+    }
+    out.count(count);
+    Ok(())
+}
+
+fn group(spec: &Spec) -> &'static str {
+    match spec.run {
+        table::Run::Keys(_) => "generic",
+        table::Run::Session(_) => "server",
+    }
+}
+
+fn tell_command(spec: &Spec, out: &mut Reply) {
+    out.array(10);
+    out.text(spec.name);
+    out.integer(i64::from(spec.arity));
+    let mut flags = vec![if spec.writes() { "write" } else { "readonly" }];
+    if matches!(spec.run, table::Run::Session(_)) {
+        flags = vec!["fast"];
+    }
+    match spec.need {
+        Need::Nothing => flags.push("no_auth"),
+        Need::Admin | Need::Stats => flags.push("admin"),
+        _ => {}
+    }
+    out.set(flags.len());
+    flags.iter().for_each(|flag| out.simple(flag));
+    let (first, last, step) = spec.keys;
+    [first, last, step].iter().for_each(|place| out.integer(i64::from(*place)));
+    out.set(1);
+    out.simple(if spec.writes() { "@write" } else { "@read" });
+    (0..3).for_each(|_| out.array(0));
+}
+
+pub fn command(_session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    let word = args.get(1).map(<[u8]>::to_ascii_lowercase);
+    let is_all = args.count() == 2 && args.is(1, "info");
+    match word.as_deref().filter(|_| !is_all) {
+        None => {
+            out.array(table::all().count());
+            table::all().for_each(|spec| tell_command(spec, out));
+        }
+        Some(b"count") => out.count(table::all().count()),
+        Some(b"list") => {
+            out.array(table::all().count());
+            table::all().for_each(|spec| out.text(spec.name));
+        }
+        Some(b"info") if args.count() > 2 => {
+            out.array(args.count() - 2);
+            for name in args.from(2).iter() {
+                match table::find(name) {
+                    Some(spec) => tell_command(spec, out),
+                    None => out.null_array(),
+                }
+            }
+        }
+        Some(b"docs") => {
+            let all: Vec<&Spec> = match args.count() {
+                2 => table::all().collect(),
+                _ => args.from(2).iter().filter_map(table::find).collect(),
+            };
+            out.map(all.len());
+            for spec in all {
+                out.text(spec.name);
+                out.map(2);
+                out.text("summary");
+                out.text("See docs/REDIS.md.");
+                out.text("group");
+                out.text(group(spec));
+            }
+        }
+        Some(b"getkeys") if args.count() > 2 => {
+            let asked = args.from(2);
+            let Some(spec) = table::find(asked.at(0)) else {
+                return say("ERR Invalid command specified");
+            };
+            if !spec.takes(asked.count()) {
+                return say("ERR Invalid number of arguments specified for command");
+            }
+            let keys: Vec<&[u8]> = spec.keys_of(asked).collect();
+            if keys.is_empty() {
+                return say("ERR The command has no key arguments");
+            }
+            out.array(keys.len());
+            keys.iter().for_each(|key| out.bulk(key));
+        }
+        Some(_) => return unknown_subcommand(args),
+    }
+    Ok(())
+}
+
+pub fn acl(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    match args.at(1).to_ascii_lowercase().as_slice() {
+        b"whoami" => {
+            out.text(session.principal.as_ref().map_or("default", |principal| principal.name()));
+        }
+        b"cat" if args.count() == 2 => {
+            let categories = ["read", "write", "admin", "connection"];
+            out.array(categories.len());
+            categories.iter().for_each(|category| out.text(category));
+        }
+        _ => return unknown_subcommand(args),
+    }
+    Ok(())
+}
+
+pub fn info(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    let asked: Vec<String> =
+        args.from(1).iter().map(|word| String::from_utf8_lossy(word).to_lowercase()).collect();
+    let told = if session.may_with_all(Verb::Stats) { Told::All } else { Told::Little };
+    out.verbatim(&info::text(&session.shared, &asked, told));
+    Ok(())
+}
+
+pub fn config(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    match args.at(1).to_ascii_lowercase().as_slice() {
+        b"get" if args.count() > 2 => {}
+        b"set" => return say("ERR CONFIG SET is not for this server: it is told when it starts"),
+        b"resetstat" | b"rewrite" => return say("ERR this is not for this server"),
+        _ => return unknown_subcommand(args),
+    }
+    let limits = &session.shared.limits;
+    let (appends, syncs) = match session.shared.config.durability {
+        Durability::Always => ("yes", "always"),
+        Durability::EverySecond => ("yes", "everysec"),
+        Durability::Buffered => ("no", "no"),
+    };
+    let port = session.shared.redis_address.map_or(0, |address| address.port());
+    let settings = [
+        ("appendfsync", syncs.to_owned()),
+        ("appendonly", appends.to_owned()),
+        ("databases", DATABASE_COUNT.to_string()),
+        ("maxclients", limits.connections.to_string()),
+        ("maxmemory", "0".to_owned()),
+        ("maxmemory-policy", "noeviction".to_owned()),
+        ("port", port.to_string()),
+        ("proto-max-bulk-len", limits.body_size.to_string()),
+        ("save", String::new()),
+        ("timeout", "0".to_owned()),
+    ];
+    let mut steps = crate::redis::glob::Steps(1_000_000);
+    let mut found = Vec::new();
+    for (name, value) in &settings {
+        for pattern in args.from(2).iter() {
+            let pattern = pattern.to_ascii_lowercase();
+            if crate::redis::glob::matches(&pattern, name.as_bytes(), &mut steps) == Some(true) {
+                found.push((name, value));
+                break;
+            }
+        }
+    }
+    out.map(found.len());
+    for (name, value) in found {
+        out.text(name);
+        out.text(value);
+    }
+    Ok(())
+}
+
+/// All that was answered is durable, or as durable as asked for: since now.
+pub fn lastsave(_session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    out.integer(now.map_or(0, |now| now.as_secs() as i64));
+    Ok(())
+}
+
+pub fn save(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    session.shared.store.db().sync()?;
+    match args.is(0, "bgsave") {
+        true => out.simple("Background saving started"),
+        false => out.ok(),
+    }
+    Ok(())
+}
+
+/// Deletes everything of all databases, in one commit.
+pub fn flushall(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    let store = &session.shared.store;
+    let mut batch = WriteBatch::new();
+    for database in session.shared.redis.databases.iter() {
+        let handles = database.handles();
+        for keyspace in [handles.strings, handles.second].into_iter().flatten() {
+            batch.delete_prefix(&keyspace, b"");
+        }
+    }
+    store.buffered(|| store.db().write_with(batch, lithedb::Durability::Buffered))?;
+    session.has_written = true;
+    out.ok();
+    Ok(())
+}
+
+/// There are no replicas.
+pub fn wait(_session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    for at in [1, 2] {
+        if integer(args.at(at)).is_none() {
+            return say(NOT_AN_INTEGER);
+        }
+    }
+    out.integer(0);
+    Ok(())
+}
+
+pub fn swapdb(_session: &mut Session, _args: Args<'_>, _out: &mut Reply) -> Done {
+    say("ERR SWAPDB is not for this server: databases are keyspaces that others know by name")
+}
+
+pub fn multi(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    if session.queue.is_some() {
+        return say("ERR MULTI calls can not be nested");
+    }
+    session.queue = Some(Queue::default());
+    out.ok();
+    Ok(())
+}
+
+pub fn exec(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    session.execute_queue(out)
+}
+
+pub fn discard(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    if session.queue.take().is_none() {
+        return say("ERR DISCARD without MULTI");
+    }
+    session.forget_watches();
+    out.ok();
+    Ok(())
+}
+
+pub fn watch(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    session.watch(args, out)
+}
+
+pub fn unwatch(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    session.forget_watches();
+    out.ok();
+    Ok(())
+}

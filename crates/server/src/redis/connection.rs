@@ -1,0 +1,319 @@
+//! A connection: bytes in, commands done, bytes out.
+//!
+//! What has arrived is done before more is read, and what was said is sent before more is done: a
+//! client that does not read is not listened to. What it is sent waits in one buffer, which has the
+//! replies of one reading, or one large reply.
+//!
+//! Invariants
+//! - K1  Memory grows with bytes that have arrived, never by what a client says will come.
+//! - K2  Nothing is sent of what was written before it is as durable as asked for (N1).
+//! - K3  A connection that is neither known nor saying anything ends by itself, as does one that
+//!   says or takes something too slowly.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::clients::Client;
+use super::frame::{FrameError, Parsed, Parser};
+use super::reply::Reply;
+use super::session::{Row, Session};
+use crate::accept::{Connection, Stream};
+use crate::log::Level;
+use crate::metrics::{Kind, Protocol, Refusal};
+use crate::server::Shared;
+
+/// Bytes that there is room for when a client says something.
+const READ_MIN: usize = 2 << 10;
+const READ_MAX: usize = 64 << 10;
+/// What is read at a time of who is not known.
+const UNKNOWN_READ: usize = 4 << 10;
+/// With so much said, it is sent before more is done.
+const SEND_FROM: usize = 256 << 10;
+const UNKNOWN_SEND_FROM: usize = 4 << 10;
+/// Buffers that are larger are given back when they are empty.
+const BUFFER_KEPT: usize = 64 << 10;
+/// How long, and how many bytes, the last error has to be read in front of the connection's end.
+const LINGER: Duration = Duration::from_millis(200);
+const LINGER_BYTES: usize = 256 << 10;
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The client has gone, or asked for it; or the server stops.
+    Over,
+    /// It was told an error, which it is given time to read.
+    Refused,
+    Slow,
+}
+
+struct Link {
+    stream: Stream,
+    session: Session,
+    parser: Parser,
+    input: Vec<u8>,
+    /// Bytes of the input that are done with.
+    taken: usize,
+    room: usize,
+    out: Reply,
+    /// When the command that is not whole yet began, since the server did.
+    frame_began: Option<Duration>,
+    has_said_something: bool,
+    began: Duration,
+}
+
+pub async fn serve(connection: Connection, shared: Arc<Shared>) {
+    let Connection { stream, peer, place: _place } = connection;
+    let began = shared.store.began().elapsed();
+    let entered = shared.redis.clients.enter(peer, began);
+    let client = Arc::clone(&entered.client);
+    let mut link = Link {
+        stream,
+        session: Session::new(Arc::clone(&shared), Arc::clone(&client)),
+        parser: Parser::default(),
+        input: Vec::new(),
+        taken: 0,
+        room: READ_MIN,
+        out: Reply::new(),
+        frame_began: None,
+        has_said_something: false,
+        began,
+    };
+    let end = link.run(&shared, &client).await;
+    if end == End::Slow {
+        shared.metrics.note_refusal(Refusal::Slow);
+    }
+    let _it_may_be_gone = link.stream.shutdown().await;
+    if end == End::Refused {
+        link.linger().await;
+    }
+}
+
+impl Link {
+    async fn run(&mut self, shared: &Shared, client: &Client) -> End {
+        let mut draining = std::pin::pin!(shared.draining());
+        loop {
+            self.make_room();
+            let wait = self.patience(shared);
+            let read = tokio::select! {
+                biased;
+                read = self.stream.read_buf(&mut self.input) => read,
+                () = client.killed() => return End::Over,
+                () = &mut draining => return End::Over,
+                () = sleep(wait) => return End::Slow,
+            };
+            let Ok(count @ 1..) = read else { return End::Over };
+            if self.frame_began.is_none() {
+                self.frame_began = Some(shared.store.began().elapsed());
+            }
+            self.has_said_something = true;
+            self.session.look_again();
+            if let Err(end) = self.answer(shared, client, count).await {
+                return end;
+            }
+        }
+    }
+
+    /// Room for what comes (K1): twice as much as the last time, if that was filled.
+    fn make_room(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > BUFFER_KEPT {
+            self.input = Vec::new();
+        }
+        let is_unknown = self.session.principal.is_none();
+        let room = if is_unknown { self.room.min(UNKNOWN_READ) } else { self.room };
+        if self.input.capacity() - self.input.len() < room / 2 {
+            match is_unknown {
+                true => self.input.reserve_exact(room),
+                false => self.input.reserve(room),
+            }
+        }
+    }
+
+    /// How long a client may say nothing; `None` if as long as it likes.
+    fn patience(&self, shared: &Shared) -> Option<Duration> {
+        let limits = &shared.limits;
+        let now = shared.store.began().elapsed();
+        let left = |since: Duration, allowed: Duration| (since + allowed).saturating_sub(now);
+        let mut patience = None;
+        if let Some(frame_began) = self.frame_began {
+            let arrived = self.input.len() as u64;
+            let allowed = limits.first_byte + Duration::from_secs(arrived / limits.rate_min.max(1));
+            patience = Some(left(frame_began, allowed));
+        } else if !self.has_said_something {
+            patience = Some(left(self.began, limits.first_byte));
+        }
+        if self.session.principal.is_none() {
+            let all = left(self.began, limits.idle);
+            patience = Some(patience.map_or(all, |patience| patience.min(all)));
+        }
+        patience
+    }
+
+    /// Does all commands that have arrived, and sends what came of them.
+    async fn answer(&mut self, shared: &Shared, client: &Client, count: usize) -> Result<(), End> {
+        let mut received = count as u64;
+        if count >= self.room / 2 {
+            self.room = (self.room * 2).min(READ_MAX);
+        }
+        loop {
+            let began = shared.store.began().elapsed();
+            let done = self.work(shared);
+            if std::mem::take(&mut self.session.has_written)
+                && let Err(why) = shared.store.settle(None).await
+            {
+                // It is not known which of them is durable: none of them is said to be (K2).
+                self.out.back_to(0);
+                self.out.error("ERR whether this is durable is not known");
+                shared.log.line(Level::Error, "a sync failed", &[("why", &why.0)]);
+                self.send(shared).await?;
+                return Err(End::Refused);
+            }
+            let sent = self.out.bytes.len() as u64;
+            self.note(shared, began, (std::mem::take(&mut received), sent));
+            self.session.show(self.out.version);
+            self.send(shared).await?;
+            if self.session.is_over || client.is_killed() {
+                return Err(End::Refused);
+            }
+            match done {
+                Progress::More => {}
+                Progress::Over => return Ok(()),
+                Progress::Error(error) => {
+                    shared.metrics.note_refusal(match error.is_size() {
+                        true => Refusal::Size,
+                        false => Refusal::Malformed,
+                    });
+                    if error == FrameError::Http {
+                        return Err(End::Over);
+                    }
+                    self.out.error(&format!("ERR Protocol error: {}", error.text()));
+                    self.send(shared).await?;
+                    return Err(End::Refused);
+                }
+            }
+        }
+    }
+
+    /// Does commands, until there are no more or enough was said.
+    fn work(&mut self, shared: &Shared) -> Progress {
+        let mut row = Row::new(&shared.redis.databases);
+        let mut count = 0;
+        let progress = loop {
+            let is_unknown = self.session.principal.is_none();
+            let enough = if is_unknown { UNKNOWN_SEND_FROM } else { SEND_FROM };
+            if self.out.bytes.len() >= enough || count >= shared.limits.pipeline_count {
+                break Progress::More;
+            }
+            if self.session.is_over {
+                break Progress::Over;
+            }
+            let limits = self.session.frame_limits();
+            let bytes = &self.input[self.taken..];
+            match self.parser.advance(bytes, &limits) {
+                Parsed::Need(_) => break Progress::Over,
+                Parsed::Nothing(len) => self.taken += len,
+                Parsed::Error(error) => break Progress::Error(error),
+                Parsed::Command(len) => {
+                    let args = self.parser.args(bytes);
+                    self.session.execute(args, &mut self.out, &mut row);
+                    self.taken += len;
+                    count += 1;
+                }
+            }
+            self.parser.reset();
+        };
+        self.session.commit_row(&mut row, &mut self.out);
+        if progress != Progress::More {
+            // The place in the frame counts from its start, which moves to the front.
+            self.input.drain(..self.taken);
+            let has_rest = !self.input.is_empty();
+            if self.taken > 0 || !has_rest {
+                self.frame_began = has_rest.then(|| shared.store.began().elapsed());
+            }
+            self.taken = 0;
+        }
+        self.session.sweep_if_due();
+        progress
+    }
+
+    fn note(&mut self, shared: &Shared, began: Duration, (received, sent): (u64, u64)) {
+        let metrics = &shared.metrics;
+        metrics.note_bytes(Protocol::Redis, received, sent);
+        let count: u32 = self.session.kinds.iter().sum();
+        let took = shared.store.began().elapsed().saturating_sub(began);
+        let each = took.checked_div(count).unwrap_or(took);
+        for ((kind, _), count) in Kind::ALL.iter().zip(std::mem::take(&mut self.session.kinds)) {
+            (0..count).for_each(|_| metrics.note_request(Protocol::Redis, *kind, each));
+        }
+    }
+
+    /// Sends what was said, to who takes it fast enough.
+    async fn send(&mut self, shared: &Shared) -> Result<(), End> {
+        let limits = &shared.limits;
+        let bytes = &self.out.bytes;
+        let began = shared.store.began();
+        let start = began.elapsed();
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let allowed = Duration::from_secs(sent as u64 / limits.rate_min.max(1));
+            let allowed = start + limits.first_byte + allowed;
+            let wrote = tokio::select! {
+                biased;
+                wrote = self.stream.write(&bytes[sent..]) => wrote,
+                () = async { sleep(Some(allowed.saturating_sub(began.elapsed()))).await } => {
+                    return Err(End::Slow);
+                }
+            };
+            match wrote {
+                Ok(count @ 1..) => sent += count,
+                Ok(0) | Err(_) => return Err(End::Over),
+            }
+        }
+        if let Stream::Tls(stream) = &mut self.stream {
+            let flushed = tokio::time::timeout(limits.first_byte, stream.flush()).await;
+            match flushed {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(End::Over),
+                Err(_) => return Err(End::Slow),
+            }
+        }
+        self.out.bytes.clear();
+        if self.out.bytes.capacity() > BUFFER_KEPT {
+            self.out.bytes = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Reads a little of what is still on its way: closing at once would take the error back.
+    async fn linger(&mut self) {
+        let mut bytes = 0;
+        let mut dropped = [0; 1 << 10];
+        let read = async {
+            while let Ok(count @ 1..) = self.stream.read(&mut dropped).await {
+                bytes += count;
+                if bytes > LINGER_BYTES {
+                    break;
+                }
+            }
+        };
+        let _it_had_its_time = tokio::time::timeout(LINGER, read).await;
+    }
+}
+
+/// How far the commands are that have arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// There is more to do when this is sent.
+    More,
+    /// The rest is not whole yet.
+    Over,
+    Error(FrameError),
+}
+
+async fn sleep(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,573 @@
+//! A client's session: who it is, which database it has chosen, its transaction; and how a command
+//! is done for it.
+//!
+//! Commands that come together are done together: what they write waits for one sync, and a row of
+//! plain `SET`s is one batch. None of them is told to be done before that (N1).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lithedb::{Durability, Error, KEY_LEN_MAX, Keyspace, SeqNo, WriteBatch};
+
+use super::call::{Call, Done, Failure, STEPS_MAX, Until, View, say};
+use super::clients::Client;
+use super::collection::record_key;
+use super::databases::{Databases, Held, stripe_of};
+use super::frame::{Args, FrameLimits};
+use super::glob::Steps;
+use super::queue::Queue;
+use super::reply::{Reply, Version};
+use super::table::{self, ALONE, AT_ONCE, MAKES, Need, Run, SLOW, Spec};
+use crate::auth::{Known, Principal, Verb};
+use crate::log::Level;
+use crate::metrics::{Kind, Protocol, Refusal};
+use crate::server::Shared;
+
+/// How often a command is tried that conflicts with writers past this protocol.
+pub const TRY_COUNT: usize = 64;
+/// A row of `SET`s is committed when it has so many, or so many bytes.
+const ROW_COUNT_MAX: usize = 128;
+const ROW_SIZE_MAX: usize = 1 << 20;
+/// What somebody who is not known may send as one command, and as a line.
+const UNKNOWN_FRAME_MAX: usize = 40 << 10;
+const UNKNOWN_LINE_MAX: usize = 16 << 10;
+const LINE_MAX: usize = 64 << 10;
+/// After so many wrong tokens a connection is closed.
+const WRONG_TOKENS_MAX: u32 = 3;
+
+/// A key whose change makes `EXEC` do nothing.
+#[derive(Debug)]
+pub struct Watch {
+    pub database: usize,
+    pub key: Vec<u8>,
+    pub stamp: Option<SeqNo>,
+}
+
+/// A client's session.
+#[derive(Debug)]
+pub struct Session {
+    pub shared: Arc<Shared>,
+    pub client: Arc<Client>,
+    from: IpAddr,
+    pub principal: Option<Principal>,
+    /// By which it is known, for when the file of tokens is read again.
+    token: Option<String>,
+    tokens_read: u64,
+    wrong_tokens: u32,
+    pub database: usize,
+    /// What it may do with the database that it has chosen.
+    rights: Rights,
+    pub queue: Option<Queue>,
+    pub watches: Vec<Watch>,
+    pub watched_bytes: usize,
+    /// The keyspace of strings of its database, as it was last found.
+    strings: Option<Keyspace>,
+    /// Whether something was written that a sync is to be waited for.
+    pub has_written: bool,
+    /// Whether the connection ends when what was said is sent.
+    pub is_over: bool,
+    /// Commands of each kind since this was last asked for.
+    pub kinds: [u32; Kind::ALL.len()],
+    pub last_command: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Rights {
+    read: bool,
+    write: bool,
+    admin: bool,
+}
+
+/// A row of `SET`s that was said to be done and is not committed yet.
+#[derive(Debug)]
+pub struct Row<'a> {
+    databases: &'a Databases,
+    held: Held<'a>,
+    batch: WriteBatch,
+    count: usize,
+    /// Where its replies begin.
+    mark: usize,
+}
+
+impl<'a> Row<'a> {
+    pub fn new(databases: &'a Databases) -> Row<'a> {
+        Row { databases, held: Held::default(), batch: WriteBatch::new(), count: 0, mark: 0 }
+    }
+}
+
+impl Session {
+    pub fn new(shared: Arc<Shared>, client: Arc<Client>) -> Session {
+        let principal = shared.authority.without_token();
+        let tokens_read = shared.authority.reads();
+        let from = client.peer.ip();
+        let mut session = Session {
+            shared,
+            client,
+            from,
+            principal: None,
+            token: None,
+            tokens_read,
+            wrong_tokens: 0,
+            database: 0,
+            rights: Rights::default(),
+            queue: None,
+            watches: Vec::new(),
+            watched_bytes: 0,
+            strings: None,
+            has_written: false,
+            is_over: false,
+            kinds: [0; Kind::ALL.len()],
+            last_command: "",
+        };
+        session.become_known(principal);
+        session
+    }
+
+    fn become_known(&mut self, principal: Option<Principal>) {
+        self.client.shown().user =
+            principal.as_ref().map(|principal| principal.name().to_owned()).unwrap_or_default();
+        self.principal = principal;
+        self.choose(self.database);
+    }
+
+    /// Chooses a database.
+    pub fn choose(&mut self, database: usize) {
+        self.database = database;
+        self.strings = None;
+        let name = &self.shared.redis.databases.at(database).name;
+        let may = |verb| self.principal.as_ref().is_some_and(|who| who.may(verb, name));
+        self.rights =
+            Rights { read: may(Verb::Read), write: may(Verb::Write), admin: may(Verb::Admin) };
+    }
+
+    /// As it was when it began, but for who it is: that is nobody, where there are tokens.
+    pub fn reset(&mut self) {
+        self.queue = None;
+        self.forget_watches();
+        self.token = None;
+        self.database = 0;
+        let principal = self.shared.authority.without_token();
+        self.become_known(principal);
+    }
+
+    pub fn forget_watches(&mut self) {
+        self.watches.clear();
+        self.watched_bytes = 0;
+    }
+
+    /// How large commands may be.
+    pub fn frame_limits(&self) -> FrameLimits {
+        let limits = &self.shared.limits;
+        let body = usize::try_from(limits.body_size).unwrap_or(usize::MAX).min(1 << 30);
+        match self.principal {
+            Some(_) => FrameLimits {
+                arguments: limits.batch_count,
+                bulk: body,
+                frame: body + LINE_MAX,
+                line: LINE_MAX,
+                is_unknown: false,
+            },
+            None => FrameLimits {
+                arguments: limits.unknown_argument_count,
+                bulk: limits.unknown_argument_size,
+                frame: UNKNOWN_FRAME_MAX,
+                line: UNKNOWN_LINE_MAX,
+                is_unknown: true,
+            },
+        }
+    }
+
+    /// Looks whether it is still known, if the file of tokens was read again.
+    pub fn look_again(&mut self) {
+        let read = self.shared.authority.reads();
+        if read == self.tokens_read {
+            return;
+        }
+        self.tokens_read = read;
+        let Some(token) = &self.token else { return };
+        let now = self.shared.store.began().elapsed();
+        match self.shared.authority.with_token(token, self.from, now) {
+            Known::As(principal) => self.become_known(Some(principal)),
+            Known::Nobody | Known::TooOften => {
+                self.become_known(None);
+                self.is_over = true;
+            }
+        }
+    }
+
+    /// Becomes who has a token.
+    pub fn authenticate(&mut self, name: Option<&[u8]>, token: &[u8]) -> Done {
+        const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+        if let Some(anybody) = self.shared.authority.without_token() {
+            return match name {
+                Some(name) if name == anybody.name().as_bytes() => Ok(()),
+                Some(_) => say(WRONG),
+                None => say(
+                    "ERR AUTH <password> called without any password configured for the default \
+                     user. Are you sure your configuration is correct?",
+                ),
+            };
+        }
+        let token = str::from_utf8(token).unwrap_or_default();
+        let now = self.shared.store.began().elapsed();
+        let known = self.shared.authority.with_token(token, self.from, now);
+        if let Known::As(principal) = &known
+            && name.is_none_or(|name| name == principal.name().as_bytes())
+        {
+            self.token = Some(token.to_owned());
+            self.become_known(Some(principal.clone()));
+            return Ok(());
+        }
+        self.shared.metrics.note_refusal(Refusal::Unknown);
+        self.wrong_tokens += 1;
+        self.is_over |= matches!(known, Known::TooOften) || self.wrong_tokens >= WRONG_TOKENS_MAX;
+        say(WRONG)
+    }
+
+    /// Whether it may do this.
+    fn may(&self, spec: &Spec, args: Args<'_>) -> bool {
+        let Some(principal) = &self.principal else { return spec.need == Need::Nothing };
+        let rights = self.rights;
+        match spec.need {
+            Need::Nothing | Need::Known => true,
+            Need::Read => rights.read,
+            // `SET .. GET` tells what there was.
+            Need::Write if spec.name == "set" && args.count() > 3 => {
+                let tells = (3..args.count()).any(|at| args.is(at, "get"));
+                rights.write && (rights.read || !tells)
+            }
+            Need::Write => rights.write,
+            Need::ReadWrite => rights.read && rights.write,
+            Need::Flush => rights.write && rights.admin,
+            Need::Admin => principal.may_with_all(Verb::Admin),
+            Need::FlushAll => {
+                principal.may_with_all(Verb::Admin) && principal.may_with_all(Verb::Write)
+            }
+            Need::Stats => principal.may_with_all(Verb::Stats),
+        }
+    }
+
+    /// Whether it may do something with everything.
+    pub fn may_with_all(&self, verb: Verb) -> bool {
+        self.principal.as_ref().is_some_and(|principal| principal.may_with_all(verb))
+    }
+
+    /// Does a command, and says what came of it.
+    pub fn execute<'s>(&mut self, args: Args<'_>, out: &mut Reply, row: &mut Row<'s>) {
+        let spec = table::find(args.at(0));
+        if let Some(spec) = spec.filter(|spec| self.queue.is_none() && spec.takes(args.count())) {
+            self.last_command = spec.name;
+            let is_done = match spec.name {
+                "get" if self.rights.read => {
+                    self.commit_row(row, out);
+                    self.get(args.at(1), out)
+                }
+                "set" if self.rights.write => self.set(args, out, row),
+                _ => false,
+            };
+            if is_done {
+                self.kinds[spec.kind as usize] += 1;
+                return;
+            }
+        }
+        self.commit_row(row, out);
+        let mark = out.mark();
+        let done = self.dispatch(spec, args, out);
+        if let Err(failure) = done {
+            out.back_to(mark);
+            self.tell(&failure, spec.map_or(Kind::Other, |spec| spec.kind), out);
+        }
+    }
+
+    fn dispatch(&mut self, spec: Option<&'static Spec>, args: Args<'_>, out: &mut Reply) -> Done {
+        if self.principal.is_none() && spec.is_none_or(|spec| spec.need != Need::Nothing) {
+            self.shared.metrics.note_refusal(Refusal::Unknown);
+            return say("NOAUTH Authentication required.");
+        }
+        let refusal = match spec {
+            None => Some(unknown_command(args)),
+            Some(spec) if !spec.takes(args.count()) => {
+                Some(format!("ERR wrong number of arguments for '{}' command", spec.name))
+            }
+            Some(spec) if !self.may(spec, args) => {
+                self.shared.metrics.note_refusal(Refusal::Forbidden);
+                let user = self.principal.as_ref().map_or("", |principal| principal.name());
+                let name = spec.name;
+                Some(format!("NOPERM User {user} has no permissions to run the '{name}' command"))
+            }
+            Some(spec)
+                if spec.writes()
+                    && spec.keys_of(args).any(|key| key.len() > self.shared.limits.key_size) =>
+            {
+                self.shared.metrics.note_refusal(Refusal::Size);
+                Some("ERR the key is larger than keys may be".to_owned())
+            }
+            Some(spec) if self.queue.is_some() && spec.has(ALONE) => {
+                Some("ERR Command not allowed inside a transaction".to_owned())
+            }
+            Some(_) => None,
+        };
+        let spec = match (refusal, spec) {
+            (None, Some(spec)) => spec,
+            (refusal, _) => {
+                if let Some(queue) = &mut self.queue {
+                    queue.is_bad = true;
+                }
+                return say(refusal.unwrap_or_default());
+            }
+        };
+        self.last_command = spec.name;
+        let limit = self.frame_limits();
+        if let Some(queue) = self.queue.as_mut().filter(|_| !spec.has(AT_ONCE)) {
+            queue.push(spec, args, &limit)?;
+            out.simple("QUEUED");
+            return Ok(());
+        }
+        self.kinds[spec.kind as usize] += 1;
+        match spec.has(SLOW) {
+            true => tokio::task::block_in_place(|| self.run(spec, args, out)),
+            false => self.run(spec, args, out),
+        }
+    }
+
+    fn run(&mut self, spec: &'static Spec, args: Args<'_>, out: &mut Reply) -> Done {
+        match spec.run {
+            Run::Session(run) => run(self, args, out),
+            Run::Keys(run) => {
+                let mark = out.mark();
+                match self.run_on_keys(spec, run, args, out) {
+                    Err(Failure::Engine(Error::KeyspaceNotFound { .. })) => {
+                        // It was dropped past this: what there is now is looked at.
+                        out.back_to(mark);
+                        self.refresh();
+                        self.run_on_keys(spec, run, args, out)
+                    }
+                    done => done,
+                }
+            }
+        }
+    }
+
+    fn refresh(&mut self) {
+        self.strings = None;
+        self.shared.redis.databases.at(self.database).refresh(self.shared.store.db());
+    }
+
+    fn run_on_keys(
+        &mut self,
+        spec: &'static Spec,
+        run: fn(&mut Call<'_>) -> Done,
+        args: Args<'_>,
+        out: &mut Reply,
+    ) -> Done {
+        let shared = &*self.shared;
+        let (db, databases, database) = (shared.store.db(), &shared.redis.databases, self.database);
+        let call = |view: &mut View, out: &mut Reply| {
+            let handles = &databases.at(database).handles();
+            let steps = Steps(STEPS_MAX);
+            run(&mut Call { args, out, view, handles, shared, database, steps })
+        };
+        if !spec.writes() {
+            return call(&mut View::Snapshot(db.snapshot()), out);
+        }
+        match spec.has(MAKES) {
+            true => databases.for_collections(db, database)?,
+            false => databases.for_writing(db, database)?,
+        }
+        let stripes = spec.keys_of(args).map(|key| stripe_of(database, key)).collect();
+        let _held = databases.hold(stripes);
+        let mark = out.mark();
+        for _ in 0..TRY_COUNT {
+            let transaction = db.begin_update();
+            let mut view = View::Transaction { transaction, has_written: false };
+            call(&mut view, out)?;
+            match commit(shared, view) {
+                Ok(has_written) => {
+                    self.has_written |= has_written;
+                    return Ok(());
+                }
+                Err(Error::Conflict) => out.back_to(mark),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        say("TRYAGAIN others change this key all the time")
+    }
+
+    /// `GET`, without a snapshot. Says whether it is done.
+    fn get(&mut self, key: &[u8], out: &mut Reply) -> bool {
+        let database = self.shared.redis.databases.at(self.database);
+        if self.strings.is_none() {
+            self.strings = database.handles().strings;
+        }
+        match self.strings.as_ref().map(|strings| strings.get(key)) {
+            Some(Ok(Some(value))) => out.bulk(&value),
+            Some(Ok(None)) if !database.has_second() => out.null(),
+            // Perhaps a collection; or it is not there any more; or it fails once more.
+            Some(Ok(None) | Err(_)) | None => return false,
+        }
+        true
+    }
+
+    /// `SET` without conditions: a part of a row. Says whether it is done.
+    fn set<'s>(&mut self, args: Args<'_>, out: &mut Reply, row: &mut Row<'s>) -> bool {
+        let Some(until) = super::commands::strings::plain_set(args) else { return false };
+        let (key, value) = (args.at(1), args.at(2));
+        let shared = &*self.shared;
+        let key_size = shared.limits.key_size.min(KEY_LEN_MAX);
+        if key.len() > key_size || value.len() as u64 > shared.limits.value_size {
+            return false;
+        }
+        let stripe = stripe_of(self.database, key);
+        if !row.databases.hold_more(&mut row.held, stripe) {
+            self.commit_row(row, out);
+            row.databases.hold_more(&mut row.held, stripe);
+        }
+        // With the stripe held, as `databases.rs` wants it.
+        let second = self.shared.redis.databases.at(self.database).has_second();
+        if second && !self.has_no_collection(key) {
+            self.commit_row(row, out);
+            return false;
+        }
+        if self.strings.is_none() {
+            self.strings = database_strings(&self.shared, self.database);
+        }
+        let Some(strings) = &self.strings else {
+            self.commit_row(row, out);
+            return false;
+        };
+        if row.count == 0 {
+            row.mark = out.mark();
+        }
+        match until {
+            Until::Default => row.batch.put(strings, key, value),
+            Until::As(expiry) => row.batch.put_until(strings, key, value, expiry),
+            Until::For(time) => row.batch.put_with_ttl(strings, key, value, time),
+        }
+        row.count += 1;
+        out.ok();
+        if row.count >= ROW_COUNT_MAX || row.batch.size() >= ROW_SIZE_MAX {
+            self.commit_row(row, out);
+        }
+        true
+    }
+
+    fn has_no_collection(&self, key: &[u8]) -> bool {
+        let handles = self.shared.redis.databases.at(self.database).handles();
+        let found = handles.second.map(|second| second.contains(record_key(key)));
+        matches!(found, None | Some(Ok(false)))
+    }
+
+    /// Commits a row; if that fails, none of it is said to be done.
+    pub fn commit_row(&mut self, row: &mut Row<'_>, out: &mut Reply) {
+        if row.count > 0 {
+            let (store, batch) = (&self.shared.store, std::mem::take(&mut row.batch));
+            let count = std::mem::take(&mut row.count);
+            match store.buffered(|| store.db().write_with(batch, Durability::Buffered)) {
+                Ok(_) => self.has_written = true,
+                Err(error) => {
+                    if matches!(error, Error::KeyspaceNotFound { .. }) {
+                        self.refresh();
+                    }
+                    out.back_to(row.mark);
+                    let failure = Failure::Engine(error);
+                    (0..count).for_each(|_| self.tell(&failure, Kind::Put, out));
+                }
+            }
+        }
+        row.held.clear();
+    }
+
+    /// Says why something was not done. What the engine says of files is for the log.
+    pub fn tell(&self, failure: &Failure, kind: Kind, out: &mut Reply) {
+        let error = match failure {
+            Failure::Say(text) => return out.error(text),
+            Failure::Engine(error) => error,
+        };
+        match error {
+            Error::InvalidArgument { what } => return out.error(&format!("ERR {what}")),
+            Error::Conflict => return out.error("TRYAGAIN others have changed this meanwhile"),
+            Error::KeyspaceNotFound { .. } => {
+                return out.error("TRYAGAIN the database was dropped meanwhile");
+            }
+            Error::UniqueViolation { index, .. } => {
+                return out.error(&format!("ERR the index '{index}' would have a key twice"));
+            }
+            Error::DiskFull { .. } => out.error("OOM command not allowed: the disk is full"),
+            Error::ReadOnly { .. } => out.error("READONLY the database cannot be written to"),
+            Error::Closed => out.error("ERR the server stops"),
+            error => {
+                self.shared.log.line(Level::Error, "a command failed", &[("why", error)]);
+                out.error("ERR the server could not do it: its log says why");
+            }
+        }
+        self.shared.metrics.note_failure(Protocol::Redis, kind);
+    }
+
+    /// Sweeps what is left of collections that have expired, once a second at most.
+    pub fn sweep_if_due(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let now = shared.store.began().elapsed().as_secs();
+        let swept = &shared.redis.swept;
+        let last = swept.load(Ordering::Relaxed);
+        let is_mine = now > last
+            && swept.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if !is_mine {
+            return;
+        }
+        for (database, found) in shared.redis.databases.iter().enumerate() {
+            if found.has_second() {
+                // Who is in its way comes first; it is tried again in a second.
+                let _not_now = self.sweep(&shared, database);
+            }
+        }
+    }
+
+    fn sweep(&mut self, shared: &Shared, database: usize) -> Done {
+        let handles = &shared.redis.databases.at(database).handles();
+        let transaction = shared.store.db().begin_update();
+        let view = &mut View::Transaction { transaction, has_written: false };
+        let (args, out, steps) = (Args::new(&[], &[]), &mut Reply::new(), Steps(STEPS_MAX));
+        Call { args, out, view, handles, shared, database, steps }.sweep()?;
+        if let View::Transaction { transaction, has_written: true } = view {
+            shared.store.buffered(|| transaction.commit_with(Durability::Buffered))?;
+        }
+        Ok(())
+    }
+
+    /// What others are told of it.
+    pub fn show(&self, version: Version) {
+        let mut shown = self.client.shown();
+        shown.last = self.shared.store.began().elapsed();
+        shown.command = self.last_command;
+        shown.database = self.database;
+        shown.version = if version == Version::Three { 3 } else { 2 };
+        shown.queued = self.queue.as_ref().map_or(-1, |queue| queue.count() as i64);
+    }
+}
+
+fn database_strings(shared: &Shared, database: usize) -> Option<Keyspace> {
+    // One that is to be made is made without stripes held.
+    shared.redis.databases.at(database).handles().strings
+}
+
+/// Commits what a view has written, without a sync; says whether there was something.
+pub fn commit(shared: &Shared, view: View) -> Result<bool, Error> {
+    let View::Transaction { mut transaction, has_written: true } = view else { return Ok(false) };
+    shared.store.buffered(|| transaction.commit_with(Durability::Buffered))?;
+    Ok(true)
+}
+
+/// What Redis says to a command that it does not know.
+fn unknown_command(args: Args<'_>) -> String {
+    let shown = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
+    let mut text =
+        format!("ERR unknown command '{}', with args beginning with: ", shown(args.at(0)));
+    for word in args.from(1).iter() {
+        if text.len() > 192 {
+            break;
+        }
+        text.push_str(&format!("'{}' ", shown(word)));
+    }
+    text
+}

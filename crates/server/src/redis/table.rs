@@ -1,0 +1,372 @@
+//! The commands that there are: by name, with how many arguments each takes, where its keys are,
+//! and what somebody must be allowed to do.
+//!
+//! From here come `COMMAND`, the errors for wrong numbers of arguments, and authorization: what is
+//! not here is unknown, and each has to say what it needs (N2).
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::call::{Call, Done};
+use super::commands::{
+    hashes, keys, lists, scan, server, sets, sorted, sorted_ranges, sorted_together, strings,
+};
+use super::frame::Args;
+use super::reply::Reply;
+use super::session::Session;
+use crate::metrics::Kind;
+
+/// What somebody must be allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing: also before it is known who it is.
+    Nothing,
+    /// To be somebody who is known.
+    Known,
+    Read,
+    Write,
+    /// Both, as what was there is told.
+    ReadWrite,
+    /// `write` and `admin`, of the database.
+    Flush,
+    /// `admin` of everything.
+    Admin,
+    /// `write` and `admin` of everything.
+    FlushAll,
+    /// `stats` of everything.
+    Stats,
+}
+
+/// How a command is done.
+#[derive(Clone, Copy)]
+pub enum Run {
+    Keys(fn(&mut Call<'_>) -> Done),
+    Session(fn(&mut Session, Args<'_>, &mut Reply) -> Done),
+}
+
+/// It may make a collection.
+pub const MAKES: u8 = 1;
+/// It may take long: it makes room for other connections first.
+pub const SLOW: u8 = 2;
+/// It is not for transactions.
+pub const ALONE: u8 = 4;
+/// It is done at once while a transaction is put together.
+pub const AT_ONCE: u8 = 8;
+
+/// A command.
+#[derive(Clone, Copy)]
+pub struct Spec {
+    pub name: &'static str,
+    /// The number of arguments with the name; below zero, so many at least.
+    pub arity: i8,
+    pub need: Need,
+    /// The first key, the last (below zero from the end), and the step.
+    pub keys: (i8, i8, i8),
+    pub flags: u8,
+    pub kind: Kind,
+    pub run: Run,
+}
+
+impl Spec {
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub fn writes(&self) -> bool {
+        matches!(self.need, Need::Write | Need::ReadWrite | Need::Flush | Need::FlushAll)
+    }
+
+    pub fn takes(&self, count: usize) -> bool {
+        let arity = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { count >= arity } else { count == arity }
+    }
+
+    /// The keys that a command names; where it says how many there are, those are left out but for
+    /// the one that is written.
+    pub fn keys_of<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
+        let (first, last, step) = self.keys;
+        let count = args.count() as i64;
+        let last = if last < 0 { count + i64::from(last) } else { i64::from(last) };
+        let from = if first > 0 { i64::from(first) } else { i64::MAX };
+        let places = (from..=last.min(count - 1)).step_by(usize::from(step.unsigned_abs().max(1)));
+        places.filter_map(move |place| args.get(usize::try_from(place).ok()?))
+    }
+}
+
+const ONE: (i8, i8, i8) = (1, 1, 1);
+const TWO: (i8, i8, i8) = (1, 2, 1);
+const ALL: (i8, i8, i8) = (1, -1, 1);
+const NONE: (i8, i8, i8) = (0, 0, 0);
+
+const fn keys(
+    name: &'static str,
+    arity: i8,
+    (need, kind): (Need, Kind),
+    keys: (i8, i8, i8),
+    run: fn(&mut Call<'_>) -> Done,
+) -> Spec {
+    Spec { name, arity, need, keys, flags: 0, kind, run: Run::Keys(run) }
+}
+
+const fn session(
+    name: &'static str,
+    arity: i8,
+    need: Need,
+    flags: u8,
+    run: fn(&mut Session, Args<'_>, &mut Reply) -> Done,
+) -> Spec {
+    Spec { name, arity, need, keys: NONE, flags, kind: Kind::Other, run: Run::Session(run) }
+}
+
+const fn with(flags: u8, spec: Spec) -> Spec {
+    Spec { flags: spec.flags | flags, ..spec }
+}
+
+const READ: (Need, Kind) = (Need::Read, Kind::Get);
+const LOOK: (Need, Kind) = (Need::Read, Kind::Scan);
+const PUT: (Need, Kind) = (Need::Write, Kind::Put);
+const SWAP: (Need, Kind) = (Need::ReadWrite, Kind::Put);
+const DROP: (Need, Kind) = (Need::Write, Kind::Delete);
+const TAKE: (Need, Kind) = (Need::ReadWrite, Kind::Delete);
+const BATCH: (Need, Kind) = (Need::Write, Kind::Batch);
+
+static STRINGS: &[Spec] = &[
+    keys("get", 2, READ, ONE, strings::get),
+    keys("set", -3, PUT, ONE, strings::set),
+    keys("setnx", 3, PUT, ONE, strings::setnx),
+    keys("setex", 4, PUT, ONE, strings::setex),
+    keys("psetex", 4, PUT, ONE, strings::psetex),
+    keys("getset", 3, SWAP, ONE, strings::getset),
+    keys("getdel", 2, TAKE, ONE, strings::getdel),
+    keys("getex", -2, SWAP, ONE, strings::getex),
+    keys("mget", -2, READ, ALL, strings::mget),
+    keys("mset", -3, BATCH, (1, -1, 2), strings::mset),
+    keys("msetnx", -3, BATCH, (1, -1, 2), strings::msetnx),
+    keys("append", 3, PUT, ONE, strings::append),
+    keys("strlen", 2, READ, ONE, strings::strlen),
+    keys("getrange", 4, READ, ONE, strings::getrange),
+    keys("substr", 4, READ, ONE, strings::getrange),
+    keys("setrange", 4, PUT, ONE, strings::setrange),
+    keys("incr", 2, SWAP, ONE, strings::incr),
+    keys("decr", 2, SWAP, ONE, strings::decr),
+    keys("incrby", 3, SWAP, ONE, strings::incrby),
+    keys("decrby", 3, SWAP, ONE, strings::decrby),
+    keys("incrbyfloat", 3, SWAP, ONE, strings::incrbyfloat),
+    keys("setbit", 4, SWAP, ONE, strings::setbit),
+    keys("getbit", 3, READ, ONE, strings::getbit),
+    keys("bitcount", -2, READ, ONE, strings::bitcount),
+];
+
+static KEYS: &[Spec] = &[
+    keys("del", -2, DROP, ALL, keys::del),
+    keys("unlink", -2, DROP, ALL, keys::del),
+    keys("exists", -2, READ, ALL, keys::exists),
+    keys("touch", -2, READ, ALL, keys::exists),
+    keys("type", 2, READ, ONE, keys::kind),
+    keys("expire", -3, PUT, ONE, keys::expire),
+    keys("pexpire", -3, PUT, ONE, keys::pexpire),
+    keys("expireat", -3, PUT, ONE, keys::expireat),
+    keys("pexpireat", -3, PUT, ONE, keys::pexpireat),
+    keys("persist", 2, PUT, ONE, keys::persist),
+    keys("ttl", 2, READ, ONE, keys::ttl),
+    keys("pttl", 2, READ, ONE, keys::pttl),
+    keys("expiretime", 2, READ, ONE, keys::expiretime),
+    keys("pexpiretime", 2, READ, ONE, keys::pexpiretime),
+    keys("rename", 3, PUT, TWO, keys::rename),
+    keys("renamenx", 3, PUT, TWO, keys::renamenx),
+    with(SLOW, keys("copy", -3, PUT, TWO, keys::copy)),
+    with(SLOW, keys("keys", 2, LOOK, NONE, keys::keys)),
+    with(SLOW, keys("scan", -2, LOOK, NONE, scan::scan)),
+    with(SLOW, keys("dbsize", 1, LOOK, NONE, keys::dbsize)),
+    with(SLOW, keys("randomkey", 1, LOOK, NONE, keys::randomkey)),
+    keys("object", 3, READ, (2, 2, 1), keys::object),
+    keys("memory", -2, READ, (2, 2, 1), keys::memory),
+    with(SLOW, keys("flushdb", -1, (Need::Flush, Kind::Admin), NONE, keys::flushdb)),
+];
+
+static HASHES: &[Spec] = &[
+    with(MAKES, keys("hset", -4, PUT, ONE, hashes::hset)),
+    with(MAKES, keys("hmset", -4, PUT, ONE, hashes::hmset)),
+    with(MAKES, keys("hsetnx", 4, PUT, ONE, hashes::hsetnx)),
+    keys("hget", 3, READ, ONE, hashes::hget),
+    keys("hmget", -3, READ, ONE, hashes::hmget),
+    with(SLOW, keys("hgetall", 2, LOOK, ONE, hashes::hgetall)),
+    with(SLOW, keys("hkeys", 2, LOOK, ONE, hashes::hkeys)),
+    with(SLOW, keys("hvals", 2, LOOK, ONE, hashes::hvals)),
+    keys("hdel", -3, DROP, ONE, hashes::hdel),
+    keys("hlen", 2, READ, ONE, hashes::hlen),
+    keys("hexists", 3, READ, ONE, hashes::hexists),
+    keys("hstrlen", 3, READ, ONE, hashes::hstrlen),
+    with(MAKES, keys("hincrby", 4, SWAP, ONE, hashes::hincrby)),
+    with(MAKES, keys("hincrbyfloat", 4, SWAP, ONE, hashes::hincrbyfloat)),
+    keys("hrandfield", -2, LOOK, ONE, hashes::hrandfield),
+    keys("hscan", -3, LOOK, ONE, scan::hscan),
+];
+
+static SETS: &[Spec] = &[
+    with(MAKES, keys("sadd", -3, PUT, ONE, sets::sadd)),
+    keys("srem", -3, DROP, ONE, sets::srem),
+    with(SLOW, keys("smembers", 2, LOOK, ONE, sets::smembers)),
+    keys("sismember", 3, READ, ONE, sets::sismember),
+    keys("smismember", -3, READ, ONE, sets::smismember),
+    keys("scard", 2, READ, ONE, sets::scard),
+    with(MAKES, keys("smove", 4, PUT, TWO, sets::smove)),
+    keys("spop", -2, TAKE, ONE, sets::spop),
+    keys("srandmember", -2, LOOK, ONE, sets::srandmember),
+    with(SLOW, keys("sinter", -2, LOOK, ALL, sets::sinter)),
+    with(SLOW, keys("sunion", -2, LOOK, ALL, sets::sunion)),
+    with(SLOW, keys("sdiff", -2, LOOK, ALL, sets::sdiff)),
+    with(SLOW, keys("sintercard", -3, LOOK, NONE, sets::sintercard)),
+    with(SLOW | MAKES, keys("sinterstore", -3, SWAP, ALL, sets::sinterstore)),
+    with(SLOW | MAKES, keys("sunionstore", -3, SWAP, ALL, sets::sunionstore)),
+    with(SLOW | MAKES, keys("sdiffstore", -3, SWAP, ALL, sets::sdiffstore)),
+    keys("sscan", -3, LOOK, ONE, scan::sscan),
+];
+
+static SORTED: &[Spec] = &[
+    with(MAKES, keys("zadd", -4, PUT, ONE, sorted::zadd)),
+    with(MAKES, keys("zincrby", 4, SWAP, ONE, sorted::zincrby)),
+    keys("zrem", -3, DROP, ONE, sorted::zrem),
+    keys("zscore", 3, READ, ONE, sorted::zscore),
+    keys("zmscore", -3, READ, ONE, sorted::zmscore),
+    keys("zcard", 2, READ, ONE, sorted::zcard),
+    keys("zrank", 3, READ, ONE, sorted::zrank),
+    keys("zrevrank", 3, READ, ONE, sorted::zrevrank),
+    keys("zpopmin", -2, TAKE, ONE, sorted::zpopmin),
+    keys("zpopmax", -2, TAKE, ONE, sorted::zpopmax),
+    keys("zrandmember", -2, LOOK, ONE, sorted::zrandmember),
+    keys("zcount", 4, READ, ONE, sorted_ranges::zcount),
+    keys("zlexcount", 4, READ, ONE, sorted_ranges::zlexcount),
+    with(SLOW, keys("zrange", -4, LOOK, ONE, sorted_ranges::zrange)),
+    with(SLOW, keys("zrevrange", -4, LOOK, ONE, sorted_ranges::zrevrange)),
+    with(SLOW, keys("zrangebyscore", -4, LOOK, ONE, sorted_ranges::zrangebyscore)),
+    with(SLOW, keys("zrevrangebyscore", -4, LOOK, ONE, sorted_ranges::zrevrangebyscore)),
+    with(SLOW, keys("zrangebylex", -4, LOOK, ONE, sorted_ranges::zrangebylex)),
+    with(SLOW, keys("zrevrangebylex", -4, LOOK, ONE, sorted_ranges::zrevrangebylex)),
+    with(SLOW | MAKES, keys("zrangestore", -5, SWAP, TWO, sorted_ranges::zrangestore)),
+    with(SLOW, keys("zremrangebyrank", 4, DROP, ONE, sorted_ranges::zremrangebyrank)),
+    with(SLOW, keys("zremrangebyscore", 4, DROP, ONE, sorted_ranges::zremrangebyscore)),
+    with(SLOW, keys("zremrangebylex", 4, DROP, ONE, sorted_ranges::zremrangebylex)),
+    with(SLOW, keys("zunion", -3, LOOK, NONE, sorted_together::zunion)),
+    with(SLOW, keys("zinter", -3, LOOK, NONE, sorted_together::zinter)),
+    with(SLOW, keys("zdiff", -3, LOOK, NONE, sorted_together::zdiff)),
+    with(SLOW, keys("zintercard", -3, LOOK, NONE, sorted_together::zintercard)),
+    with(SLOW | MAKES, keys("zunionstore", -4, SWAP, ONE, sorted_together::zunionstore)),
+    with(SLOW | MAKES, keys("zinterstore", -4, SWAP, ONE, sorted_together::zinterstore)),
+    with(SLOW | MAKES, keys("zdiffstore", -4, SWAP, ONE, sorted_together::zdiffstore)),
+    keys("zscan", -3, LOOK, ONE, scan::zscan),
+];
+
+static LISTS: &[Spec] = &[
+    with(MAKES, keys("lpush", -3, PUT, ONE, lists::lpush)),
+    with(MAKES, keys("rpush", -3, PUT, ONE, lists::rpush)),
+    keys("lpushx", -3, PUT, ONE, lists::lpushx),
+    keys("rpushx", -3, PUT, ONE, lists::rpushx),
+    keys("lpop", -2, TAKE, ONE, lists::lpop),
+    keys("rpop", -2, TAKE, ONE, lists::rpop),
+    keys("llen", 2, READ, ONE, lists::llen),
+    with(SLOW, keys("lrange", 4, LOOK, ONE, lists::lrange)),
+    keys("lindex", 3, READ, ONE, lists::lindex),
+    keys("lset", 4, PUT, ONE, lists::lset),
+    with(SLOW, keys("ltrim", 4, DROP, ONE, lists::ltrim)),
+];
+
+static SERVER: &[Spec] = &[
+    session("auth", -2, Need::Nothing, ALONE, server::auth),
+    session("hello", -1, Need::Nothing, ALONE, server::hello),
+    session("quit", -1, Need::Nothing, AT_ONCE, server::quit),
+    session("reset", 1, Need::Nothing, AT_ONCE, server::reset),
+    session("ping", -1, Need::Known, 0, server::ping),
+    session("echo", 2, Need::Known, 0, server::echo),
+    session("select", 2, Need::Known, 0, server::select),
+    session("time", 1, Need::Known, 0, server::time),
+    session("client", -2, Need::Known, 0, server::client),
+    session("command", -1, Need::Known, 0, server::command),
+    session("acl", -2, Need::Known, 0, server::acl),
+    session("info", -1, Need::Known, 0, server::info),
+    session("config", -2, Need::Stats, 0, server::config),
+    session("lastsave", 1, Need::Stats, 0, server::lastsave),
+    session("save", 1, Need::Admin, ALONE | SLOW, server::save),
+    session("bgsave", -1, Need::Admin, ALONE | SLOW, server::save),
+    session("flushall", -1, Need::FlushAll, ALONE | SLOW, server::flushall),
+    session("wait", 3, Need::Known, 0, server::wait),
+    session("swapdb", 3, Need::Admin, 0, server::swapdb),
+    session("multi", 1, Need::Known, AT_ONCE, server::multi),
+    session("exec", 1, Need::Known, AT_ONCE, server::exec),
+    session("discard", 1, Need::Known, AT_ONCE, server::discard),
+    Spec { keys: ALL, ..session("watch", -2, Need::Read, AT_ONCE, server::watch) },
+    session("unwatch", 1, Need::Known, 0, server::unwatch),
+];
+
+/// All of them.
+pub fn all() -> impl Iterator<Item = &'static Spec> + Clone {
+    [STRINGS, KEYS, HASHES, SETS, SORTED, LISTS, SERVER].into_iter().flatten()
+}
+
+const NAME_LEN_MAX: usize = 24;
+
+/// The command of a name, in letters of any case.
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
+    static BY_NAME: OnceLock<HashMap<&'static [u8], &'static Spec>> = OnceLock::new();
+    let by_name = BY_NAME.get_or_init(|| all().map(|spec| (spec.name.as_bytes(), spec)).collect());
+    let mut lower = [0; NAME_LEN_MAX];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    by_name.get(&*lower).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_there_once_and_found_in_any_case() {
+        let mut names: Vec<_> = all().map(|spec| spec.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for name in names {
+            assert!(name.len() <= NAME_LEN_MAX);
+            assert_eq!(find(name.to_uppercase().as_bytes()).unwrap().name, name);
+        }
+        assert!(find(b"subscribe").is_none() && find(b"eval").is_none());
+        assert!(find(&[b'x'; 1000]).is_none());
+    }
+
+    #[test]
+    fn what_may_be_done_by_anybody_is_little() {
+        let open = all().filter(|spec| spec.need == Need::Nothing).map(|spec| spec.name);
+        assert_eq!(open.collect::<Vec<_>>(), ["auth", "hello", "quit", "reset"]);
+        for spec in all() {
+            let is_of_keys = matches!(spec.run, Run::Keys(_));
+            assert!(!is_of_keys || !matches!(spec.need, Need::Nothing | Need::Known));
+            assert!(!spec.has(MAKES) || spec.writes(), "{}", spec.name);
+            assert!(!spec.has(MAKES) || spec.keys != NONE, "{}: its key is held", spec.name);
+        }
+    }
+
+    #[test]
+    fn keys_are_where_the_table_says() {
+        let keys_of = |words: &[&str]| {
+            let bytes = words.concat().into_bytes();
+            let mut at = 0;
+            let places: Vec<(u32, u32)> = words
+                .iter()
+                .map(|word| {
+                    at += word.len() as u32;
+                    (at - word.len() as u32, at)
+                })
+                .collect();
+            let args = Args::new(&bytes, &places);
+            let keys = find(words[0].as_bytes()).unwrap().keys_of(args);
+            keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(keys_of(&["mset", "a", "1", "b", "2"]), ["a", "b"]);
+        assert_eq!(keys_of(&["del", "a", "b", "c"]), ["a", "b", "c"]);
+        assert_eq!(keys_of(&["smove", "a", "b", "m"]), ["a", "b"]);
+        assert_eq!(keys_of(&["keys", "*"]), [""; 0]);
+        assert_eq!(keys_of(&["object", "encoding", "a"]), ["a"]);
+    }
+}

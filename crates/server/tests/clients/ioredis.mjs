@@ -1,0 +1,31 @@
+// Ordinary use by ioredis: node ioredis.mjs PORT.
+import assert from "node:assert/strict";
+import Redis from "ioredis";
+
+const redis = new Redis({ port: Number(process.argv[2]) });
+await redis.flushall();
+assert.equal(await redis.set("a", 1), "OK");
+assert.equal(await redis.get("a"), "1");
+assert.equal(await redis.incr("a"), 2);
+assert.equal(await redis.set("t", "x", "EX", 100), "OK");
+assert.ok((await redis.ttl("t")) > 98);
+assert.equal(await redis.hset("h", { f: 1, g: 2 }), 2);
+assert.deepEqual(await redis.hgetall("h"), { f: "1", g: "2" });
+assert.equal(await redis.zadd("z", 1, "a", 2.5, "b"), 2);
+assert.deepEqual(await redis.zrange("z", 0, -1, "WITHSCORES"), ["a", "1", "b", "2.5"]);
+assert.equal(await redis.sadd("s", "a", "b"), 2);
+assert.deepEqual((await redis.smembers("s")).sort(), ["a", "b"]);
+assert.deepEqual(await redis.multi().incr("n").get("n").exec(), [[null, 1], [null, "1"]]);
+const pipeline = redis.pipeline();
+for (let number = 0; number < 1000; number++) pipeline.set(`p:${number}`, number);
+assert.ok((await pipeline.exec()).every(([error, reply]) => error === null && reply === "OK"));
+const found = new Set();
+for await (const keys of redis.scanStream({ match: "p:*", count: 100 })) keys.forEach((k) => found.add(k));
+assert.equal(found.size, 1000);
+await redis.watch("a");
+await redis.duplicate().set("a", "other");
+assert.equal(await redis.multi().set("a", "mine").exec(), null);
+await assert.rejects(redis.incr("h"), /WRONGTYPE/);
+await assert.rejects(redis.call("NOSUCH"), /unknown command/);
+console.log("ioredis ok");
+process.exit(0);
