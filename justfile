@@ -101,6 +101,11 @@ schedules COUNT='1000000' SEED='1' *ARGS:
 kernels:
     RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p lithe-schedules --test kernels
 
+# The Redis protocol beside redis-server, and by redis-cli, redis-benchmark, redis-py, ioredis and go-redis,
+# which have to be there: `LITHE_PYTHON` is a python3 with redis, ioredis is installed in crates/server/tests/clients.
+redis-clients:
+    cargo test -p lithe-server --test it -- --ignored --skip real_clients::serve redis::
+
 # The memtable's unsafe code under miri (needs a nightly toolchain with miri).
 miri:
     cargo +nightly miri test -p lithedb --lib memtable
@@ -108,6 +113,11 @@ miri:
 # Golden databases of a new format; of the one that is not released yet: `GOLDEN=anew just golden`.
 golden:
     cargo test -p lithedb --test it -- --ignored golden_databases_are_made --nocapture
+
+# The web console in headless Chromium, against a server on a fresh database. `just console-tests --screenshots`
+# makes docs/console/ anew.
+console-tests *ARGS:
+    crates/server/tests/browser/run.sh {{ARGS}}
 
 # Rules for dependencies: licences, bans, sources (deny.toml).
 supply:
@@ -136,3 +146,13 @@ record-shell:
 # A decoder under a fuzzer (needs a nightly toolchain and cargo-fuzz).
 fuzz TARGET SECONDS='60':
     cargo +nightly fuzz run {{TARGET}} -- -max_total_time={{SECONDS}}
+
+# The guide as a book, in target/guide; needs mdbook. What leads out of it leads to the documents of
+# this checkout.
+guide:
+    mdbook build docs/guide
+    sed -i -E 's|href="\.\./\.\./\.\./([^":]*)\.html|href="../../\1.md|g; s|href="\.\./\.\./([^":]*)\.html|href="../../docs/\1.md|g' target/guide/*.html
+
+# The HTTP calls under a property-based tester (needs schemathesis): `just http-properties -n 200`.
+http-properties *ARGS:
+    scripts/http-properties {{ARGS}}

@@ -303,6 +303,12 @@ pub enum Command {
     Check(commands::check::CheckArgs),
     /// Make a new database of what can be read of a damaged one, and list what is lost
     Repair(commands::repair::RepairArgs),
+    /// Serve the database over HTTP and the Redis protocol
+    Serve(commands::serve::ServeArgs),
+    /// Make, list and remove the tokens of a server
+    Token(commands::token::TokenArgs),
+    /// Ask a server whether it is ready
+    Health(commands::health::HealthArgs),
     /// Show what is in a file of a database, piece by piece, also if it is damaged
     Inspect(commands::inspect::InspectArgs),
     /// Work on a flexible space: a file whose bytes can be inserted and removed in the middle

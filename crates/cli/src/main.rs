@@ -113,6 +113,9 @@ fn run_command(
         Command::Upgrade(args) => commands::upgrade::run(globals, notices, interrupt, &args),
         Command::Check(args) => commands::check::run(globals, notices, interrupt, &args),
         Command::Repair(args) => commands::repair::run(globals, notices, &args),
+        Command::Serve(args) => commands::serve::run(globals, notices, interrupt, &args),
+        Command::Token(args) => commands::token::run(notices, &args),
+        Command::Health(args) => commands::health::run(&args),
         Command::Inspect(args) => commands::inspect::run(globals, notices, &args),
         Command::Space(args) => {
             globals.refuse_key("spaces are not encrypted: leave the key options out")?;

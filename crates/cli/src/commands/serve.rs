@@ -1,0 +1,240 @@
+//! `lithe serve`: serves a database over HTTP and the Redis protocol.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use lithe_server::{
+    Config, ConfigError, Durability, LogFormat, PlainNetwork, RequestLog, ServeError, Server,
+    TlsFiles,
+};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::Globals;
+use crate::database::{close, open_existing, open_or_create};
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::notation::{parse_duration, shown};
+use crate::output::{Notices, stdout};
+
+const HTTP_ADDRESS: &str = "127.0.0.1:8080";
+
+const EXAMPLES: &str = "\
+Examples:
+  lithe serve --db my.lithe
+  lithe serve --db my.lithe --http 127.0.0.1:8080 --redis 127.0.0.1:6379 --durability every-second
+  lithe serve --db my.lithe --http 0.0.0.0:8443 --tokens tokens --tls-cert a.pem --tls-key a.key
+
+The database is created when it does not exist, but not with --read-only. The addresses that are
+served go to standard output, one a line; log lines go to standard error. The console is at / of
+the HTTP address.
+
+Without --tokens, whoever can connect may do everything: then only addresses of this machine are
+served. SIGTERM or Ctrl-C drains: requests that are under way are answered. SIGHUP has tokens and
+certificates read again.";
+
+/// Options of `lithe serve`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// Where HTTP is served [default: 127.0.0.1:8080, where no address is given]
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<SocketAddr>,
+
+    /// Where the Redis protocol is
+    #[arg(long, value_name = "ADDRESS")]
+    pub redis: Option<SocketAddr>,
+
+    /// File of tokens and what each may do (`lithe token`)
+    #[arg(long, value_name = "FILE")]
+    pub tokens: Option<PathBuf>,
+
+    /// Certificates of the server, as PEM: with it there is TLS alone
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The key of the certificate, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Certificates that clients have to show one of, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_roots: Option<PathBuf>,
+
+    /// Serve other machines without TLS, where somebody else sees to it that nobody listens
+    #[arg(long)]
+    pub insecure_without_tls: bool,
+
+    /// A name that browsers know this server by, besides its address; may be given again
+    #[arg(long = "host", value_name = "NAME")]
+    pub hosts: Vec<String>,
+
+    /// When writes are answered
+    #[arg(long, value_name = "WHEN", default_value = "always")]
+    pub durability: Served,
+
+    /// Directory that backups over the network go below
+    #[arg(long, value_name = "DIR")]
+    pub backups: Option<PathBuf>,
+
+    /// Threads that serve [default: one a processor, at least 4]
+    #[arg(long, value_name = "COUNT")]
+    pub workers: Option<usize>,
+
+    /// Connections at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
+    pub connections: usize,
+
+    /// How long requests may take when it is drained
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
+    pub drain: Duration,
+
+    /// How log lines look
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log: LogLines,
+
+    /// Log each request, by its kind
+    #[arg(long)]
+    pub log_requests: bool,
+}
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Served {
+    /// When it is on disk
+    Always,
+    /// When it is in the log, which is synced once a second
+    EverySecond,
+    /// When it is in the log
+    Buffered,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLines {
+    /// Words
+    Text,
+    /// An object a line
+    Json,
+    /// There are none
+    Off,
+}
+
+/// Serves until it is told to end.
+pub fn run(
+    globals: &Globals,
+    notices: Notices,
+    interrupt: &Interrupt,
+    args: &ServeArgs,
+) -> Outcome {
+    let config = config_of(args);
+    config.check().map_err(|error| failure_of_config(&error))?;
+    let db = if globals.read_only || globals.beside {
+        open_existing(globals)?
+    } else {
+        open_or_create(globals)?
+    };
+    let served = serve(&db, config, notices, interrupt);
+    close(&db)?;
+    served
+}
+
+fn serve(db: &lithedb::Db, config: Config, notices: Notices, interrupt: &Interrupt) -> Outcome {
+    let server = Server::bind(db.clone(), config).map_err(failure_of)?;
+    let mut out = stdout();
+    let addresses = [("http", server.http_address()), ("redis", server.redis_address())];
+    for (protocol, address) in addresses {
+        if let Some(address) = address {
+            writeln!(out, "{protocol} {address}")?;
+        }
+    }
+    out.flush()?;
+    interrupt.graceful(); // A second Ctrl-C still ends it at once.
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| Failure::Other(Box::new(error)))?;
+    let handle = signals.handle();
+    let (drain, reload) = (server.drain(), server.reload());
+    let listener = thread::spawn(move || {
+        for signal in signals.forever() {
+            match signal {
+                SIGHUP => match reload.now() {
+                    Ok(()) => notices.say("tokens and certificates were read again"),
+                    Err(error) => notices.fail(
+                        &error.to_string(),
+                        Some(
+                            "what was read before is still in use: mend the file, and send SIGHUP",
+                        ),
+                    ),
+                },
+                _ => drain.begin(),
+            }
+        }
+    });
+    let ran = server.run().map_err(failure_of);
+    handle.close();
+    let _it_has_nothing_to_tell = listener.join();
+    ran
+}
+
+fn config_of(args: &ServeArgs) -> Config {
+    let mut config = Config::default();
+    let default = HTTP_ADDRESS.parse().ok().filter(|_| args.redis.is_none());
+    config.http = args.http.or(default);
+    config.redis = args.redis;
+    config.tokens.clone_from(&args.tokens);
+    config.tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificates), Some(key)) => Some(TlsFiles {
+            certificates: certificates.clone(),
+            key: key.clone(),
+            client_roots: args.tls_client_roots.clone(),
+        }),
+        _ => None,
+    };
+    config.plain_network = match args.insecure_without_tls {
+        true => PlainNetwork::Allowed,
+        false => PlainNetwork::Refused,
+    };
+    config.hosts.clone_from(&args.hosts);
+    config.durability = match args.durability {
+        Served::Always => Durability::Always,
+        Served::EverySecond => Durability::EverySecond,
+        Served::Buffered => Durability::Buffered,
+    };
+    config.backup_root.clone_from(&args.backups);
+    config.workers = args.workers.unwrap_or(0);
+    config.limits.connections = args.connections;
+    config.limits.drain = args.drain;
+    config.log = match args.log {
+        LogLines::Text => LogFormat::Text,
+        LogLines::Json => LogFormat::Json,
+        LogLines::Off => LogFormat::Off,
+    };
+    config.request_log = if args.log_requests { RequestLog::All } else { RequestLog::Failures };
+    config
+}
+
+fn failure_of_config(error: &ConfigError) -> Failure {
+    let advice = match error {
+        ConfigError::OpenWithoutTokens { .. } => {
+            ": make one with `lithe token create`, and name its file with --tokens"
+        }
+        ConfigError::OpenWithoutTls { .. } => {
+            ": use --tls-cert and --tls-key, or --insecure-without-tls"
+        }
+        _ => "",
+    };
+    Failure::usage(format!("{error}{advice}"))
+}
+
+fn failure_of(error: ServeError) -> Failure {
+    match error {
+        ServeError::Config(error) => failure_of_config(&error),
+        ServeError::Engine(error) => Failure::Store(error),
+        ServeError::Tokens(_) | ServeError::Tls(_) => Failure::usage(shown(&error.to_string())),
+        error => Failure::Other(Box::new(error)),
+    }
+}

@@ -1,0 +1,328 @@
+//! The file of tokens.
+//!
+//! A token is `lithe_ID_SECRET`: an id of 16 hexadecimal digits, by which it is looked up, and a
+//! secret of 64. The file has of each the SHA-256 of its secret, which for 256 random bits is as
+//! good as anything slower: there is nothing to guess. One line each, words apart by spaces:
+//!
+//! ```text
+//! lithe tokens 1
+//! # comments and empty lines
+//! ID DIGEST NAME GRANT [GRANT ..]
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::{Grant, Principal, Rights};
+
+const FIRST_LINE: &str = "lithe tokens 1";
+const PREFIX: &str = "lithe_";
+const ID_LEN: usize = 8;
+const SECRET_LEN: usize = 32;
+/// A file of more is none.
+const FILE_SIZE_MAX: u64 = 16 << 20;
+
+/// The tokens of a file.
+#[derive(Debug)]
+pub struct Tokens {
+    by_id: HashMap<[u8; ID_LEN], Token>,
+}
+
+#[derive(Debug)]
+struct Token {
+    digest: [u8; 32],
+    principal: Principal,
+}
+
+/// Why a file has no tokens.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TokenFileError {
+    /// It cannot be read.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Others than its owner can read or write it.
+    Exposed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line is none of such a file.
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Which, from 1.
+        line: usize,
+        /// What is wrong with it. The line itself is not told.
+        what: String,
+    },
+    /// There is no randomness.
+    Random,
+}
+
+impl fmt::Display for TokenFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TokenFileError::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            TokenFileError::Exposed { path } => write!(
+                f,
+                "{} can be read or written by others than its owner: chmod 600",
+                path.display()
+            ),
+            TokenFileError::Line { path, line, what } => {
+                write!(f, "{}, line {line}: {what}", path.display())
+            }
+            TokenFileError::Random => f.write_str("the system gives no random bytes"),
+        }
+    }
+}
+
+impl std::error::Error for TokenFileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            TokenFileError::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl Tokens {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, when others could, or when a line is wrong.
+    pub fn read(path: &Path) -> Result<Tokens, TokenFileError> {
+        let io = |source| TokenFileError::Io { path: path.to_owned(), source };
+        check_private(path)?;
+        if std::fs::metadata(path).map_err(io)?.len() > FILE_SIZE_MAX {
+            let what = format!("a file of tokens has at most {FILE_SIZE_MAX} bytes");
+            return Err(TokenFileError::Line { path: path.to_owned(), line: 1, what });
+        }
+        let text = std::fs::read_to_string(path).map_err(io)?;
+        Tokens::parse(&text).map_err(|(line, what)| TokenFileError::Line {
+            path: path.to_owned(),
+            line,
+            what,
+        })
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Tokens, (usize, String)> {
+        let mut by_id = HashMap::new();
+        if text.lines().next() != Some(FIRST_LINE) {
+            return Err((1, format!("a file of tokens begins with the line `{FIRST_LINE}`")));
+        }
+        for (index, line) in text.lines().enumerate().skip(1) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (id, token) = parse_line(line).map_err(|what| (index + 1, what))?;
+            if by_id.insert(id, token).is_some() {
+                return Err((index + 1, "this id is there twice".to_owned()));
+            }
+        }
+        Ok(Tokens { by_id })
+    }
+
+    /// Whose token this is. An id that is not known costs what a wrong secret does.
+    pub(super) fn find(&self, token: &str) -> Option<Principal> {
+        let (id, secret) = split(token).unwrap_or(([0; ID_LEN], [0; SECRET_LEN]));
+        let found = self.by_id.get(&id);
+        let digest = digest_of(&secret);
+        let expected = found.map_or([0; 32], |token| token.digest);
+        let is_right = bool::from(digest.ct_eq(&expected));
+        found.filter(|_| is_right && split(token).is_some()).map(|token| token.principal.clone())
+    }
+
+    /// All of them but their secrets, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<KnownToken> {
+        let known = |(id, token): (&[u8; ID_LEN], &Token)| KnownToken {
+            id: hex(id),
+            principal: token.principal.clone(),
+        };
+        let mut list: Vec<KnownToken> = self.by_id.iter().map(known).collect();
+        list.sort_by(|one, other| {
+            (one.principal.name(), &one.id).cmp(&(other.principal.name(), &other.id))
+        });
+        list
+    }
+
+    /// Takes the tokens with this id or name out of a file, and says how many there were. The file
+    /// is written anew beside it and takes its place.
+    ///
+    /// # Errors
+    /// When it cannot be read or written; then it is as it was.
+    pub fn remove(path: &Path, id_or_name: &str) -> Result<usize, TokenFileError> {
+        Tokens::read(path)?;
+        let io = |source| TokenFileError::Io { path: path.to_owned(), source };
+        let before = std::fs::read_to_string(path).map_err(io)?;
+        let is_of = |line: &&str| {
+            let mut words = line.split_whitespace();
+            let id = words.next();
+            !line.trim_start().starts_with('#')
+                && (id == Some(id_or_name) || words.nth(1) == Some(id_or_name))
+        };
+        let first = before.lines().take(1);
+        let kept = first.chain(before.lines().skip(1).filter(|line| !is_of(line)));
+        let after: String = kept.map(|line| format!("{line}\n")).collect();
+        let count = before.lines().count() - after.lines().count();
+        if count > 0 {
+            let mut new = path.as_os_str().to_owned();
+            new.push(".new");
+            write_private(Path::new(&new), &after).map_err(io)?;
+            std::fs::rename(&new, path).map_err(io)?;
+        }
+        Ok(count)
+    }
+
+    /// Number of tokens.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.by_id.len()
+    }
+}
+
+/// A token of a file, as far as a file knows it.
+#[derive(Clone, Debug)]
+pub struct KnownToken {
+    /// What it is looked up by.
+    pub id: String,
+    /// Whose it is, and what it may do.
+    pub principal: Principal,
+}
+
+/// A token that was just made. Nobody can be told it again.
+pub struct NewToken {
+    text: String,
+    line: String,
+}
+
+impl fmt::Debug for NewToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewToken").finish_non_exhaustive()
+    }
+}
+
+impl NewToken {
+    /// Makes one for somebody.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub fn make(name: &str, grants: &[Grant]) -> Result<NewToken, TokenFileError> {
+        let (mut id, mut secret) = ([0; ID_LEN], [0; SECRET_LEN]);
+        getrandom::fill(&mut id).map_err(|_| TokenFileError::Random)?;
+        getrandom::fill(&mut secret).map_err(|_| TokenFileError::Random)?;
+        let grants: Vec<String> = grants.iter().map(ToString::to_string).collect();
+        Ok(NewToken {
+            text: format!("{PREFIX}{}_{}", hex(&id), hex(&secret)),
+            line: format!("{} {} {name} {}", hex(&id), hex(&digest_of(&secret)), grants.join(" ")),
+        })
+    }
+
+    /// The token itself.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Adds its line to a file, which is made if there is none.
+    ///
+    /// # Errors
+    /// When that fails, or others can read the file.
+    pub fn add_to(&self, path: &Path) -> Result<(), TokenFileError> {
+        use std::io::Write;
+        let io = |source| TokenFileError::Io { path: path.to_owned(), source };
+        match write_private(path, &format!("{FIRST_LINE}\n{}\n", self.line)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            written => return written.map_err(io),
+        }
+        Tokens::read(path)?;
+        let before = std::fs::read_to_string(path).map_err(io)?;
+        let end = if before.ends_with('\n') { "" } else { "\n" };
+        let mut file = std::fs::OpenOptions::new().append(true).open(path).map_err(io)?;
+        let line = format!("{end}{}\n", self.line);
+        file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(io)
+    }
+}
+
+/// Writes a file that nobody else can read; it is not there yet.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// A file of secrets is for its owner alone. What a service manager hands over in the directory of
+/// credentials may be readable by a group, which is how it lets the service read it.
+fn check_private(path: &Path) -> Result<(), TokenFileError> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let io = |source| TokenFileError::Io { path: path.to_owned(), source };
+        let mode = std::fs::metadata(path).map_err(io)?.permissions().mode();
+        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+        let is_credential = credentials.is_some_and(|directory| path.starts_with(directory));
+        let others = if is_credential { 0o037 } else { 0o077 };
+        if mode & others != 0 {
+            return Err(TokenFileError::Exposed { path: path.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+fn parse_line(line: &str) -> Result<([u8; ID_LEN], Token), String> {
+    let mut words = line.split_whitespace();
+    let id = words.next().and_then(from_hex).ok_or("an id of 16 hexadecimal digits is expected")?;
+    let digest = words.next().and_then(from_hex);
+    let digest = digest.ok_or("a digest of 64 hexadecimal digits is expected behind the id")?;
+    let name = words.next().ok_or("a name is expected behind the digest")?;
+    let grants: Result<Vec<Grant>, _> = words.map(str::parse).collect();
+    let rights = Rights::new(grants.map_err(|error| error.to_string())?);
+    Ok((id, Token { digest, principal: Principal::new(name, rights) }))
+}
+
+fn split(token: &str) -> Option<([u8; ID_LEN], [u8; SECRET_LEN])> {
+    let (id, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
+    Some((from_hex(id)?, from_hex(secret)?))
+}
+
+fn digest_of(secret: &[u8; SECRET_LEN]) -> [u8; 32] {
+    Sha256::digest(secret).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex<const LEN: usize>(text: &str) -> Option<[u8; LEN]> {
+    if text.len() != 2 * LEN || !text.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; LEN];
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digits = str::from_utf8(digits).ok()?;
+        // A sign would be taken as well.
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        *byte = u8::from_str_radix(digits, 16).ok()?;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,321 @@
+//! A server from its start to its end: addresses, threads, draining.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lithedb::{Db, Error};
+use tokio::sync::watch;
+
+use crate::accept::{Gate, accept_on};
+use crate::auth::{Authority, TokenFileError};
+use crate::config::{Config, ConfigError, Limits};
+use crate::log::{Level, Log};
+use crate::metrics::{Metrics, Protocol};
+use crate::store::Store;
+use crate::tls::{Tls, TlsError};
+use crate::{http, redis};
+
+/// How far a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It serves.
+    Serving,
+    /// No connection is accepted; requests that are under way are answered.
+    Draining,
+    /// Whatever is still under way is broken off.
+    Over,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub struct Shared {
+    pub config: Config,
+    pub limits: Limits,
+    pub store: Arc<Store>,
+    pub authority: Authority,
+    pub tls: Option<Tls>,
+    pub gate: Arc<Gate>,
+    pub metrics: Arc<Metrics>,
+    pub log: Log,
+    /// What clients of HTTP have going on.
+    pub http: http::State,
+    pub phase: watch::Receiver<Phase>,
+    /// What clients of the Redis protocol share.
+    pub redis: redis::State,
+    /// The addresses that are served, as they came to be.
+    pub http_address: Option<SocketAddr>,
+    pub redis_address: Option<SocketAddr>,
+}
+
+impl Shared {
+    /// Waits until the server drains.
+    pub async fn draining(&self) {
+        let mut phase = self.phase.clone();
+        let _or_its_sender_is_gone = phase.wait_for(|phase| *phase != Phase::Serving).await;
+    }
+
+    /// Whether it still serves.
+    pub fn is_serving(&self) -> bool {
+        *self.phase.borrow() == Phase::Serving
+    }
+}
+
+/// Why a server does not start, or ends.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// What it was told is refused.
+    Config(ConfigError),
+    /// The tokens cannot be read.
+    Tokens(TokenFileError),
+    /// There is no TLS by the files that were named.
+    Tls(String),
+    /// Nobody can listen at an address.
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The directory for backups is none.
+    BackupRoot {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system gives no threads.
+    Threads(io::Error),
+    /// The engine's error.
+    Engine(Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Config(error) => error.fmt(f),
+            ServeError::Tokens(error) => error.fmt(f),
+            ServeError::Tls(what) => f.write_str(what),
+            ServeError::Listen { address, source } => {
+                write!(f, "cannot listen at {address}: {source}")
+            }
+            ServeError::BackupRoot { path, source } => {
+                write!(f, "{}, where backups should go: {source}", path.display())
+            }
+            ServeError::Threads(error) => write!(f, "cannot start threads: {error}"),
+            ServeError::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ServeError::Config(error) => Some(error),
+            ServeError::Tokens(error) => Some(error),
+            ServeError::Tls(_) => None,
+            ServeError::Listen { source, .. }
+            | ServeError::BackupRoot { source, .. }
+            | ServeError::Threads(source) => Some(source),
+            ServeError::Engine(error) => Some(error),
+        }
+    }
+}
+
+impl From<TlsError> for ServeError {
+    fn from(error: TlsError) -> ServeError {
+        ServeError::Tls(error.to_string())
+    }
+}
+
+/// A server whose addresses are bound, ready to [`Server::run`].
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    listeners: Vec<(Protocol, TcpListener)>,
+    drain: Drain,
+}
+
+/// Ends a server, or has it read its files again, from any thread.
+#[derive(Clone, Debug)]
+pub struct Drain {
+    phase: Arc<watch::Sender<Phase>>,
+}
+
+impl Drain {
+    /// Begins to drain; behind the time that it has for that, or when this is called once more,
+    /// what is left is broken off.
+    pub fn begin(&self) {
+        self.phase.send_modify(|phase| {
+            *phase = match phase {
+                Phase::Serving => Phase::Draining,
+                Phase::Draining | Phase::Over => Phase::Over,
+            };
+        });
+    }
+}
+
+/// Reads the files that a server was told of again.
+#[derive(Clone, Debug)]
+pub struct Reload {
+    shared: Arc<Shared>,
+}
+
+impl Reload {
+    /// Reads tokens and certificates again: they are for requests and connections from now on. What
+    /// cannot be read stays as it was.
+    ///
+    /// # Errors
+    /// The first that cannot be read.
+    pub fn now(&self) -> Result<(), ServeError> {
+        if let Some(file) = &self.shared.config.tokens {
+            self.shared.authority.reload(file).map_err(ServeError::Tokens)?;
+        }
+        if let Some(tls) = &self.shared.tls {
+            tls.reload()?;
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    /// Binds the addresses. The database stays open when the server has ended; closing it is the
+    /// caller's.
+    ///
+    /// # Errors
+    /// When what it was told is refused, or something of it cannot be had. Nothing is served then.
+    pub fn bind(db: Db, config: Config) -> Result<Server, ServeError> {
+        config.check().map_err(ServeError::Config)?;
+        let limits = config.limits.clone();
+        let authority = Authority::open(config.tokens.as_deref(), limits.wrong_tokens_a_minute)
+            .map_err(ServeError::Tokens)?;
+        let tls = config.tls.as_ref().map(Tls::read).transpose()?;
+        if let Some(path) = &config.backup_root {
+            let there = std::fs::read_dir(path).map(drop);
+            there.map_err(|source| ServeError::BackupRoot { path: path.clone(), source })?;
+        }
+        let mut listeners = Vec::new();
+        for (protocol, address) in [(Protocol::Http, config.http), (Protocol::Redis, config.redis)]
+        {
+            if let Some(address) = address {
+                listeners.push((protocol, listen(address)?));
+            }
+        }
+        let address_of = |protocol: Protocol| {
+            let found = listeners.iter().find(|(of, _)| *of == protocol);
+            found.and_then(|(_, listener)| listener.local_addr().ok())
+        };
+        let (http_address, redis_address) =
+            (address_of(Protocol::Http), address_of(Protocol::Redis));
+        let store = Store::new(db, config.durability, limits.blocking_requests)
+            .map_err(ServeError::Engine)?;
+        let redis = redis::State::new(store.db());
+        let (sender, phase) = watch::channel(Phase::Serving);
+        let shared = Arc::new(Shared {
+            store: Arc::new(store),
+            authority,
+            tls,
+            gate: Arc::new(Gate::new(&limits)),
+            metrics: Arc::default(),
+            log: Log::new(config.log, config.request_log),
+            http: http::State::new(&limits, config.backup_root.as_deref()),
+            phase,
+            redis,
+            http_address,
+            redis_address,
+            limits,
+            config,
+        });
+        Ok(Server { shared, listeners, drain: Drain { phase: Arc::new(sender) } })
+    }
+
+    /// Where HTTP is served.
+    #[must_use]
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.shared.http_address
+    }
+
+    /// Where the Redis protocol is.
+    #[must_use]
+    pub fn redis_address(&self) -> Option<SocketAddr> {
+        self.shared.redis_address
+    }
+
+    /// What ends it.
+    #[must_use]
+    pub fn drain(&self) -> Drain {
+        self.drain.clone()
+    }
+
+    /// What has it read its files again.
+    #[must_use]
+    pub fn reload(&self) -> Reload {
+        Reload { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Serves until it is drained: on return no request is under way.
+    ///
+    /// # Errors
+    /// When the system gives no threads.
+    pub fn run(self) -> Result<(), ServeError> {
+        raise_file_limit();
+        let Server { shared, listeners, drain } = self;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(shared.config.worker_count())
+            .max_blocking_threads(shared.limits.threads() + shared.config.worker_count())
+            .thread_name("lithe-serve")
+            .enable_all()
+            .build()
+            .map_err(ServeError::Threads)?;
+        runtime.block_on(serve(&shared, listeners, &drain))?;
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        shared.store.close();
+        shared.log.line(Level::Info, "drained", &[]);
+        Ok(())
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let failed = |source| ServeError::Listen { address, source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+async fn serve(
+    shared: &Arc<Shared>,
+    listeners: Vec<(Protocol, TcpListener)>,
+    drain: &Drain,
+) -> Result<(), ServeError> {
+    for (protocol, listener) in listeners {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Threads)?;
+        let shared = Arc::clone(shared);
+        match protocol {
+            Protocol::Http => tokio::spawn(accept_on(listener, protocol, shared, http::serve)),
+            Protocol::Redis => tokio::spawn(accept_on(listener, protocol, shared, redis::serve)),
+        };
+    }
+    tokio::spawn(http::keep_house(Arc::clone(shared)));
+    shared.draining().await;
+    shared.log.line(Level::Info, "draining", &[]);
+    let mut phase = shared.phase.clone();
+    tokio::select! {
+        () = shared.gate.wait_until_empty() => {}
+        () = tokio::time::sleep(shared.limits.drain) => {}
+        _over = phase.wait_for(|phase| *phase == Phase::Over) => {}
+    }
+    drain.phase.send_replace(Phase::Over);
+    Ok(())
+}
+
+/// Each connection is a descriptor: as many as this process may have.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _as_many_as_there_were = setrlimit(Resource::Nofile, limit);
+}
