@@ -1,7 +1,7 @@
 //! How often tokens may be wrong.
 //!
-//! A token has 256 random bits, so that none is ever guessed. What is limited is the work that
-//! guessing makes, and the noise.
+//! A token has 256 random bits, so that none is ever guessed: a right one is taken whatever else
+//! came from its address. Whoever is wrong too often is told so, and closed by the Redis protocol.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

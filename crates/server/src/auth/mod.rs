@@ -95,7 +95,7 @@ pub enum Known {
     As(Principal),
     /// It is not.
     Nobody,
-    /// There were too many that are not, from this address: it was not looked at.
+    /// It is not, and there were too many such from this address.
     TooOften,
 }
 
@@ -145,20 +145,27 @@ impl Authority {
         self.tokens.is_none().then(Principal::anybody)
     }
 
-    /// Who has this token. `now` is monotonic. Costs the same for each that is not right.
+    /// Who has this token. `now` is monotonic. Costs the same for each that is not right. A right
+    /// one is known however many wrong ones come from its address: behind a proxy that is the
+    /// address of all.
     #[must_use]
     pub fn with_token(&self, token: &str, from: IpAddr, now: Duration) -> Known {
-        let Some(tokens) = &self.tokens else { return Known::As(Principal::anybody()) };
+        if let Some(principal) = self.who_has(token) {
+            return Known::As(principal);
+        }
         if self.guard.is_shut(from, now) {
             return Known::TooOften;
         }
-        let found = tokens.read().unwrap_or_else(PoisonError::into_inner).find(token);
-        match found {
-            Some(principal) => Known::As(principal),
-            None => {
-                self.guard.note_wrong(from, now);
-                Known::Nobody
-            }
+        self.guard.note_wrong(from, now);
+        Known::Nobody
+    }
+
+    /// Who has this token, for who has shown it before: nothing is counted.
+    #[must_use]
+    pub fn who_has(&self, token: &str) -> Option<Principal> {
+        match &self.tokens {
+            None => Some(Principal::anybody()),
+            Some(tokens) => tokens.read().unwrap_or_else(PoisonError::into_inner).find(token),
         }
     }
 }

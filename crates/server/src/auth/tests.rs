@@ -78,7 +78,7 @@ fn a_token_that_is_removed_is_not_known_any_more() {
 }
 
 #[test]
-fn a_wrong_token_too_often_is_not_looked_at_from_there_for_a_while() {
+fn wrong_tokens_are_counted_by_address_and_keep_no_right_one_out() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tokens");
     let right = NewToken::make("app", &[]).unwrap();
@@ -87,16 +87,26 @@ fn a_wrong_token_too_often_is_not_looked_at_from_there_for_a_while() {
     for _ in 0..3 {
         assert!(matches!(authority.with_token("wrong", here(), NOW), Known::Nobody));
     }
-    assert!(matches!(authority.with_token(right.text(), here(), NOW), Known::TooOften));
+    assert!(matches!(authority.with_token("wrong", here(), NOW), Known::TooOften));
+    assert!(matches!(authority.with_token(right.text(), here(), NOW), Known::As(_)));
     let elsewhere = "10.0.0.8".parse().unwrap();
-    assert!(matches!(authority.with_token(right.text(), elsewhere, NOW), Known::As(_)));
+    assert!(matches!(authority.with_token("wrong", elsewhere, NOW), Known::Nobody));
     let later = NOW + Duration::from_secs(61);
-    assert!(matches!(authority.with_token(right.text(), here(), later), Known::As(_)));
+    assert!(matches!(authority.with_token("wrong", here(), later), Known::Nobody));
     // Addresses of one network of version 6 are one; and there is an end to remembering.
     for number in 0..10_000_u128 {
         let address = IpAddr::V6((number << 64 | number).into());
         assert!(!matches!(authority.with_token("wrong", address, later), Known::As(_)));
     }
+}
+
+#[test]
+fn names_are_one_word_so_that_no_line_says_something_else() {
+    for name in ["", "a b", "a\n00 all *:all", "a\t", "\u{1b}[2J", "a\u{a0}b", &"x".repeat(129)] {
+        let made = NewToken::make(name, &grants(&["*:read"]));
+        assert!(matches!(made, Err(TokenFileError::Name { .. })), "{name:?}");
+    }
+    assert!(NewToken::make("orders@example.org", &[]).is_ok());
 }
 
 #[test]

@@ -26,6 +26,7 @@ const ID_LEN: usize = 8;
 const SECRET_LEN: usize = 32;
 /// A file of more is none.
 const FILE_SIZE_MAX: u64 = 16 << 20;
+const NAME_LEN_MAX: usize = 128;
 
 /// The tokens of a file.
 #[derive(Debug)]
@@ -64,6 +65,11 @@ pub enum TokenFileError {
         /// What is wrong with it. The line itself is not told.
         what: String,
     },
+    /// A token cannot have this name.
+    Name {
+        /// Which.
+        name: String,
+    },
     /// There is no randomness.
     Random,
 }
@@ -80,6 +86,11 @@ impl fmt::Display for TokenFileError {
             TokenFileError::Line { path, line, what } => {
                 write!(f, "{}, line {line}: {what}", path.display())
             }
+            TokenFileError::Name { name } => write!(
+                f,
+                "{name:?} is no name of a token: 1 to {NAME_LEN_MAX} letters, digits and signs \
+                 without spaces"
+            ),
             TokenFileError::Random => f.write_str("the system gives no random bytes"),
         }
     }
@@ -178,7 +189,9 @@ impl Tokens {
         if count > 0 {
             let mut new = path.as_os_str().to_owned();
             new.push(".new");
-            write_private(Path::new(&new), &after).map_err(io)?;
+            let new = PathBuf::from(new);
+            let of_new = |source| TokenFileError::Io { path: new.clone(), source };
+            write_private(&new, &after).map_err(of_new)?;
             std::fs::rename(&new, path).map_err(io)?;
         }
         Ok(count)
@@ -216,8 +229,12 @@ impl NewToken {
     /// Makes one for somebody.
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// When the name would not be one word of a line, or the system gives no random bytes.
     pub fn make(name: &str, grants: &[Grant]) -> Result<NewToken, TokenFileError> {
+        let is_word = !name.chars().any(|part| part.is_whitespace() || part.is_control());
+        if !is_word || !(1..=NAME_LEN_MAX).contains(&name.len()) {
+            return Err(TokenFileError::Name { name: name.to_owned() });
+        }
         let (mut id, mut secret) = ([0; ID_LEN], [0; SECRET_LEN]);
         getrandom::fill(&mut id).map_err(|_| TokenFileError::Random)?;
         getrandom::fill(&mut secret).map_err(|_| TokenFileError::Random)?;
