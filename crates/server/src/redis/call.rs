@@ -25,7 +25,7 @@ pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 pub const OVERFLOW: &str = "ERR increment or decrement would overflow";
 pub const NO_SUCH_KEY: &str = "ERR no such key";
-const TOO_MUCH: &str = "ERR there is too much to go through for one command";
+pub const TOO_MUCH: &str = "ERR there is too much to go through for one command";
 
 /// Why a command was not done.
 #[derive(Debug)]
@@ -52,7 +52,14 @@ pub fn say<T>(text: impl Into<Cow<'static, str>>) -> Result<T, Failure> {
 #[derive(Debug)]
 pub enum View {
     Snapshot(Snapshot),
-    Transaction { transaction: Transaction, has_written: bool },
+    Transaction { transaction: Transaction, written: Written },
+}
+
+/// What was written in a transaction so far, also what was overwritten in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    pub count: usize,
+    pub bytes: usize,
 }
 
 /// Entries of a range.
@@ -94,22 +101,33 @@ impl DoubleEndedIterator for Walk<'_> {
 }
 
 impl View {
+    /// A transaction that begins now.
+    pub fn transaction(db: &lithedb::Db) -> View {
+        View::Transaction { transaction: db.begin_update(), written: Written::default() }
+    }
+
+    /// What was written in it.
+    pub fn written(&self) -> Written {
+        match self {
+            View::Snapshot(_) => Written::default(),
+            View::Transaction { written, .. } => *written,
+        }
+    }
+
     pub fn entry(&self, keyspace: Option<&Keyspace>, key: &[u8]) -> Result<Option<Entry>, Error> {
         let Some(keyspace) = keyspace else { return Ok(None) };
-        let found = match self {
+        match self {
             View::Snapshot(snapshot) => snapshot.get_entry(keyspace, key),
             View::Transaction { transaction, .. } => transaction.get_entry(keyspace, key),
-        };
-        absent_if_new(found)
+        }
     }
 
     pub fn value(&self, keyspace: Option<&Keyspace>, key: &[u8]) -> Result<Option<Slice>, Error> {
         let Some(keyspace) = keyspace else { return Ok(None) };
-        let found = match self {
+        match self {
             View::Snapshot(snapshot) => snapshot.get(keyspace, key),
             View::Transaction { transaction, .. } => transaction.get(keyspace, key),
-        };
-        absent_if_new(found)
+        }
     }
 
     pub fn walk(&self, keyspace: Option<&Keyspace>, range: KeyRange) -> Result<Walk<'_>, Error> {
@@ -144,10 +162,11 @@ impl View {
         Ok(count)
     }
 
-    fn writer(&mut self) -> Result<&mut Transaction, Failure> {
+    fn writer(&mut self, bytes: usize) -> Result<&mut Transaction, Failure> {
         match self {
-            View::Transaction { transaction, has_written } => {
-                *has_written = true;
+            View::Transaction { transaction, written } => {
+                written.count += 1;
+                written.bytes += bytes;
                 Ok(transaction)
             }
             // The table of commands says that it only reads.
@@ -163,14 +182,6 @@ fn is_reversed(range: &KeyRange) -> bool {
         (Unbounded, _) | (_, Unbounded) => false,
         (Included(start), Included(end)) => start > end,
         (Included(start) | Excluded(start), Included(end) | Excluded(end)) => start >= end,
-    }
-}
-
-/// In a keyspace that was not there when the view was taken, there is nothing.
-fn absent_if_new<T>(found: Result<Option<T>, Error>) -> Result<Option<T>, Error> {
-    match found {
-        Err(Error::KeyspaceNotFound { .. }) => Ok(None),
-        found => found,
     }
 }
 
@@ -209,6 +220,7 @@ pub struct Call<'a> {
     pub args: Args<'a>,
     pub out: &'a mut Reply,
     pub view: &'a mut View,
+    /// Taken before the view: a keyspace that the view does not have was dropped meanwhile.
     pub handles: &'a Handles,
     pub shared: &'a Shared,
     /// The number of the database.
@@ -289,7 +301,7 @@ impl<'a> Call<'a> {
 
     /// Sets a key of a keyspace.
     pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8], until: Until) -> Done {
-        let transaction = self.view.writer()?;
+        let transaction = self.view.writer(key.len() + value.len())?;
         match until {
             Until::Default => transaction.put(keyspace, key, value)?,
             Until::As(expiry) => transaction.put_until(keyspace, key, value, expiry)?,
@@ -299,11 +311,11 @@ impl<'a> Call<'a> {
     }
 
     pub fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Done {
-        Ok(self.view.writer()?.delete(keyspace, key)?)
+        Ok(self.view.writer(key.len())?.delete(keyspace, key)?)
     }
 
     pub fn delete_prefix(&mut self, keyspace: &Keyspace, prefix: &[u8]) -> Done {
-        Ok(self.view.writer()?.delete_prefix(keyspace, prefix)?)
+        Ok(self.view.writer(prefix.len())?.delete_prefix(keyspace, prefix)?)
     }
 
     /// The stamp of what a key has, whatever that is: what `WATCH` looks at.

@@ -29,7 +29,7 @@ const ID_END: usize = 9;
 /// Members up to so many are deleted one by one: a deleted range costs every memtable more.
 const DELETED_SINGLY_MAX: u64 = 64;
 /// Collections that are swept at a time.
-const SWEPT_MAX: usize = 16;
+const SWEPT_MAX: usize = 256;
 
 /// What a key can have besides a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,9 +313,10 @@ impl Call<'_> {
         Ok(entries)
     }
 
-    /// Deletes members of collections that have expired, some at a time (C4).
-    pub fn sweep(&mut self) -> Done {
-        let Some(second) = self.second() else { return Ok(()) };
+    /// Deletes members of collections that have expired, some at a time (C4). Says whether there may
+    /// be more of them.
+    pub fn sweep(&mut self) -> Result<bool, Failure> {
+        let Some(second) = self.second() else { return Ok(false) };
         let now = moment(self.now());
         let end = expiry_key(now, 0);
         let range = KeyRange {
@@ -324,18 +325,35 @@ impl Call<'_> {
         };
         let due = self.view.walk(Some(second), range)?.take(SWEPT_MAX);
         let due: Vec<Entry> = due.collect::<Result<_, _>>()?;
+        let is_over = due.len() < SWEPT_MAX;
         for entry in due {
             let Some((_, id)) = entry.key.split_last_chunk::<8>() else { continue };
             let id = u64::from_be_bytes(*id);
-            // It is there with this id only if somebody has set the clock back.
-            if self.find_record(&entry.value)?.is_some_and(|found| found.id == id) {
-                continue;
+            match self.find_record(&entry.value)? {
+                // It is there with this id only if somebody has set the clock back.
+                Some(found) if found.id == id => continue,
+                Some(_) => {}
+                // Whoever has seen the collection a moment ago, and gives it another time now, has
+                // read this: they are not to have a record whose members are gone (C2).
+                None => self.delete(second, &record_key(&entry.value))?,
             }
             self.delete(second, &entry.key)?;
-            self.delete_prefix(second, &prefixed(b'm', id, &[]))?;
-            self.delete_prefix(second, &prefixed(b's', id, &[]))?;
+            self.delete_all(&prefixed(b'm', id, &[]))?;
+            self.delete_all(&prefixed(b's', id, &[]))?;
         }
-        Ok(())
+        Ok(!is_over)
+    }
+
+    /// Deletes all that begins so: some one by one, many as a range.
+    fn delete_all(&mut self, prefix: &[u8]) -> Done {
+        let second = self.second_to_write()?;
+        let walk = self.view.walk(Some(second), KeyRange::prefix(prefix))?;
+        let few = walk.take(DELETED_SINGLY_MAX as usize + 1).map(|entry| Ok(entry?.key));
+        let few = few.collect::<Result<Vec<lithedb::Slice>, Failure>>()?;
+        match few.len() as u64 > DELETED_SINGLY_MAX {
+            true => self.delete_prefix(second, prefix),
+            false => few.iter().try_for_each(|key| self.delete(second, key)),
+        }
     }
 
     /// Whether it is in a transaction, where nothing is known by number.

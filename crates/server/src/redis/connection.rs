@@ -144,7 +144,7 @@ impl Link {
             patience = Some(left(self.began, limits.first_byte));
         }
         if self.session.principal.is_none() {
-            let all = left(self.began, limits.idle);
+            let all = left(self.session.unknown_since, limits.idle);
             patience = Some(patience.map_or(all, |patience| patience.min(all)));
         }
         patience
@@ -166,13 +166,13 @@ impl Link {
                 self.out.back_to(0);
                 self.out.error("ERR whether this is durable is not known");
                 shared.log.line(Level::Error, "a sync failed", &[("why", &why.0)]);
-                self.send(shared).await?;
+                self.send(shared, client).await?;
                 return Err(End::Refused);
             }
             let sent = self.out.bytes.len() as u64;
             self.note(shared, began, (std::mem::take(&mut received), sent));
             self.session.show(self.out.version);
-            self.send(shared).await?;
+            self.send(shared, client).await?;
             if self.session.is_over || client.is_killed() {
                 return Err(End::Refused);
             }
@@ -188,7 +188,7 @@ impl Link {
                         return Err(End::Over);
                     }
                     self.out.error(&format!("ERR Protocol error: {}", error.text()));
-                    self.send(shared).await?;
+                    self.send(shared, client).await?;
                     return Err(End::Refused);
                 }
             }
@@ -249,7 +249,7 @@ impl Link {
     }
 
     /// Sends what was said, to who takes it fast enough.
-    async fn send(&mut self, shared: &Shared) -> Result<(), End> {
+    async fn send(&mut self, shared: &Shared, client: &Client) -> Result<(), End> {
         let limits = &shared.limits;
         let bytes = &self.out.bytes;
         let began = shared.store.began();
@@ -261,6 +261,7 @@ impl Link {
             let wrote = tokio::select! {
                 biased;
                 wrote = self.stream.write(&bytes[sent..]) => wrote,
+                () = client.killed() => return Err(End::Over),
                 () = async { sleep(Some(allowed.saturating_sub(began.elapsed()))).await } => {
                     return Err(End::Slow);
                 }

@@ -28,7 +28,7 @@
 //! not transactions, and so that those who count on one key wait instead of trying again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use lithedb::{Db, Error, Keyspace};
 
@@ -37,6 +37,8 @@ use crate::store::DEFAULT_KEYSPACE;
 /// Databases, as Redis has them.
 pub const DATABASE_COUNT: usize = 16;
 const STRIPE_COUNT: usize = 1 << 10;
+/// How often a stripe is tried before it is waited for.
+const SPIN_COUNT: usize = 100;
 
 /// All databases.
 #[derive(Debug)]
@@ -117,8 +119,18 @@ impl Databases {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Takes a stripe. Most are free in a moment; behind that, whoever waits gives the other
+    /// connections of its thread away: a stripe may be held for as long as a large command takes.
     fn lock(&self, stripe: usize) -> MutexGuard<'_, ()> {
-        self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner)
+        let stripe = &self.stripes[stripe];
+        for _ in 0..SPIN_COUNT {
+            match stripe.try_lock() {
+                Ok(guard) => return guard,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+            }
+        }
+        tokio::task::block_in_place(|| stripe.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes the stripes of these, in order, waiting for each.
@@ -136,9 +148,9 @@ impl Databases {
         }
         let guard = match self.stripes[stripe].try_lock() {
             Ok(guard) => guard,
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) if held.guards.is_empty() => self.lock(stripe),
-            Err(std::sync::TryLockError::WouldBlock) => return false,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if held.guards.is_empty() => self.lock(stripe),
+            Err(TryLockError::WouldBlock) => return false,
         };
         held.guards.push((stripe, guard));
         true

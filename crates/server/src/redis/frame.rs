@@ -111,7 +111,7 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    pub fn new(bytes: &'a [u8], places: &'a [(u32, u32)]) -> Args<'a> {
+    pub const fn new(bytes: &'a [u8], places: &'a [(u32, u32)]) -> Args<'a> {
         Args { bytes, places }
     }
 

@@ -1,18 +1,28 @@
 //! Transactions: commands that are queued by `MULTI`, and done in one transaction of the engine.
 
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
 use lithedb::Error;
 
-use super::call::{Call, Done, Failure, STEPS_MAX, View, say};
-use super::databases::{DATABASE_COUNT, Databases, stripe_of};
+use super::call::{Call, Done, Failure, STEPS_MAX, View, Written, say};
+use super::databases::{DATABASE_COUNT, Handles, stripe_of};
 use super::frame::{Args, FrameLimits};
 use super::glob::Steps;
 use super::number::integer;
 use super::reply::Reply;
-use super::session::{Session, TRY_COUNT, Watch, commit};
+use super::session::{Session, TRY_COUNT, Watches, commit, make_way};
 use super::table::{MAKES, Run, Spec};
+use crate::server::Shared;
 
+const NO_ARGS: Args<'static> = Args::new(&[], &[]);
 /// What a queued argument takes besides its bytes.
 const OVERHEAD: usize = 8;
+/// A transaction of more commands takes long.
+const QUICK_COUNT_MAX: usize = 16;
+/// What a transaction may write, as a multiple of what a command may be long: some commands write
+/// more than they say, as an `APPEND` does.
+const WRITTEN_FACTOR: usize = 4;
 
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
@@ -21,6 +31,8 @@ pub struct Queue {
     bytes: usize,
     /// Whether one of them was refused: then none is done.
     pub is_bad: bool,
+    /// The database that will be chosen when the next one is done.
+    pub database: usize,
 }
 
 struct Queued {
@@ -42,8 +54,17 @@ impl Queued {
 }
 
 impl Queue {
+    pub fn of(database: usize) -> Queue {
+        Queue { database, ..Queue::default() }
+    }
+
     pub fn count(&self) -> usize {
         self.commands.len()
+    }
+
+    fn is_slow(&self) -> bool {
+        self.commands.len() > QUICK_COUNT_MAX
+            || self.commands.iter().any(|command| command.spec.is_slow(command.args()))
     }
 
     /// Queues a command, if there is room for it.
@@ -54,6 +75,7 @@ impl Queue {
             return say("ERR the transaction is larger than it may be");
         }
         self.bytes += size;
+        self.database = chosen(spec, args).unwrap_or(self.database);
         let mut queued = Queued { spec, bytes: Vec::new(), places: Vec::new() };
         for arg in args.iter() {
             let start = queued.bytes.len() as u32;
@@ -64,6 +86,12 @@ impl Queue {
         Ok(())
     }
 
+    /// The databases that commands are done in, from this one on.
+    fn databases(&self, database: usize) -> impl Iterator<Item = usize> {
+        let chosen = self.commands.iter().filter_map(|queued| chosen(queued.spec, queued.args()));
+        std::iter::once(database).chain(chosen)
+    }
+
     /// The databases that are written to, whether collections may be made in them, and the stripes
     /// of all keys.
     fn needs(&self, mut database: usize) -> ([Option<bool>; DATABASE_COUNT], Vec<usize>) {
@@ -71,10 +99,7 @@ impl Queue {
         let mut stripes = Vec::new();
         for command in &self.commands {
             let (spec, args) = (command.spec, command.args());
-            if spec.name == "select" {
-                let chosen = integer(args.at(1)).and_then(|number| usize::try_from(number).ok());
-                database = chosen.filter(|n| *n < DATABASE_COUNT).unwrap_or(database);
-            }
+            database = chosen(spec, args).unwrap_or(database);
             if spec.writes() {
                 let makes = databases[database].get_or_insert(false);
                 *makes |= spec.has(MAKES);
@@ -82,6 +107,44 @@ impl Queue {
             }
         }
         (databases, stripes)
+    }
+}
+
+/// The database that a command chooses.
+fn chosen(spec: &Spec, args: Args<'_>) -> Option<usize> {
+    let number = (spec.name == "select").then(|| integer(args.at(1))).flatten()?;
+    usize::try_from(number).ok().filter(|number| *number < DATABASE_COUNT)
+}
+
+/// The keyspaces of databases, taken before a transaction begins.
+struct Taken<'a> {
+    shared: &'a Shared,
+    all: [Option<Handles>; DATABASE_COUNT],
+}
+
+impl Taken<'_> {
+    fn new(shared: &Shared) -> Taken<'_> {
+        Taken { shared, all: [const { None }; DATABASE_COUNT] }
+    }
+
+    fn take(&mut self, database: usize) {
+        let handles = || self.shared.redis.databases.at(database).handles();
+        self.all[database].get_or_insert_with(handles);
+    }
+
+    /// A command on keys of a database.
+    fn call<'c>(
+        &'c self,
+        database: usize,
+        args: Args<'c>,
+        view: &'c mut View,
+        out: &'c mut Reply,
+    ) -> Result<Call<'c>, Failure> {
+        let (shared, steps) = (self.shared, Steps(STEPS_MAX));
+        match &self.all[database] {
+            Some(handles) => Ok(Call { args, out, view, handles, shared, database, steps }),
+            None => say("ERR the database is not there"),
+        }
     }
 }
 
@@ -94,7 +157,33 @@ impl Session {
         if queue.is_bad {
             return say("EXECABORT Transaction discarded because of previous errors.");
         }
-        let shared = std::sync::Arc::clone(&self.shared);
+        let database = self.database;
+        let mark = out.mark();
+        let mut work = || {
+            let done = match self.try_queue(&queue, &watches, out) {
+                Err(Failure::Engine(Error::KeyspaceNotFound { .. })) => {
+                    // It was dropped past this: what there is now is looked at.
+                    out.back_to(mark);
+                    self.refresh();
+                    self.choose(database);
+                    self.try_queue(&queue, &watches, out)
+                }
+                done => done,
+            };
+            if done.is_err() {
+                self.choose(database);
+            }
+            done
+        };
+        if queue.is_slow() || watches.len() > QUICK_COUNT_MAX {
+            tokio::task::block_in_place(work)
+        } else {
+            work()
+        }
+    }
+
+    fn try_queue(&mut self, queue: &Queue, watches: &Watches, out: &mut Reply) -> Done {
+        let shared = Arc::clone(&self.shared);
         let (db, databases) = (shared.store.db(), &shared.redis.databases);
         let (needs, stripes) = queue.needs(self.database);
         for (database, makes) in needs.into_iter().enumerate() {
@@ -106,19 +195,28 @@ impl Session {
         }
         let _held = databases.hold(stripes);
         let (mark, database) = (out.mark(), self.database);
-        for _ in 0..TRY_COUNT {
+        for conflicts in 0..TRY_COUNT {
+            make_way(conflicts);
             self.choose(database);
-            let transaction = db.begin_update();
-            let mut view = View::Transaction { transaction, has_written: false };
-            if self.is_any_changed(&watches, &mut view, out)? {
-                out.null_array();
-                return Ok(());
+            let mut taken = Taken::new(&shared);
+            watches.keys().for_each(|(database, _)| taken.take(*database));
+            queue.databases(database).for_each(|database| taken.take(database));
+            let mut view = View::transaction(db);
+            for ((database, key), stamp) in watches {
+                let call = taken.call(*database, NO_ARGS, &mut view, out)?;
+                if call.stamp(key)? != *stamp {
+                    out.null_array();
+                    return Ok(());
+                }
             }
             out.array(queue.count());
             for command in &queue.commands {
-                self.run_queued(command, &mut view, out)?;
+                self.run_queued(command, &taken, &mut view, out)?;
                 if out.bytes.len() - mark > shared.limits.output_size {
                     return say("EXECABORT the reply is larger than replies may be");
+                }
+                if view.written().bytes > WRITTEN_FACTOR * self.frame_limits().frame {
+                    return say("EXECABORT the transaction writes more than it may");
                 }
             }
             match commit(&shared, view) {
@@ -134,9 +232,19 @@ impl Session {
     }
 
     /// Does one of the commands; that it fails is part of the reply.
-    fn run_queued(&mut self, command: &Queued, view: &mut View, out: &mut Reply) -> Done {
+    fn run_queued(
+        &mut self,
+        command: &Queued,
+        taken: &Taken<'_>,
+        view: &mut View,
+        out: &mut Reply,
+    ) -> Done {
         let (mark, args) = (out.mark(), command.args());
         self.kinds[command.spec.kind as usize] += 1;
+        // What it may do was looked up when it was queued, and may be other by now.
+        if let Err(refusal) = self.check_rights(command.spec, args, self.rights) {
+            return self.told(Err(refusal), mark, command.spec, out);
+        }
         let run = match command.spec.run {
             Run::Session(run) => {
                 let done = run(self, args, out);
@@ -145,17 +253,18 @@ impl Session {
             Run::Keys(run) => run,
         };
         let savepoint = match view {
-            View::Transaction { transaction, .. } if command.spec.writes() => {
-                Some(transaction.savepoint()?)
+            View::Transaction { transaction, written } if command.spec.writes() => {
+                Some((transaction.savepoint()?, *written))
             }
             View::Transaction { .. } | View::Snapshot(_) => None,
         };
-        let shared = std::sync::Arc::clone(&self.shared);
-        let done = on_keys(&shared, self.database, view, args, out, run);
-        if let (Err(_), View::Transaction { transaction, .. }, Some(savepoint)) =
+        let done = taken.call(self.database, args, view, out).and_then(|mut call| run(&mut call));
+        if let (Err(_), View::Transaction { transaction, written }, Some((savepoint, before))) =
             (&done, &mut *view, savepoint)
+            && *written != before
         {
             transaction.rollback_to(savepoint)?;
+            *written = Written { count: before.count, ..*written };
         }
         self.told(done, mark, command.spec, out)
     }
@@ -172,65 +281,27 @@ impl Session {
         }
     }
 
-    fn is_any_changed(
-        &self,
-        watches: &[Watch],
-        view: &mut View,
-        out: &mut Reply,
-    ) -> Result<bool, Failure> {
-        for watch in watches {
-            if stamp(self, watch.database, &watch.key, view, out)? != watch.stamp {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// `WATCH`.
     pub fn watch(&mut self, args: Args<'_>, out: &mut Reply) -> Done {
         if self.queue.is_some() {
             return say("ERR WATCH inside MULTI is not allowed");
         }
         let limits = self.frame_limits();
-        let mut view = View::Snapshot(self.shared.store.db().snapshot());
+        let shared = Arc::clone(&self.shared);
+        let database = self.database;
+        let mut taken = Taken::new(&shared);
+        taken.take(database);
+        let mut view = View::Snapshot(shared.store.db().snapshot());
         for key in args.from(1).iter() {
             self.watched_bytes += key.len() + 64;
             if self.watched_bytes > limits.frame {
                 return say("ERR too many keys are watched");
             }
-            let database = self.database;
-            if self.watches.iter().any(|known| known.database == database && known.key == key) {
-                continue;
+            if let Entry::Vacant(free) = self.watches.entry((database, key.to_vec())) {
+                free.insert(taken.call(database, NO_ARGS, &mut view, out)?.stamp(key)?);
             }
-            let stamp = stamp(self, database, key, &mut view, out)?;
-            self.watches.push(Watch { database, key: key.to_vec(), stamp });
         }
         out.ok();
         Ok(())
     }
-}
-
-fn stamp(
-    session: &Session,
-    database: usize,
-    key: &[u8],
-    view: &mut View,
-    out: &mut Reply,
-) -> Result<Option<lithedb::SeqNo>, Failure> {
-    let databases: &Databases = &session.shared.redis.databases;
-    let handles = &databases.at(database).handles();
-    let (shared, args, steps) = (&*session.shared, Args::new(&[], &[]), Steps(STEPS_MAX));
-    Call { args, out, view, handles, shared, database, steps }.stamp(key)
-}
-
-fn on_keys(
-    shared: &crate::server::Shared,
-    database: usize,
-    view: &mut View,
-    args: Args<'_>,
-    out: &mut Reply,
-    run: fn(&mut Call<'_>) -> Done,
-) -> Done {
-    let handles = &shared.redis.databases.at(database).handles();
-    run(&mut Call { args, out, view, handles, shared, database, steps: Steps(STEPS_MAX) })
 }

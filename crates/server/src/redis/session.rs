@@ -4,21 +4,23 @@
 //! Commands that come together are done together: what they write waits for one sync, and a row of
 //! plain `SET`s is one batch. None of them is told to be done before that (N1).
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use lithedb::{Durability, Error, KEY_LEN_MAX, Keyspace, SeqNo, WriteBatch};
 
-use super::call::{Call, Done, Failure, STEPS_MAX, Until, View, say};
+use super::call::{Call, Done, Failure, STEPS_MAX, Until, View, Written, say};
 use super::clients::Client;
 use super::collection::record_key;
-use super::databases::{Databases, Held, stripe_of};
+use super::databases::{Databases, Handles, Held, stripe_of};
 use super::frame::{Args, FrameLimits};
 use super::glob::Steps;
 use super::queue::Queue;
 use super::reply::{Reply, Version};
-use super::table::{self, ALONE, AT_ONCE, MAKES, Need, Run, SLOW, Spec};
+use super::table::{self, ALONE, AT_ONCE, MAKES, Need, Run, Spec};
 use crate::auth::{Known, Principal, Verb};
 use crate::log::Level;
 use crate::metrics::{Kind, Protocol, Refusal};
@@ -26,6 +28,10 @@ use crate::server::Shared;
 
 /// How often a command is tried that conflicts with writers past this protocol.
 pub const TRY_COUNT: usize = 64;
+/// After so many conflicts it waits before it is tried again, each time twice as long.
+const PATIENT_TRIES: usize = 2;
+const WAIT_MIN: Duration = Duration::from_micros(20);
+const WAIT_DOUBLINGS_MAX: usize = 8;
 /// A row of `SET`s is committed when it has so many, or so many bytes.
 const ROW_COUNT_MAX: usize = 128;
 const ROW_SIZE_MAX: usize = 1 << 20;
@@ -36,13 +42,8 @@ const LINE_MAX: usize = 64 << 10;
 /// After so many wrong tokens a connection is closed.
 const WRONG_TOKENS_MAX: u32 = 3;
 
-/// A key whose change makes `EXEC` do nothing.
-#[derive(Debug)]
-pub struct Watch {
-    pub database: usize,
-    pub key: Vec<u8>,
-    pub stamp: Option<SeqNo>,
-}
+/// Keys of databases whose change makes `EXEC` do nothing, as they were.
+pub type Watches = HashMap<(usize, Vec<u8>), Option<SeqNo>>;
 
 /// A client's session.
 #[derive(Debug)]
@@ -51,15 +52,17 @@ pub struct Session {
     pub client: Arc<Client>,
     from: IpAddr,
     pub principal: Option<Principal>,
+    /// Since when it is not known who it is, if it is not.
+    pub unknown_since: Duration,
     /// By which it is known, for when the file of tokens is read again.
     token: Option<String>,
     tokens_read: u64,
     wrong_tokens: u32,
     pub database: usize,
     /// What it may do with the database that it has chosen.
-    rights: Rights,
+    pub rights: Rights,
     pub queue: Option<Queue>,
-    pub watches: Vec<Watch>,
+    pub watches: Watches,
     pub watched_bytes: usize,
     /// The keyspace of strings of its database, as it was last found.
     strings: Option<Keyspace>,
@@ -73,7 +76,7 @@ pub struct Session {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Rights {
+pub struct Rights {
     read: bool,
     write: bool,
     admin: bool,
@@ -101,18 +104,20 @@ impl Session {
         let principal = shared.authority.without_token();
         let tokens_read = shared.authority.reads();
         let from = client.peer.ip();
+        let unknown_since = shared.store.began().elapsed();
         let mut session = Session {
             shared,
             client,
             from,
             principal: None,
+            unknown_since,
             token: None,
             tokens_read,
             wrong_tokens: 0,
             database: 0,
             rights: Rights::default(),
             queue: None,
-            watches: Vec::new(),
+            watches: Watches::new(),
             watched_bytes: 0,
             strings: None,
             has_written: false,
@@ -135,10 +140,13 @@ impl Session {
     pub fn choose(&mut self, database: usize) {
         self.database = database;
         self.strings = None;
+        self.rights = self.rights_on(database);
+    }
+
+    fn rights_on(&self, database: usize) -> Rights {
         let name = &self.shared.redis.databases.at(database).name;
         let may = |verb| self.principal.as_ref().is_some_and(|who| who.may(verb, name));
-        self.rights =
-            Rights { read: may(Verb::Read), write: may(Verb::Write), admin: may(Verb::Admin) };
+        Rights { read: may(Verb::Read), write: may(Verb::Write), admin: may(Verb::Admin) }
     }
 
     /// As it was when it began, but for who it is: that is nobody, where there are tokens.
@@ -148,6 +156,10 @@ impl Session {
         self.token = None;
         self.database = 0;
         let principal = self.shared.authority.without_token();
+        // Who was not known anyway gains no time by this.
+        if principal.is_none() && self.principal.is_some() {
+            self.unknown_since = self.shared.store.began().elapsed();
+        }
         self.become_known(principal);
     }
 
@@ -212,8 +224,10 @@ impl Session {
         let token = str::from_utf8(token).unwrap_or_default();
         let now = self.shared.store.began().elapsed();
         let known = self.shared.authority.with_token(token, self.from, now);
+        // Clients that are told a password alone say the name that Redis gives to everybody.
+        let is_name = |name: &[u8], known: &str| name == known.as_bytes() || name == b"default";
         if let Known::As(principal) = &known
-            && name.is_none_or(|name| name == principal.name().as_bytes())
+            && name.is_none_or(|name| is_name(name, principal.name()))
         {
             self.token = Some(token.to_owned());
             self.become_known(Some(principal.clone()));
@@ -225,19 +239,23 @@ impl Session {
         say(WRONG)
     }
 
-    /// Whether it may do this.
-    fn may(&self, spec: &Spec, args: Args<'_>) -> bool {
+    /// Refuses what it may not do, with these rights on the database.
+    pub fn check_rights(&self, spec: &Spec, args: Args<'_>, rights: Rights) -> Done {
+        if self.may(spec, args, rights) {
+            return Ok(());
+        }
+        self.shared.metrics.note_refusal(Refusal::Forbidden);
+        let user = self.principal.as_ref().map_or("", |principal| principal.name());
+        let name = spec.name;
+        say(format!("NOPERM User {user} has no permissions to run the '{name}' command"))
+    }
+
+    fn may(&self, spec: &Spec, args: Args<'_>, rights: Rights) -> bool {
         let Some(principal) = &self.principal else { return spec.need == Need::Nothing };
-        let rights = self.rights;
         match spec.need {
             Need::Nothing | Need::Known => true,
             Need::Read => rights.read,
-            // `SET .. GET` tells what there was.
-            Need::Write if spec.name == "set" && args.count() > 3 => {
-                let tells = (3..args.count()).any(|at| args.is(at, "get"));
-                rights.write && (rights.read || !tells)
-            }
-            Need::Write => rights.write,
+            Need::Write => rights.write && (rights.read || !spec.tells(args)),
             Need::ReadWrite => rights.read && rights.write,
             Need::Flush => rights.write && rights.admin,
             Need::Admin => principal.may_with_all(Verb::Admin),
@@ -290,12 +308,6 @@ impl Session {
             Some(spec) if !spec.takes(args.count()) => {
                 Some(format!("ERR wrong number of arguments for '{}' command", spec.name))
             }
-            Some(spec) if !self.may(spec, args) => {
-                self.shared.metrics.note_refusal(Refusal::Forbidden);
-                let user = self.principal.as_ref().map_or("", |principal| principal.name());
-                let name = spec.name;
-                Some(format!("NOPERM User {user} has no permissions to run the '{name}' command"))
-            }
             Some(spec)
                 if spec.writes()
                     && spec.keys_of(args).any(|key| key.len() > self.shared.limits.key_size) =>
@@ -308,13 +320,21 @@ impl Session {
             }
             Some(_) => None,
         };
-        let spec = match (refusal, spec) {
-            (None, Some(spec)) => spec,
-            (refusal, _) => {
+        let rights = match &self.queue {
+            Some(queue) if queue.database != self.database => self.rights_on(queue.database),
+            _ => self.rights,
+        };
+        let checked = match (refusal, spec) {
+            (None, Some(spec)) => self.check_rights(spec, args, rights).map(|()| spec),
+            (refusal, _) => say(refusal.unwrap_or_default()),
+        };
+        let spec = match checked {
+            Ok(spec) => spec,
+            Err(refusal) => {
                 if let Some(queue) = &mut self.queue {
                     queue.is_bad = true;
                 }
-                return say(refusal.unwrap_or_default());
+                return Err(refusal);
             }
         };
         self.last_command = spec.name;
@@ -325,33 +345,37 @@ impl Session {
             return Ok(());
         }
         self.kinds[spec.kind as usize] += 1;
-        match spec.has(SLOW) {
+        match spec.is_slow(args) {
             true => tokio::task::block_in_place(|| self.run(spec, args, out)),
             false => self.run(spec, args, out),
         }
     }
 
     fn run(&mut self, spec: &'static Spec, args: Args<'_>, out: &mut Reply) -> Done {
-        match spec.run {
-            Run::Session(run) => run(self, args, out),
-            Run::Keys(run) => {
-                let mark = out.mark();
-                match self.run_on_keys(spec, run, args, out) {
-                    Err(Failure::Engine(Error::KeyspaceNotFound { .. })) => {
-                        // It was dropped past this: what there is now is looked at.
-                        out.back_to(mark);
-                        self.refresh();
-                        self.run_on_keys(spec, run, args, out)
-                    }
-                    done => done,
-                }
+        let mark = out.mark();
+        match self.run_once(spec, args, out) {
+            Err(Failure::Engine(Error::KeyspaceNotFound { .. })) => {
+                // It was dropped past this: what there is now is looked at.
+                out.back_to(mark);
+                self.refresh();
+                self.run_once(spec, args, out)
             }
+            done => done,
         }
     }
 
-    fn refresh(&mut self) {
+    fn run_once(&mut self, spec: &'static Spec, args: Args<'_>, out: &mut Reply) -> Done {
+        match spec.run {
+            Run::Session(run) => run(self, args, out),
+            Run::Keys(run) => self.run_on_keys(spec, run, args, out),
+        }
+    }
+
+    /// Looks up which keyspaces there are: one was dropped past this.
+    pub fn refresh(&mut self) {
         self.strings = None;
-        self.shared.redis.databases.at(self.database).refresh(self.shared.store.db());
+        let db = self.shared.store.db();
+        self.shared.redis.databases.iter().for_each(|database| database.refresh(db));
     }
 
     fn run_on_keys(
@@ -363,13 +387,13 @@ impl Session {
     ) -> Done {
         let shared = &*self.shared;
         let (db, databases, database) = (shared.store.db(), &shared.redis.databases, self.database);
-        let call = |view: &mut View, out: &mut Reply| {
-            let handles = &databases.at(database).handles();
+        let call = |handles: &Handles, view: &mut View, out: &mut Reply| {
             let steps = Steps(STEPS_MAX);
             run(&mut Call { args, out, view, handles, shared, database, steps })
         };
         if !spec.writes() {
-            return call(&mut View::Snapshot(db.snapshot()), out);
+            let handles = databases.at(database).handles();
+            return call(&handles, &mut View::Snapshot(db.snapshot()), out);
         }
         match spec.has(MAKES) {
             true => databases.for_collections(db, database)?,
@@ -378,10 +402,11 @@ impl Session {
         let stripes = spec.keys_of(args).map(|key| stripe_of(database, key)).collect();
         let _held = databases.hold(stripes);
         let mark = out.mark();
-        for _ in 0..TRY_COUNT {
-            let transaction = db.begin_update();
-            let mut view = View::Transaction { transaction, has_written: false };
-            call(&mut view, out)?;
+        for conflicts in 0..TRY_COUNT {
+            make_way(conflicts);
+            let handles = databases.at(database).handles();
+            let mut view = View::transaction(db);
+            call(&handles, &mut view, out)?;
             match commit(shared, view) {
                 Ok(has_written) => {
                     self.has_written |= has_written;
@@ -515,24 +540,18 @@ impl Session {
         if !is_mine {
             return;
         }
-        for (database, found) in shared.redis.databases.iter().enumerate() {
-            if found.has_second() {
-                // Who is in its way comes first; it is tried again in a second.
-                let _not_now = self.sweep(&shared, database);
+        let mut is_over = true;
+        tokio::task::block_in_place(|| {
+            for (database, found) in shared.redis.databases.iter().enumerate() {
+                if found.has_second() {
+                    // Who is in its way comes first; it is tried again in a second.
+                    is_over &= !sweep(&shared, database).unwrap_or(false);
+                }
             }
+        });
+        if !is_over {
+            swept.store(last, Ordering::Relaxed); // Whoever is next goes on.
         }
-    }
-
-    fn sweep(&mut self, shared: &Shared, database: usize) -> Done {
-        let handles = &shared.redis.databases.at(database).handles();
-        let transaction = shared.store.db().begin_update();
-        let view = &mut View::Transaction { transaction, has_written: false };
-        let (args, out, steps) = (Args::new(&[], &[]), &mut Reply::new(), Steps(STEPS_MAX));
-        Call { args, out, view, handles, shared, database, steps }.sweep()?;
-        if let View::Transaction { transaction, has_written: true } = view {
-            shared.store.buffered(|| transaction.commit_with(Durability::Buffered))?;
-        }
-        Ok(())
     }
 
     /// What others are told of it.
@@ -546,6 +565,25 @@ impl Session {
     }
 }
 
+/// Lets others finish, after so many conflicts with them.
+pub fn make_way(conflicts: usize) {
+    if let Some(doublings) = conflicts.checked_sub(PATIENT_TRIES) {
+        let wait = WAIT_MIN * (1 << doublings.min(WAIT_DOUBLINGS_MAX));
+        tokio::task::block_in_place(|| std::thread::sleep(wait));
+    }
+}
+
+/// Sweeps some of a database; says whether there may be more.
+fn sweep(shared: &Shared, database: usize) -> Result<bool, Failure> {
+    let handles = &shared.redis.databases.at(database).handles();
+    let mut view = View::transaction(shared.store.db());
+    let (args, out, steps) = (Args::new(&[], &[]), &mut Reply::new(), Steps(STEPS_MAX));
+    let call = &mut Call { args, out, view: &mut view, handles, shared, database, steps };
+    let is_more = call.sweep()?;
+    commit(shared, view)?;
+    Ok(is_more)
+}
+
 fn database_strings(shared: &Shared, database: usize) -> Option<Keyspace> {
     // One that is to be made is made without stripes held.
     shared.redis.databases.at(database).handles().strings
@@ -553,7 +591,9 @@ fn database_strings(shared: &Shared, database: usize) -> Option<Keyspace> {
 
 /// Commits what a view has written, without a sync; says whether there was something.
 pub fn commit(shared: &Shared, view: View) -> Result<bool, Error> {
-    let View::Transaction { mut transaction, has_written: true } = view else { return Ok(false) };
+    let View::Transaction { mut transaction, written: Written { count: 1.., .. } } = view else {
+        return Ok(false);
+    };
     shared.store.buffered(|| transaction.commit_with(Durability::Buffered))?;
     Ok(true)
 }

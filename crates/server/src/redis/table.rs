@@ -53,6 +53,11 @@ pub const ALONE: u8 = 4;
 /// It is done at once while a transaction is put together.
 pub const AT_ONCE: u8 = 8;
 
+/// Told how many, it may take long.
+pub const COUNTED: u8 = 16;
+/// With more arguments any command takes long.
+const MANY_ARGUMENTS: usize = 128;
+
 /// A command.
 #[derive(Clone, Copy)]
 pub struct Spec {
@@ -70,6 +75,26 @@ pub struct Spec {
 impl Spec {
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Whether a command that writes tells what there was, by what it is told to do.
+    pub fn tells(&self, args: Args<'_>) -> bool {
+        match self.name {
+            "set" => (3..args.count()).any(|at| args.is(at, "get")),
+            "zadd" => {
+                let is_option = |at: &usize| {
+                    ["nx", "xx", "gt", "lt", "ch", "incr"].iter().any(|word| args.is(*at, word))
+                };
+                (2..args.count()).take_while(is_option).any(|at| args.is(at, "incr"))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it may take so long that it makes room for other connections first.
+    pub fn is_slow(&self, args: Args<'_>) -> bool {
+        let count = args.count();
+        self.has(SLOW) || count > MANY_ARGUMENTS || self.has(COUNTED) && count > 2
     }
 
     pub fn writes(&self) -> bool {
@@ -199,8 +224,8 @@ static HASHES: &[Spec] = &[
     keys("hstrlen", 3, READ, ONE, hashes::hstrlen),
     with(MAKES, keys("hincrby", 4, SWAP, ONE, hashes::hincrby)),
     with(MAKES, keys("hincrbyfloat", 4, SWAP, ONE, hashes::hincrbyfloat)),
-    keys("hrandfield", -2, LOOK, ONE, hashes::hrandfield),
-    keys("hscan", -3, LOOK, ONE, scan::hscan),
+    with(COUNTED, keys("hrandfield", -2, LOOK, ONE, hashes::hrandfield)),
+    with(COUNTED, keys("hscan", -3, LOOK, ONE, scan::hscan)),
 ];
 
 static SETS: &[Spec] = &[
@@ -211,8 +236,8 @@ static SETS: &[Spec] = &[
     keys("smismember", -3, READ, ONE, sets::smismember),
     keys("scard", 2, READ, ONE, sets::scard),
     with(MAKES, keys("smove", 4, PUT, TWO, sets::smove)),
-    keys("spop", -2, TAKE, ONE, sets::spop),
-    keys("srandmember", -2, LOOK, ONE, sets::srandmember),
+    with(COUNTED, keys("spop", -2, TAKE, ONE, sets::spop)),
+    with(COUNTED, keys("srandmember", -2, LOOK, ONE, sets::srandmember)),
     with(SLOW, keys("sinter", -2, LOOK, ALL, sets::sinter)),
     with(SLOW, keys("sunion", -2, LOOK, ALL, sets::sunion)),
     with(SLOW, keys("sdiff", -2, LOOK, ALL, sets::sdiff)),
@@ -220,7 +245,7 @@ static SETS: &[Spec] = &[
     with(SLOW | MAKES, keys("sinterstore", -3, SWAP, ALL, sets::sinterstore)),
     with(SLOW | MAKES, keys("sunionstore", -3, SWAP, ALL, sets::sunionstore)),
     with(SLOW | MAKES, keys("sdiffstore", -3, SWAP, ALL, sets::sdiffstore)),
-    keys("sscan", -3, LOOK, ONE, scan::sscan),
+    with(COUNTED, keys("sscan", -3, LOOK, ONE, scan::sscan)),
 ];
 
 static SORTED: &[Spec] = &[
@@ -232,9 +257,9 @@ static SORTED: &[Spec] = &[
     keys("zcard", 2, READ, ONE, sorted::zcard),
     keys("zrank", 3, READ, ONE, sorted::zrank),
     keys("zrevrank", 3, READ, ONE, sorted::zrevrank),
-    keys("zpopmin", -2, TAKE, ONE, sorted::zpopmin),
-    keys("zpopmax", -2, TAKE, ONE, sorted::zpopmax),
-    keys("zrandmember", -2, LOOK, ONE, sorted::zrandmember),
+    with(COUNTED, keys("zpopmin", -2, TAKE, ONE, sorted::zpopmin)),
+    with(COUNTED, keys("zpopmax", -2, TAKE, ONE, sorted::zpopmax)),
+    with(COUNTED, keys("zrandmember", -2, LOOK, ONE, sorted::zrandmember)),
     keys("zcount", 4, READ, ONE, sorted_ranges::zcount),
     keys("zlexcount", 4, READ, ONE, sorted_ranges::zlexcount),
     with(SLOW, keys("zrange", -4, LOOK, ONE, sorted_ranges::zrange)),
@@ -254,7 +279,7 @@ static SORTED: &[Spec] = &[
     with(SLOW | MAKES, keys("zunionstore", -4, SWAP, ONE, sorted_together::zunionstore)),
     with(SLOW | MAKES, keys("zinterstore", -4, SWAP, ONE, sorted_together::zinterstore)),
     with(SLOW | MAKES, keys("zdiffstore", -4, SWAP, ONE, sorted_together::zdiffstore)),
-    keys("zscan", -3, LOOK, ONE, scan::zscan),
+    with(COUNTED, keys("zscan", -3, LOOK, ONE, scan::zscan)),
 ];
 
 static LISTS: &[Spec] = &[
@@ -262,8 +287,8 @@ static LISTS: &[Spec] = &[
     with(MAKES, keys("rpush", -3, PUT, ONE, lists::rpush)),
     keys("lpushx", -3, PUT, ONE, lists::lpushx),
     keys("rpushx", -3, PUT, ONE, lists::rpushx),
-    keys("lpop", -2, TAKE, ONE, lists::lpop),
-    keys("rpop", -2, TAKE, ONE, lists::rpop),
+    with(COUNTED, keys("lpop", -2, TAKE, ONE, lists::lpop)),
+    with(COUNTED, keys("rpop", -2, TAKE, ONE, lists::rpop)),
     keys("llen", 2, READ, ONE, lists::llen),
     with(SLOW, keys("lrange", 4, LOOK, ONE, lists::lrange)),
     keys("lindex", 3, READ, ONE, lists::lindex),

@@ -455,6 +455,7 @@ pub fn memory(call: &mut Call<'_>) -> Done {
 
 /// Deletes everything of a database.
 pub fn flushdb(call: &mut Call<'_>) -> Done {
+    super::server::check_flush(call.args)?;
     let strings = call.strings_to_write()?;
     call.delete_prefix(strings, b"")?;
     if let Some(second) = call.second() {

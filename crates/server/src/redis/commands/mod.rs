@@ -25,7 +25,8 @@ use super::frame::Args;
 
 /// Entries that are drawn at most.
 const DRAWN_MAX: usize = 1_000_000;
-/// Collections up to so many members are walked over in a transaction.
+/// Collections up to so many members are walked over in a transaction; larger ones too, if what was
+/// drawn from a snapshot is not all there any more, or not yet.
 const WALKED_MAX: u64 = 512;
 
 /// A number below another, drawn; `None` below 0.
@@ -69,7 +70,8 @@ pub fn draw(
     let entries = if call.is_in_transaction() && collection.count > WALKED_MAX {
         // By number in a snapshot; the transaction says which of them are still there.
         let view = View::Snapshot(call.shared.store.db().snapshot());
-        let mut found = at_places(call, &view, collection, places)?;
+        let drawn = places.len();
+        let mut found = at_places(call, &view, collection, places.clone())?;
         let mut failed = Ok(());
         found.retain(|entry| match call.view.value(call.second(), &entry.key) {
             Ok(value) => value.is_some(),
@@ -79,6 +81,12 @@ pub fn draw(
             }
         });
         failed?;
+        if found.len() < drawn {
+            if collection.count > super::call::STEPS_MAX {
+                return say(super::call::TOO_MUCH);
+            }
+            found = at_places(call, call.view, collection, places)?;
+        }
         found
     } else {
         at_places(call, call.view, collection, places)?
@@ -100,7 +108,8 @@ fn at_places(
     collection: &Collection,
     places: Vec<usize>,
 ) -> Result<Vec<Entry>, Failure> {
-    let mut entries: Vec<Entry> = Vec::with_capacity(places.len());
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut bytes = 0;
     let mut walk = view.walk(call.second(), collection.members())?;
     let mut next = 0;
     for place in places {
@@ -113,6 +122,8 @@ fn at_places(
             },
         };
         next = place + 1;
+        bytes += entry.key.len() + entry.value.len() + 16;
+        call.check_bytes(bytes)?;
         entries.push(entry);
     }
     Ok(entries)

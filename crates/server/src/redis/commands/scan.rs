@@ -97,7 +97,7 @@ pub fn scan(call: &mut Call<'_>) -> Done {
     let mut steps = Steps(PATTERN_STEPS);
     let mut found = Vec::new();
     let mut last = None;
-    let mut walked = 0;
+    let (mut walked, mut bytes) = (0, 0);
     let mut keys = AllKeys::new(call, &range)?;
     let is_over = loop {
         let Some(listed) = keys.next().transpose()? else { break true };
@@ -110,8 +110,9 @@ pub fn scan(call: &mut Call<'_>) -> Done {
         if is_kind && asked.fits(&listed.key, &mut steps)? {
             found.push(listed.key.clone());
         }
+        bytes += listed.key.len();
         last = Some(listed.key);
-        if walked >= asked.count {
+        if walked >= asked.count || bytes > call.shared.limits.output_size {
             break false;
         }
     };

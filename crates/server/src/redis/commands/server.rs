@@ -403,8 +403,18 @@ pub fn save(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
+/// Both ways of flushing are the same here, and others are none.
+pub fn check_flush(args: Args<'_>) -> Done {
+    match args.count() {
+        1 => Ok(()),
+        2 if args.is(1, "async") || args.is(1, "sync") => Ok(()),
+        _ => say(SYNTAX),
+    }
+}
+
 /// Deletes everything of all databases, in one commit.
-pub fn flushall(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+pub fn flushall(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    check_flush(args)?;
     let store = &session.shared.store;
     let mut batch = WriteBatch::new();
     for database in session.shared.redis.databases.iter() {
@@ -438,7 +448,7 @@ pub fn multi(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
     if session.queue.is_some() {
         return say("ERR MULTI calls can not be nested");
     }
-    session.queue = Some(Queue::default());
+    session.queue = Some(Queue::of(session.database));
     out.ok();
     Ok(())
 }

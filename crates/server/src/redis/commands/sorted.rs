@@ -2,7 +2,9 @@
 
 use lithedb::{Entry, KeyRange};
 
-use crate::redis::call::{Call, Done, Failure, NOT_A_FLOAT, NOT_AN_INTEGER, SYNTAX, Until, say};
+use crate::redis::call::{
+    Call, Done, Failure, NOT_A_FLOAT, NOT_AN_INTEGER, SYNTAX, TOO_MUCH, Until, say,
+};
 use crate::redis::collection::{Collection, Kind, member_of, score_and_member};
 use crate::redis::number::{float, from_ordered, integer, ordered};
 use crate::redis::reply::Version;
@@ -284,15 +286,18 @@ fn ends(
     let (second, range): (_, KeyRange) = (call.second(), sorted.scores());
     let mut walk = call.view.walk(second, range)?;
     let mut found = Vec::new();
+    let mut bytes = 0;
     while found.len() < count {
         if !call.steps.take() {
-            return say("ERR there is too much to go through for one command");
+            return say(TOO_MUCH);
         }
         let next = if is_from_end { walk.next_back() } else { walk.next() };
-        match next {
-            Some(entry) => found.push(entry?),
-            None => break,
+        let Some(entry) = next.transpose()? else { break };
+        bytes += entry.key.len() + 40;
+        if bytes > call.shared.limits.output_size {
+            return say("ERR the reply is larger than replies may be");
         }
+        found.push(entry);
     }
     Ok(found)
 }

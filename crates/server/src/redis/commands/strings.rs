@@ -439,7 +439,16 @@ pub fn bitcount(call: &mut Call<'_>) -> Done {
         Some((start, end)) => {
             let bits = part_of_text(value.len() * 8, start, end);
             let is_one = |bit: &usize| value[bit / 8] & (0x80 >> (bit % 8)) != 0;
-            bits.filter(is_one).count() as i64
+            let one_by_one = |bits: std::ops::Range<usize>| bits.filter(is_one).count() as i64;
+            let whole = bits.start.div_ceil(8)..bits.end / 8;
+            match whole.is_empty() {
+                true => one_by_one(bits),
+                false => {
+                    one_by_one(bits.start..whole.start * 8)
+                        + ones(&value[whole.clone()])
+                        + one_by_one(whole.end * 8..bits.end)
+                }
+            }
         }
     };
     call.out.integer(count);

@@ -95,7 +95,7 @@ fn sixteen_count_on_one_key_and_none_is_lost() {
                 for _ in 0..200 {
                     let replies =
                         client.pipeline(&["INCR n", "HINCRBY h f 1", "ZINCRBY z 1 m", "RPUSH l x"]);
-                    assert!(replies.iter().all(|reply| !matches!(reply, Value::Error(_))));
+                    assert!(replies.iter().all(|r| !matches!(r, Value::Error(_))), "{replies:?}");
                 }
                 client.run(&format!("SADD s {number}"));
             })

@@ -5,6 +5,7 @@ mod atomic;
 mod client;
 mod collections;
 mod differential;
+mod hostile;
 mod model;
 mod real_clients;
 mod server;
