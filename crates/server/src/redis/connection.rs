@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::clients::Client;
 use super::frame::{FrameError, Parsed, Parser};
 use super::reply::Reply;
-use super::session::{Row, Session};
+use super::session::{Follows, Row, Session};
 use crate::accept::{Connection, Stream};
 use crate::log::Level;
 use crate::metrics::{Kind, Protocol, Refusal};
@@ -216,7 +216,9 @@ impl Link {
                 Parsed::Error(error) => break Progress::Error(error),
                 Parsed::Command(len) => {
                     let args = self.parser.args(bytes);
-                    self.session.execute(args, &mut self.out, &mut row);
+                    let has_more = bytes.len() > len;
+                    let follows = if has_more { Follows::Something } else { Follows::Nothing };
+                    self.session.execute(args, follows, &mut self.out, &mut row);
                     self.taken += len;
                     count += 1;
                 }

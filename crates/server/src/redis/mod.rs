@@ -5,6 +5,7 @@
 //! | `frame.rs`, `reply.rs`, `number.rs` | bytes to commands, and replies to bytes |
 //! | `connection.rs` | a connection: reading, writing, time-outs, the end |
 //! | `session.rs`, `queue.rs` | who a client is, how commands are done for it; transactions |
+//! | `together.rs` | commands of a pipeline that are done in one transaction |
 //! | `table.rs`, `commands/` | the commands |
 //! | `call.rs` | a command on keys: what it sees and writes |
 //! | `databases.rs`, `collection.rs` | what keyspaces hold: databases; hashes, sets, lists |
@@ -29,6 +30,7 @@ mod queue;
 mod reply;
 mod session;
 mod table;
+mod together;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -219,7 +219,7 @@ impl Session {
                     return say("EXECABORT the transaction writes more than it may");
                 }
             }
-            match commit(&shared, view) {
+            match commit(&shared, &mut view) {
                 Ok(has_written) => {
                     self.has_written |= has_written;
                     return Ok(());

@@ -21,6 +21,7 @@ use super::glob::Steps;
 use super::queue::Queue;
 use super::reply::{Reply, Version};
 use super::table::{self, ALONE, AT_ONCE, MAKES, Need, Run, Spec};
+use super::together::{Together, goes_together};
 use crate::auth::{Known, Principal, Verb};
 use crate::log::Level;
 use crate::metrics::{Kind, Protocol, Refusal};
@@ -82,6 +83,13 @@ pub struct Rights {
     admin: bool,
 }
 
+/// Whether there are more bytes of a client behind a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follows {
+    Nothing,
+    Something,
+}
+
 /// A row of `SET`s that was said to be done and is not committed yet.
 #[derive(Debug)]
 pub struct Row<'a> {
@@ -91,11 +99,14 @@ pub struct Row<'a> {
     count: usize,
     /// Where its replies begin.
     mark: usize,
+    /// Commands that are done together, if there is no `SET` in the row.
+    together: Together,
 }
 
 impl<'a> Row<'a> {
     pub fn new(databases: &'a Databases) -> Row<'a> {
-        Row { databases, held: Held::default(), batch: WriteBatch::new(), count: 0, mark: 0 }
+        let (held, batch, together) = (Held::default(), WriteBatch::new(), Together::default());
+        Row { databases, held, batch, count: 0, mark: 0, together }
     }
 }
 
@@ -271,21 +282,41 @@ impl Session {
         self.principal.as_ref().is_some_and(|principal| principal.may_with_all(verb))
     }
 
-    /// Does a command, and says what came of it.
-    pub fn execute<'s>(&mut self, args: Args<'_>, out: &mut Reply, row: &mut Row<'s>) {
+    /// Does a command, and says what came of it; or keeps it, to be done together with what
+    /// follows.
+    pub fn execute<'s>(
+        &mut self,
+        args: Args<'_>,
+        follows: Follows,
+        out: &mut Reply,
+        row: &mut Row<'s>,
+    ) {
         let spec = table::find(args.at(0));
         if let Some(spec) = spec.filter(|spec| self.queue.is_none() && spec.takes(args.count())) {
             self.last_command = spec.name;
+            let is_first = row.together.is_empty();
             let is_done = match spec.name {
                 "get" if self.rights.read => {
                     self.commit_row(row, out);
                     self.get(args.at(1), out)
                 }
-                "set" if self.rights.write => self.set(args, out, row),
+                "set" if self.rights.write && is_first => self.set(args, out, row),
                 _ => false,
             };
             if is_done {
                 self.kinds[spec.kind as usize] += 1;
+                return;
+            }
+            let is_kept = follows == Follows::Something || !is_first;
+            if is_kept && goes_together(spec, args) && self.may_with_keys(spec, args) {
+                if is_first {
+                    self.commit_row(row, out);
+                }
+                self.kinds[spec.kind as usize] += 1;
+                row.together.push(spec, args);
+                if row.together.is_full() {
+                    self.commit_row(row, out);
+                }
                 return;
             }
         }
@@ -296,6 +327,12 @@ impl Session {
             out.back_to(mark);
             self.tell(&failure, spec.map_or(Kind::Other, |spec| spec.kind), out);
         }
+    }
+
+    /// Whether it may do this, and the keys are no larger than they may be.
+    fn may_with_keys(&self, spec: &Spec, args: Args<'_>) -> bool {
+        let key_size = self.shared.limits.key_size;
+        self.may(spec, args, self.rights) && spec.keys_of(args).all(|key| key.len() <= key_size)
     }
 
     fn dispatch(&mut self, spec: Option<&'static Spec>, args: Args<'_>, out: &mut Reply) -> Done {
@@ -351,7 +388,7 @@ impl Session {
         }
     }
 
-    fn run(&mut self, spec: &'static Spec, args: Args<'_>, out: &mut Reply) -> Done {
+    pub fn run(&mut self, spec: &'static Spec, args: Args<'_>, out: &mut Reply) -> Done {
         let mark = out.mark();
         match self.run_once(spec, args, out) {
             Err(Failure::Engine(Error::KeyspaceNotFound { .. })) => {
@@ -407,7 +444,7 @@ impl Session {
             let handles = databases.at(database).handles();
             let mut view = View::transaction(db);
             call(&handles, &mut view, out)?;
-            match commit(shared, view) {
+            match commit(shared, &mut view) {
                 Ok(has_written) => {
                     self.has_written |= has_written;
                     return Ok(());
@@ -483,8 +520,12 @@ impl Session {
         matches!(found, None | Some(Ok(false)))
     }
 
-    /// Commits a row; if that fails, none of it is said to be done.
+    /// Commits a row, or does what was kept; if a row cannot be committed, none of it is said to be
+    /// done.
     pub fn commit_row(&mut self, row: &mut Row<'_>, out: &mut Reply) {
+        if !row.together.is_empty() {
+            return self.do_together(&mut row.together, out);
+        }
         if row.count > 0 {
             let (store, batch) = (&self.shared.store, std::mem::take(&mut row.batch));
             let count = std::mem::take(&mut row.count);
@@ -580,7 +621,7 @@ fn sweep(shared: &Shared, database: usize) -> Result<bool, Failure> {
     let (args, out, steps) = (Args::new(&[], &[]), &mut Reply::new(), Steps(STEPS_MAX));
     let call = &mut Call { args, out, view: &mut view, handles, shared, database, steps };
     let is_more = call.sweep()?;
-    commit(shared, view)?;
+    commit(shared, &mut view)?;
     Ok(is_more)
 }
 
@@ -590,8 +631,8 @@ fn database_strings(shared: &Shared, database: usize) -> Option<Keyspace> {
 }
 
 /// Commits what a view has written, without a sync; says whether there was something.
-pub fn commit(shared: &Shared, view: View) -> Result<bool, Error> {
-    let View::Transaction { mut transaction, written: Written { count: 1.., .. } } = view else {
+pub fn commit(shared: &Shared, view: &mut View) -> Result<bool, Error> {
+    let View::Transaction { transaction, written: Written { count: 1.., .. } } = view else {
         return Ok(false);
     };
     shared.store.buffered(|| transaction.commit_with(Durability::Buffered))?;

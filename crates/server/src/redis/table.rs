@@ -55,6 +55,8 @@ pub const AT_ONCE: u8 = 8;
 
 /// Told how many, it may take long.
 pub const COUNTED: u8 = 16;
+/// It says little, and may be done in one transaction with others.
+pub const TOGETHER: u8 = 32;
 /// With more arguments any command takes long.
 const MANY_ARGUMENTS: usize = 128;
 
@@ -157,48 +159,48 @@ const BATCH: (Need, Kind) = (Need::Write, Kind::Batch);
 
 static STRINGS: &[Spec] = &[
     keys("get", 2, READ, ONE, strings::get),
-    keys("set", -3, PUT, ONE, strings::set),
-    keys("setnx", 3, PUT, ONE, strings::setnx),
-    keys("setex", 4, PUT, ONE, strings::setex),
-    keys("psetex", 4, PUT, ONE, strings::psetex),
+    with(TOGETHER, keys("set", -3, PUT, ONE, strings::set)),
+    with(TOGETHER, keys("setnx", 3, PUT, ONE, strings::setnx)),
+    with(TOGETHER, keys("setex", 4, PUT, ONE, strings::setex)),
+    with(TOGETHER, keys("psetex", 4, PUT, ONE, strings::psetex)),
     keys("getset", 3, SWAP, ONE, strings::getset),
     keys("getdel", 2, TAKE, ONE, strings::getdel),
     keys("getex", -2, SWAP, ONE, strings::getex),
     keys("mget", -2, READ, ALL, strings::mget),
-    keys("mset", -3, BATCH, (1, -1, 2), strings::mset),
-    keys("msetnx", -3, BATCH, (1, -1, 2), strings::msetnx),
-    keys("append", 3, PUT, ONE, strings::append),
+    with(TOGETHER, keys("mset", -3, BATCH, (1, -1, 2), strings::mset)),
+    with(TOGETHER, keys("msetnx", -3, BATCH, (1, -1, 2), strings::msetnx)),
+    with(TOGETHER, keys("append", 3, PUT, ONE, strings::append)),
     keys("strlen", 2, READ, ONE, strings::strlen),
     keys("getrange", 4, READ, ONE, strings::getrange),
     keys("substr", 4, READ, ONE, strings::getrange),
-    keys("setrange", 4, PUT, ONE, strings::setrange),
-    keys("incr", 2, SWAP, ONE, strings::incr),
-    keys("decr", 2, SWAP, ONE, strings::decr),
-    keys("incrby", 3, SWAP, ONE, strings::incrby),
-    keys("decrby", 3, SWAP, ONE, strings::decrby),
-    keys("incrbyfloat", 3, SWAP, ONE, strings::incrbyfloat),
-    keys("setbit", 4, SWAP, ONE, strings::setbit),
+    with(TOGETHER, keys("setrange", 4, PUT, ONE, strings::setrange)),
+    with(TOGETHER, keys("incr", 2, SWAP, ONE, strings::incr)),
+    with(TOGETHER, keys("decr", 2, SWAP, ONE, strings::decr)),
+    with(TOGETHER, keys("incrby", 3, SWAP, ONE, strings::incrby)),
+    with(TOGETHER, keys("decrby", 3, SWAP, ONE, strings::decrby)),
+    with(TOGETHER, keys("incrbyfloat", 3, SWAP, ONE, strings::incrbyfloat)),
+    with(TOGETHER, keys("setbit", 4, SWAP, ONE, strings::setbit)),
     keys("getbit", 3, READ, ONE, strings::getbit),
     keys("bitcount", -2, READ, ONE, strings::bitcount),
 ];
 
 static KEYS: &[Spec] = &[
-    keys("del", -2, DROP, ALL, keys::del),
-    keys("unlink", -2, DROP, ALL, keys::del),
+    with(TOGETHER, keys("del", -2, DROP, ALL, keys::del)),
+    with(TOGETHER, keys("unlink", -2, DROP, ALL, keys::del)),
     keys("exists", -2, READ, ALL, keys::exists),
     keys("touch", -2, READ, ALL, keys::exists),
     keys("type", 2, READ, ONE, keys::kind),
-    keys("expire", -3, PUT, ONE, keys::expire),
-    keys("pexpire", -3, PUT, ONE, keys::pexpire),
-    keys("expireat", -3, PUT, ONE, keys::expireat),
-    keys("pexpireat", -3, PUT, ONE, keys::pexpireat),
-    keys("persist", 2, PUT, ONE, keys::persist),
+    with(TOGETHER, keys("expire", -3, PUT, ONE, keys::expire)),
+    with(TOGETHER, keys("pexpire", -3, PUT, ONE, keys::pexpire)),
+    with(TOGETHER, keys("expireat", -3, PUT, ONE, keys::expireat)),
+    with(TOGETHER, keys("pexpireat", -3, PUT, ONE, keys::pexpireat)),
+    with(TOGETHER, keys("persist", 2, PUT, ONE, keys::persist)),
     keys("ttl", 2, READ, ONE, keys::ttl),
     keys("pttl", 2, READ, ONE, keys::pttl),
     keys("expiretime", 2, READ, ONE, keys::expiretime),
     keys("pexpiretime", 2, READ, ONE, keys::pexpiretime),
-    keys("rename", 3, PUT, TWO, keys::rename),
-    keys("renamenx", 3, PUT, TWO, keys::renamenx),
+    with(TOGETHER, keys("rename", 3, PUT, TWO, keys::rename)),
+    with(TOGETHER, keys("renamenx", 3, PUT, TWO, keys::renamenx)),
     with(SLOW, keys("copy", -3, PUT, TWO, keys::copy)),
     with(SLOW, keys("keys", 2, LOOK, NONE, keys::keys)),
     with(SLOW, keys("scan", -2, LOOK, NONE, scan::scan)),
@@ -210,32 +212,32 @@ static KEYS: &[Spec] = &[
 ];
 
 static HASHES: &[Spec] = &[
-    with(MAKES, keys("hset", -4, PUT, ONE, hashes::hset)),
-    with(MAKES, keys("hmset", -4, PUT, ONE, hashes::hmset)),
-    with(MAKES, keys("hsetnx", 4, PUT, ONE, hashes::hsetnx)),
+    with(MAKES | TOGETHER, keys("hset", -4, PUT, ONE, hashes::hset)),
+    with(MAKES | TOGETHER, keys("hmset", -4, PUT, ONE, hashes::hmset)),
+    with(MAKES | TOGETHER, keys("hsetnx", 4, PUT, ONE, hashes::hsetnx)),
     keys("hget", 3, READ, ONE, hashes::hget),
     keys("hmget", -3, READ, ONE, hashes::hmget),
     with(SLOW, keys("hgetall", 2, LOOK, ONE, hashes::hgetall)),
     with(SLOW, keys("hkeys", 2, LOOK, ONE, hashes::hkeys)),
     with(SLOW, keys("hvals", 2, LOOK, ONE, hashes::hvals)),
-    keys("hdel", -3, DROP, ONE, hashes::hdel),
+    with(TOGETHER, keys("hdel", -3, DROP, ONE, hashes::hdel)),
     keys("hlen", 2, READ, ONE, hashes::hlen),
     keys("hexists", 3, READ, ONE, hashes::hexists),
     keys("hstrlen", 3, READ, ONE, hashes::hstrlen),
-    with(MAKES, keys("hincrby", 4, SWAP, ONE, hashes::hincrby)),
-    with(MAKES, keys("hincrbyfloat", 4, SWAP, ONE, hashes::hincrbyfloat)),
+    with(MAKES | TOGETHER, keys("hincrby", 4, SWAP, ONE, hashes::hincrby)),
+    with(MAKES | TOGETHER, keys("hincrbyfloat", 4, SWAP, ONE, hashes::hincrbyfloat)),
     with(COUNTED, keys("hrandfield", -2, LOOK, ONE, hashes::hrandfield)),
     with(COUNTED, keys("hscan", -3, LOOK, ONE, scan::hscan)),
 ];
 
 static SETS: &[Spec] = &[
-    with(MAKES, keys("sadd", -3, PUT, ONE, sets::sadd)),
-    keys("srem", -3, DROP, ONE, sets::srem),
+    with(MAKES | TOGETHER, keys("sadd", -3, PUT, ONE, sets::sadd)),
+    with(TOGETHER, keys("srem", -3, DROP, ONE, sets::srem)),
     with(SLOW, keys("smembers", 2, LOOK, ONE, sets::smembers)),
     keys("sismember", 3, READ, ONE, sets::sismember),
     keys("smismember", -3, READ, ONE, sets::smismember),
     keys("scard", 2, READ, ONE, sets::scard),
-    with(MAKES, keys("smove", 4, PUT, TWO, sets::smove)),
+    with(MAKES | TOGETHER, keys("smove", 4, PUT, TWO, sets::smove)),
     with(COUNTED, keys("spop", -2, TAKE, ONE, sets::spop)),
     with(COUNTED, keys("srandmember", -2, LOOK, ONE, sets::srandmember)),
     with(SLOW, keys("sinter", -2, LOOK, ALL, sets::sinter)),
@@ -249,9 +251,9 @@ static SETS: &[Spec] = &[
 ];
 
 static SORTED: &[Spec] = &[
-    with(MAKES, keys("zadd", -4, PUT, ONE, sorted::zadd)),
-    with(MAKES, keys("zincrby", 4, SWAP, ONE, sorted::zincrby)),
-    keys("zrem", -3, DROP, ONE, sorted::zrem),
+    with(MAKES | TOGETHER, keys("zadd", -4, PUT, ONE, sorted::zadd)),
+    with(MAKES | TOGETHER, keys("zincrby", 4, SWAP, ONE, sorted::zincrby)),
+    with(TOGETHER, keys("zrem", -3, DROP, ONE, sorted::zrem)),
     keys("zscore", 3, READ, ONE, sorted::zscore),
     keys("zmscore", -3, READ, ONE, sorted::zmscore),
     keys("zcard", 2, READ, ONE, sorted::zcard),
@@ -283,16 +285,16 @@ static SORTED: &[Spec] = &[
 ];
 
 static LISTS: &[Spec] = &[
-    with(MAKES, keys("lpush", -3, PUT, ONE, lists::lpush)),
-    with(MAKES, keys("rpush", -3, PUT, ONE, lists::rpush)),
-    keys("lpushx", -3, PUT, ONE, lists::lpushx),
-    keys("rpushx", -3, PUT, ONE, lists::rpushx),
+    with(MAKES | TOGETHER, keys("lpush", -3, PUT, ONE, lists::lpush)),
+    with(MAKES | TOGETHER, keys("rpush", -3, PUT, ONE, lists::rpush)),
+    with(TOGETHER, keys("lpushx", -3, PUT, ONE, lists::lpushx)),
+    with(TOGETHER, keys("rpushx", -3, PUT, ONE, lists::rpushx)),
     with(COUNTED, keys("lpop", -2, TAKE, ONE, lists::lpop)),
     with(COUNTED, keys("rpop", -2, TAKE, ONE, lists::rpop)),
     keys("llen", 2, READ, ONE, lists::llen),
     with(SLOW, keys("lrange", 4, LOOK, ONE, lists::lrange)),
     keys("lindex", 3, READ, ONE, lists::lindex),
-    keys("lset", 4, PUT, ONE, lists::lset),
+    with(TOGETHER, keys("lset", 4, PUT, ONE, lists::lset)),
     with(SLOW, keys("ltrim", 4, DROP, ONE, lists::ltrim)),
 ];
 
@@ -369,6 +371,7 @@ mod tests {
             assert!(!is_of_keys || !matches!(spec.need, Need::Nothing | Need::Known));
             assert!(!spec.has(MAKES) || spec.writes(), "{}", spec.name);
             assert!(!spec.has(MAKES) || spec.keys != NONE, "{}: its key is held", spec.name);
+            assert!(!spec.has(TOGETHER) || is_of_keys && spec.writes(), "{}", spec.name);
         }
     }
 

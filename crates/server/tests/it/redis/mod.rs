@@ -7,6 +7,7 @@ mod collections;
 mod differential;
 mod hostile;
 mod model;
+mod pipeline;
 mod real_clients;
 mod server;
 mod strings;
