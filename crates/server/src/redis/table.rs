@@ -296,6 +296,11 @@ static LISTS: &[Spec] = &[
     keys("lindex", 3, READ, ONE, lists::lindex),
     with(TOGETHER, keys("lset", 4, PUT, ONE, lists::lset)),
     with(SLOW, keys("ltrim", 4, DROP, ONE, lists::ltrim)),
+    with(SLOW, keys("lpos", -3, LOOK, ONE, lists::lpos)),
+    with(SLOW, keys("linsert", 5, PUT, ONE, lists::linsert)),
+    with(SLOW, keys("lrem", 4, DROP, ONE, lists::lrem)),
+    with(MAKES, keys("lmove", 5, SWAP, TWO, lists::lmove)),
+    with(MAKES, keys("rpoplpush", 3, SWAP, TWO, lists::rpoplpush)),
 ];
 
 static SERVER: &[Spec] = &[

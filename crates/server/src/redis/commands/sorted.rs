@@ -156,8 +156,10 @@ pub fn zincrby(call: &mut Call<'_>) -> Done {
     if new.is_nan() {
         return say("ERR resulting score is not a number (NaN)");
     }
-    put_score(call, &mut sorted, args.at(3), (old, new))?;
-    call.save(args.at(1), &sorted)?;
+    if old != Some(new) {
+        put_score(call, &mut sorted, args.at(3), (old, new))?;
+        call.save(args.at(1), &sorted)?;
+    }
     call.out.double(new);
     Ok(())
 }

@@ -200,7 +200,9 @@ pub fn getex(call: &mut Call<'_>) -> Done {
         _ => return say(SYNTAX),
     };
     let found = call.string(key)?;
-    if let (Some(entry), Some(until)) = (&found, until) {
+    if let (Some(entry), Some(until)) = (&found, until)
+        && until != Until::As(entry.expiry)
+    {
         call.put_string(key, &entry.value, until)?;
     }
     call.out.bulk_or_null(found.map(|entry| entry.value));

@@ -122,6 +122,39 @@ fn lists() {
     assert_eq!(client.run("LPOP l"), Value::Null);
 }
 
+#[test]
+fn elements_within_lists() {
+    let served = Served::plain();
+    let mut client = served.client();
+    client.run("RPUSH l a b a c a d");
+    assert_eq!(client.run("LPOS l a"), Value::Int(0));
+    assert_eq!(client.run("LPOS l a RANK -1"), Value::Int(4));
+    let places = [Value::Int(2), Value::Int(4)];
+    assert_eq!(client.run("LPOS l a RANK 2 COUNT 0"), Value::Array(places.to_vec()));
+    assert_eq!(client.run("LPOS l d MAXLEN 3"), Value::Null);
+    assert_eq!(client.run("LREM l -2 a"), Value::Int(2));
+    assert_eq!(client.run("LRANGE l 0 -1"), array(&["a", "b", "c", "d"]));
+    assert_eq!(client.run("LINSERT l BEFORE b x"), Value::Int(5));
+    assert_eq!(client.run("LINSERT l AFTER d y"), Value::Int(6));
+    assert_eq!(client.run("LINSERT l AFTER none y"), Value::Int(-1));
+    assert_eq!(client.run("LRANGE l 0 -1"), array(&["a", "x", "b", "c", "d", "y"]));
+    assert_eq!(client.run("LMOVE l m LEFT RIGHT"), bulk("a"));
+    assert_eq!(client.run("RPOPLPUSH l m"), bulk("y"));
+    assert_eq!(client.run("LRANGE m 0 -1"), array(&["y", "a"]));
+    assert_eq!(client.run("LMOVE m m LEFT RIGHT"), bulk("y"));
+    assert_eq!(client.run("LRANGE m 0 -1"), array(&["a", "y"]));
+    assert_eq!(client.run("LREM m 0 a"), Value::Int(1));
+    assert_eq!(client.run("RPOPLPUSH m l"), bulk("y"));
+    assert_eq!(client.run("EXISTS m"), Value::Int(0));
+    assert_eq!(client.run("LRANGE l 0 -1"), array(&["y", "x", "b", "c", "d"]));
+    client.run("SET s text");
+    assert_eq!(client.run("LMOVE l s LEFT LEFT"), error(WRONG_TYPE));
+    assert_eq!(client.run("LLEN l"), Value::Int(5), "nothing was taken out");
+    assert_eq!(client.run("DEL l s"), Value::Int(2));
+    let second = served.db.keyspace("default.redis").unwrap();
+    assert_eq!(second.len().unwrap(), 0, "no element is left");
+}
+
 fn scan(client: &mut Client, command: &str, key: &str) -> Vec<Value> {
     let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
     loop {

@@ -7,8 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::Served;
-use super::client::{Client, Value};
+use super::client::{Client, Value, frame};
 use super::model::{Draw, command};
+use super::pipeline::any_command;
 
 struct Oracle(Child);
 
@@ -101,6 +102,41 @@ fn compare(seed: u64, version: &str, count: usize) {
 fn random_commands_are_answered_as_redis_answers_them() {
     for seed in 1..=8 {
         compare(seed, "HELLO 2", 20_000);
+    }
+}
+
+/// In pipelines, and with transactions in them.
+fn compare_pipelines(seed: u64, rounds: usize) {
+    let (_oracle, address) = oracle();
+    let served = Served::plain();
+    let (mut own, mut redis) = (served.client(), Client::connect(address));
+    let mut draw = Draw(seed);
+    for round in 0..rounds {
+        let commands = (0..1 + draw.below(60)).map(|_| any_command(&mut draw));
+        // Not all that is a change there is one here, and the other way round.
+        let commands: Vec<_> = commands.filter(|command| command[0] != "WATCH").collect();
+        let bytes: Vec<u8> = commands.iter().flat_map(|command| frame(command)).collect();
+        own.send(&bytes);
+        redis.send(&bytes);
+        for command in &commands {
+            let (found, expected) = (own.read().unwrap(), redis.read().unwrap());
+            // What is in the reply of `EXEC` has no order where its commands have none.
+            let is_of_many = command[0] == "EXEC";
+            let seen = |value| match comparable(command, value) {
+                Value::Array(values) if is_of_many => Value::Int(values.len() as i64),
+                value => value,
+            };
+            let place = format!("seed {seed}, round {round}: {command:?}");
+            assert_eq!(seen(found), seen(expected), "{place}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn pipelines_and_transactions_are_answered_as_redis_answers_them() {
+    for seed in 201..=206 {
+        compare_pipelines(seed, 400);
     }
 }
 

@@ -38,7 +38,8 @@ fn seen(client: &mut Client) -> BTreeMap<String, Vec<Value>> {
     all
 }
 
-fn any_command(draw: &mut Draw) -> Vec<String> {
+/// A random command, also of transactions.
+pub fn any_command(draw: &mut Draw) -> Vec<String> {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect();
     match draw.below(60) {
         0 => words("MULTI"),
