@@ -11,6 +11,7 @@ mod pipeline;
 mod real_clients;
 mod server;
 mod strings;
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
