@@ -233,6 +233,11 @@ impl Server {
         Ok(Server { shared, listeners, drain: Drain { phase: Arc::new(sender) } })
     }
 
+    /// What its connections would share.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     /// Where HTTP is served.
     #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {

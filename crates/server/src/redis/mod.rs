@@ -10,6 +10,7 @@
 //! | `call.rs` | a command on keys: what it sees and writes |
 //! | `databases.rs`, `collection.rs` | what keyspaces hold: databases; hashes, sets, lists |
 //! | `cursors.rs`, `glob.rs` | scans and patterns |
+//! | `feed.rs` | a session without a connection, for fuzzing |
 //! | `clients.rs`, `info.rs` | what is told of clients and of the server |
 //!
 //! Which commands there are, and what is other than in Redis, is in `docs/REDIS.md`; why things lie
@@ -22,6 +23,7 @@ mod commands;
 mod connection;
 mod cursors;
 mod databases;
+pub mod feed;
 pub mod frame;
 pub mod glob;
 mod info;

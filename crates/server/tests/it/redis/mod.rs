@@ -1,6 +1,7 @@
 //! The Redis protocol.
 
 mod abuse;
+mod any_bytes;
 mod atomic;
 mod client;
 mod collections;
