@@ -5,8 +5,8 @@ use lithe_server::fuzzing::{FrameLimits, Parsed, parse_redis};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for is_unknown in [false, true] {
-        let limits =
-            FrameLimits { arguments: 100, bulk: 1 << 10, frame: 4 << 10, line: 1 << 10, is_unknown };
+        let (arguments, bulk) = (100, 1 << 10);
+        let limits = FrameLimits { arguments, bulk, frame: 4 << 10, line: 1 << 10, is_unknown };
         let (parsed, args) = parse_redis(bytes, &limits);
         assert!(args.len() <= 100 && args.iter().all(|arg| arg.len() <= 1 << 10));
         if let Parsed::Command(len) | Parsed::Nothing(len) = parsed {

@@ -313,8 +313,8 @@ impl Call<'_> {
         Ok(entries)
     }
 
-    /// Deletes members of collections that have expired, some at a time (C4). Says whether there may
-    /// be more of them.
+    /// Deletes members of collections that have expired, some at a time (C4). Says whether there
+    /// may be more of them.
     pub fn sweep(&mut self) -> Result<bool, Failure> {
         let Some(second) = self.second() else { return Ok(false) };
         let now = moment(self.now());

@@ -1,5 +1,5 @@
-//! Lists: elements at indices that ascend without gaps. Pushing, popping and replacing are one write;
-//! what is inserted or taken out within moves the elements on the side that has fewer of them.
+//! Lists: elements at indices that ascend without gaps. Pushing, popping and replacing are one
+//! write; what is inserted or taken out within moves the elements on the side with fewer of them.
 
 use std::ops::{Bound, Range};
 
