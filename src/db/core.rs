@@ -100,6 +100,9 @@ pub(super) struct Core {
     pub backing_up: Mutex<()>,
     /// Who adds to the trail, begins one or ends it. The next in that order.
     pub trailing: Mutex<()>,
+    /// Held shared by what changes the database otherwise than by commits, from where it ends the
+    /// trail until it is there; alone by who begins a trail (G3). In front of the turn to flush.
+    pub untold: RwLock<()>,
     pub manifest: Mutex<Manifest>,
     /// Of an encrypted database. Nothing else is taken while it is held.
     pub keyring: Mutex<Option<KeyringFile>>,
@@ -206,6 +209,7 @@ impl Core {
             indexing: Mutex::new(()),
             backing_up: Mutex::new(()),
             trailing: Mutex::new(()),
+            untold: RwLock::new(()),
             manifest: Mutex::new(parts.manifest),
             keyring: Mutex::new(parts.keyring),
             log: parts.log,

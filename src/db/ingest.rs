@@ -457,6 +457,7 @@ impl Core {
             self.flush_keyspace(runtime)?;
         }
         self.settle_ingest(runtime)?;
+        let untold = self.begin_untold(); // In front of the turn, which others wait for.
         let turn = lock(&runtime.flushing);
         self.check_writable()?; // Under the turn, which closing waits for (J4).
         self.check_has_store(runtime)?;
@@ -467,10 +468,12 @@ impl Core {
             // H5: what waits for a flush is not to wait for one ingest after the other.
             return Ok(Tried::Again);
         }
+        self.end_trail_before(&untold, TrailEndReason::Ingested)?;
         self.commit_under_turn(order, staged, (meanwhile, &turn))
     }
 
-    /// Commits staged runs, unless something is in the way. The caller has the turn to flush.
+    /// Commits staged runs, unless something is in the way. The caller has the turn to flush, and
+    /// no trail follows.
     fn commit_under_turn(
         &self,
         order: &Order<'_>,
@@ -478,7 +481,6 @@ impl Core {
         (meanwhile, _turn): (Meanwhile, &MutexGuard<'_, ()>),
     ) -> Result<Tried> {
         let Order { runtime, range, .. } = order;
-        self.end_trail_before(TrailEndReason::Ingested)?;
         self.note_ingests(runtime)?;
         self.finish_begun_flush(runtime)?;
         staged.fit()?;

@@ -29,6 +29,8 @@ mod scenarios;
 #[cfg(shuttle)]
 mod scheduler;
 #[cfg(shuttle)]
+mod trail;
+#[cfg(shuttle)]
 mod world;
 
 #[cfg(shuttle)]

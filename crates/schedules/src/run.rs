@@ -71,6 +71,7 @@ pub fn mistakes(arguments: &Arguments) -> bool {
         (Mistake::ReleaseLogEarly, "crashes"),
         (Mistake::CallsSeenLate, "seals"),
         (Mistake::PremiseCheckedOnce, "transactions"),
+        (Mistake::TrailBeginsBesideIngest, "trails"),
     ] {
         let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name);
         let Some(scenario) = scenario else { return false };

@@ -13,6 +13,7 @@ use lithedb::{Background, Conversion, Durability, Error, FollowUpTo, KeyspaceOpt
 
 use crate::history::Place;
 use crate::random::Random;
+use crate::trail::Trail;
 use crate::world::{PATH, Part, Setup, World, together};
 
 /// A scenario.
@@ -49,6 +50,7 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario("drops", drops),
     scenario("ingests", ingests),
     scenario("following", following),
+    scenario("trails", trails),
 ];
 
 const KEYS: u64 = 4;
@@ -476,4 +478,36 @@ fn following(seed: u64) {
     ];
     together(parts);
     world.end();
+}
+
+/// A trail that begins and is added to beside an ingest: what is restored at its end is what was
+/// there then, or the trail was ended by the ingest.
+fn trails(seed: u64) {
+    let (setup, mut random) = tiny(seed);
+    let world = filled(setup, &mut random, 1);
+    let trail = Trail::open(&world);
+    if random.one_in(2) {
+        trail.begin(&world).unwrap();
+    }
+    let beginner = trail.clone();
+    let parts = vec![
+        part(&world, &mut random, |world, random| {
+            writes(1)(world, random);
+            world.ingest(&[(0, 1), (0, 2), (0, 3)]).unwrap();
+        }),
+        part(&world, &mut random, writes(2)),
+        part(&world, &mut random, move |world, random| {
+            (0..random.below(60)).for_each(|_| thread::sleep(std::time::Duration::ZERO));
+            beginner.begin(world).or_else(unless_one_follows).unwrap();
+            beginner.extend(world).unwrap();
+        }),
+    ];
+    together(parts);
+    time::foreground(|| trail.extend(&world)).unwrap();
+    trail.expect_restored(&world);
+    world.end();
+}
+
+fn unless_one_follows(error: Error) -> Result<(), Error> {
+    if matches!(error, Error::InvalidArgument { .. }) { Ok(()) } else { Err(error) }
 }

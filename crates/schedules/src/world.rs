@@ -296,6 +296,23 @@ impl World {
         expect_prefix(&self.setup, &self.history, (storage, path), least);
     }
 
+    /// For another database, with the same options.
+    pub fn builder(&self) -> Builder {
+        let mut setup = Setup::clone(&self.setup);
+        setup.background = Background::Stepped;
+        setup.seed ^= 0x7a11;
+        setup.builder(&self.storage)
+    }
+
+    /// Opens what has to be everything up to this stamp, and nothing else.
+    pub fn expect_at(&self, path: &str, stamp: u64) {
+        let reopened = reopened(&self.setup, &self.history, (&self.storage, path));
+        let rows = reopened.rows_of(&reopened.db.snapshot()).unwrap();
+        assert_eq!(rows, self.history.rows_at(stamp), "what is restored, up to {stamp}");
+        reopened.expect_sound();
+        drop(reopened.db.close().unwrap());
+    }
+
     /// Opens what is left when everything was dropped: all of it.
     pub fn expect_left(setup: &Setup, storage: &SimStorage, history: &Arc<History>, path: &str) {
         expect_prefix(setup, history, (storage, path), history.acknowledged());

@@ -47,6 +47,8 @@ pub enum Mistake {
     CallsSeenLate,
     /// A transaction is not checked again under the log's lock.
     PremiseCheckedOnce,
+    /// A trail may begin between where an ingest has ended the one before and where it is there.
+    TrailBeginsBesideIngest,
 }
 
 /// Whether a mistake is built in.

@@ -20,7 +20,8 @@
 //!   which was given while no edit of the catalogue was on its way. No later stamp is below that,
 //!   as the catalogue knows of it before the trail gets anything.
 //! - G3  What changes the database otherwise than by commits has a stamp among theirs and is told
-//!   (C9), or ends the trail durably before it happens.
+//!   (C9), or ends the trail durably before it happens, and none begins until it is there
+//!   (`Core::untold`): the backup that a trail begins with has it, or the trail was ended by it.
 //! - G4  A token is in the catalogue, as that of a segment to come, behind all that the segment has
 //!   is durable. So a copy of the database that has the token has that as well.
 //! - G5  A copy made by a checkpoint or a backup is followed by no trail: it has no marker.
@@ -36,7 +37,7 @@ pub(crate) use marker::is_trail_marker;
 pub(in crate::db) use marker::markers_in;
 pub(crate) use replay::{NotReplayed, TrailReplay};
 
-use crate::base::sync::MutexGuard;
+use crate::base::sync::{Mistake, MutexGuard, PoisonError, RwLockReadGuard, is_planted};
 use crate::base::{Error, Result, SeqNo};
 use crate::db::Db;
 use crate::db::core::{Core, lock};
@@ -125,12 +126,14 @@ impl Db {
         Ok(lock(&self.core().trailing))
     }
 
-    /// Has a trail follow the database from now on. The caller has the lock.
+    /// Has a trail follow the database from now on. The caller has the lock. Waits for ingests that
+    /// are being committed.
     ///
     /// # Errors
     /// `InvalidArgument` when one does; `DiskFull`: nothing happened. `Io`, `ReadOnly`, `Closed`.
     pub(crate) fn follow(&self, new: NewTrail) -> Result<TrailRecord> {
         let core = self.core();
+        let _none_is_under_way = core.untold.write().unwrap_or_else(PoisonError::into_inner); // G3
         let mut manifest = core.lock_manifest_for_edit()?;
         if manifest.state().trail().is_some_and(|trail| trail.end.is_none()) {
             return Err(Error::invalid("a trail follows the database already: end it first"));
@@ -163,6 +166,11 @@ impl Db {
     }
 }
 
+/// A change that no trail tells is under way: see [`Core::begin_untold`].
+pub(in crate::db) struct Untold<'c> {
+    _no_trail_begins: Option<RwLockReadGuard<'c, ()>>,
+}
+
 impl Core {
     fn begin_to_follow(&self, manifest: &mut Manifest, new: NewTrail) -> Result<TrailRecord> {
         let NewTrail { id, repository, log_max } = new;
@@ -183,8 +191,21 @@ impl Core {
         Edit::Stamped { seqno, edit: Box::new(edit.clone()) }
     }
 
+    /// G3: no trail begins until what this returns is dropped.
+    pub(in crate::db) fn begin_untold(&self) -> Untold<'_> {
+        let untold = match is_planted(Mistake::TrailBeginsBesideIngest) {
+            true => None,
+            false => Some(self.untold.read().unwrap_or_else(PoisonError::into_inner)),
+        };
+        Untold { _no_trail_begins: untold }
+    }
+
     /// G3: ends the trail that follows, durably, in front of what it cannot tell.
-    pub(in crate::db) fn end_trail_before(&self, reason: TrailEndReason) -> Result<()> {
+    pub(in crate::db) fn end_trail_before(
+        &self,
+        _until_it_is_there: &Untold<'_>,
+        reason: TrailEndReason,
+    ) -> Result<()> {
         let mut manifest = self.lock_manifest_for_edit()?;
         if manifest.state().trail().is_none_or(|trail| trail.end.is_some()) {
             return Ok(());

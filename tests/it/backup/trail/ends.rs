@@ -1,7 +1,14 @@
 //! What ends a trail, and what does not: copies of a database and of a repository, what no log has,
 //! and a repository that cannot be written to.
 
+use std::sync::mpsc;
+
+use lithe_sim::watched::{Mutation, WatchedStorage};
+
 use super::*;
+
+/// How long somebody else has at a certain place, if he is not held up there.
+const CHANCE: Duration = Duration::from_millis(200);
 
 /// Copies all files in a directory to another one, as programs do that know nothing of databases.
 fn copy_tree(storage: &SimStorage, from: &str, to: &str) {
@@ -258,4 +265,52 @@ fn a_full_repository_is_gone_on_with_when_there_is_room() {
     }
     assert_eq!(storage.violations(), [""; 0]);
     assert_eq!(elsewhere.violations(), [""; 0]);
+}
+
+/// G3: between where an ingest ends the trail and where it is there, no other one begins.
+#[test]
+fn no_trail_begins_while_an_ingest_is_under_way() {
+    for options in tiny_structures().into_iter().chain([KeyspaceOptions::history()]) {
+        let sim = SimStorage::new(21);
+        let (ask, asked) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let (is_armed, told) = (Arc::new(AtomicBool::new(false)), std::sync::Mutex::new(told));
+        let armed = Arc::clone(&is_armed);
+        // Runs are made durable behind the end of the trail, and in front of being there.
+        let hook = Arc::new(move |mutation: &Mutation<'_>| {
+            let is_run = mutation.path.starts_with("/db/keyspaces");
+            let is_it = mutation.operation == Operation::Sync && is_run;
+            if is_it && armed.swap(false, Ordering::AcqRel) {
+                ask.send(()).unwrap();
+                let _it_has_begun = told.lock().unwrap().recv_timeout(CHANCE);
+            }
+        });
+        let watched = Arc::new(WatchedStorage::new(sim.clone(), hook));
+        let db = builder(&sim).storage(watched).open(PATH).unwrap();
+        let backups = repository(&sim);
+        let keyspace = db.create_keyspace("animals", options).unwrap();
+        let other = db.create_keyspace("others", KeyspaceOptions::lsm()).unwrap();
+        let first = begin(&backups, &db);
+        other.put_with("wren", "sings", Durability::Buffered).unwrap();
+        is_armed.store(true, Ordering::Release);
+        let second = std::thread::scope(|scope| {
+            let (backups, db) = (&backups, &db);
+            let beginner = scope.spawn(move || {
+                asked.recv().unwrap();
+                let begun = begin(backups, db);
+                let _nobody_waits = tell.send(());
+                begun
+            });
+            keyspace.ingest([("otter", "swims"), ("owl", "flies")]).unwrap();
+            beginner.join().unwrap()
+        });
+        assert!(second != first && !is_armed.load(Ordering::Acquire));
+        other.put("lynx", "climbs").unwrap();
+        let moments = [moment(&db)];
+        backups.extend_trail(&db).unwrap();
+        assert_eq!(reason_of(&db), None);
+        drop((keyspace, other));
+        db.close().unwrap();
+        expect_moments(&sim, &moments, Some(second));
+    }
 }
