@@ -51,6 +51,8 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario("ingests", ingests),
     scenario("following", following),
     scenario("trails", trails),
+    // As with `seals`: a check is a reader.
+    Scenario { name: "checks", patient: &["src/db/core.rs"], run: checks },
 ];
 
 const KEYS: u64 = 4;
@@ -510,4 +512,22 @@ fn trails(seed: u64) {
 
 fn unless_one_follows(error: Error) -> Result<(), Error> {
     if matches!(error, Error::InvalidArgument { .. }) { Ok(()) } else { Err(error) }
+}
+
+/// Checks beside writers and flushes, which give the log back: nothing is wrong at any moment.
+fn checks(seed: u64) {
+    let (mut setup, mut random) = tiny(seed);
+    setup.value_sizes = vec![20, 9000];
+    setup.kept_log_size = Some(0); // What is given back is used again at once.
+    for options in &mut setup.keyspaces {
+        *options = options.clone().value_separation(None);
+    }
+    let world = filled(setup, &mut random, 1);
+    let parts = vec![
+        part(&world, &mut random, writes(6)),
+        part(&world, &mut random, flushes(3)),
+        part(&world, &mut random, |world, _| (0..3).for_each(|_| world.expect_sound())),
+    ];
+    together(parts);
+    world.end();
 }

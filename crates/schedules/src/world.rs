@@ -58,6 +58,8 @@ pub struct Setup {
     pub background: Background,
     /// For memtables, cache and indexes.
     pub memory_budget: u64,
+    /// How much of the log is kept to be read, if that is said.
+    pub kept_log_size: Option<u64>,
 }
 
 impl Setup {
@@ -75,6 +77,7 @@ impl Setup {
             encrypted: false,
             background: Background::Threads,
             memory_budget: 256 << 10,
+            kept_log_size: None,
         };
         if random.one_in(4) {
             setup.background = Background::Stepped;
@@ -103,6 +106,10 @@ impl Setup {
             .wal_file_size(16 << 10)
             .value_file_size(4 << 10)
             .garbage_share(0.05);
+        let builder = match self.kept_log_size {
+            Some(bytes) => builder.kept_log_size(bytes),
+            None => builder,
+        };
         if !self.encrypted {
             return builder;
         }

@@ -12,7 +12,8 @@ use crate::structure::{Findings, Site};
 use crate::wal::{Lsn, RecordRef, WalOptions, WalPlace, replay};
 
 impl Core {
-    /// Reads the part of the log that is needed. The manifest's lock keeps it from being released.
+    /// Reads the part of the log that is needed: by what the manifest says, whose lock keeps that
+    /// from being released. What is in front may be going right now (D3).
     pub(super) fn check_log(&self, findings: &mut Findings) {
         let manifest = self.lock_manifest();
         let place = WalPlace {
@@ -26,7 +27,7 @@ impl Core {
                 held_from: Lsn::MAX,
             },
         };
-        let from = Lsn::from_u64(self.log.released());
+        let from = Lsn::from_u64(manifest.state().log_start());
         let next_keyspace = manifest.state().next_keyspace_id();
         // Before the log is read: a flush that comes behind that goes further.
         let state = self.published.state();

@@ -76,6 +76,27 @@ fn commits_of_the_log_are_counted() {
     assert_eq!((report.commits, report.problems.len()), (10, 0));
 }
 
+/// The moment between the manifest's word that the start of the log is not needed and when it is
+/// given back, with its files gone a moment later (D3).
+#[test]
+fn what_the_manifest_does_not_need_of_the_log_is_not_missed() {
+    let storage = Arc::new(MemoryStorage::new());
+    let builder = Builder::default().storage(Arc::clone(&storage) as Arc<dyn Storage>);
+    let builder = builder.background(Background::Stepped).wal_file_size(16 << 10);
+    let db = builder.kept_log_size(0).open("/db").unwrap();
+    let keyspace = db.keyspace_or_create("k").unwrap();
+    for number in 0..20u32 {
+        keyspace.put(number.to_be_bytes(), [7; 2000]).unwrap();
+    }
+    let (core, newest) = (db.core(), db.snapshot().seqno());
+    let log_start = core.log.mark(0).0.as_u64();
+    assert!(core.log.released() + (16 << 10) < log_start);
+    let edit = Edit::AdvanceLog { log_start, journals: Vec::new(), last_seqno: newest };
+    core.apply_edit(&mut core.lock_manifest(), &edit).unwrap();
+    storage.remove_file(Path::new("/db/wal/00000001.wal")).unwrap();
+    assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
+}
+
 #[test]
 fn records_that_are_no_commits_are_named_with_their_place() {
     let storage = Arc::new(MemoryStorage::new());
