@@ -153,6 +153,11 @@ guide:
     mdbook build docs/guide
     sed -i -E 's|href="\.\./\.\./\.\./([^":]*)\.html|href="../../\1.md|g; s|href="\.\./\.\./([^":]*)\.html|href="../../docs/\1.md|g' target/guide/*.html
 
+# What ten thousand connections of clients that are not known take of the server's memory.
+http-connections:
+    cargo test -p lithe-server --test it -- --ignored --exact --nocapture \
+        http::connections::ten_thousand_connections_of_nobody_take_little
+
 # The HTTP calls under a property-based tester (needs schemathesis): `just http-properties -n 200`.
 http-properties *ARGS:
     scripts/http-properties {{ARGS}}

@@ -279,6 +279,7 @@ impl Server {
         runtime.block_on(serve(&shared, listeners, &drain))?;
         runtime.shutdown_timeout(Duration::from_secs(1));
         shared.store.close();
+        drop(shared.http.snapshots.take_all()); // Who can have it read files again has it still.
         shared.log.line(Level::Info, "drained", &[]);
         Ok(())
     }

@@ -16,6 +16,7 @@ use super::body::{Body, Received, receive};
 use super::failure::{Code, Failure};
 use super::query::Query;
 use super::routes::Route;
+use super::standing::Standing;
 use super::text::base64_decoded;
 use crate::auth::{Principal, Verb};
 use crate::config::Durability;
@@ -25,7 +26,7 @@ use crate::store::StoreError;
 /// A JSON body of calls that write no values is at most so large.
 const SMALL_BODY_MAX: u64 = 256 << 10;
 /// Writes of more bytes are done on a thread of their own.
-const LARGE_WRITE: usize = 256 << 10;
+pub const LARGE_WRITE: usize = 256 << 10;
 
 /// What a handler gives.
 pub type Outcome = Result<Response<Body>, Failure>;
@@ -41,6 +42,8 @@ pub struct Ask {
     pub query: Query,
     pub headers: HeaderMap,
     pub body: Incoming,
+    /// The reading of the file of tokens by which it is allowed.
+    pub tokens_read: u64,
     /// Bytes of the body that were read.
     pub received: u64,
 }
@@ -118,6 +121,8 @@ impl Ask {
         let received = receive(&mut self.body, size_max, (&shared.http.room, &shared.limits));
         let received = received.await?;
         self.received = received.bytes.len() as u64;
+        // It may have taken long.
+        Standing::of(self).check()?;
         Ok(received)
     }
 

@@ -10,12 +10,13 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::ask::{Ask, Object, Outcome, bytes_of, invalid_json};
-use super::conditions::{stamp_in, write_if};
+use super::conditions::{Effort, stamp_in, write_if};
 use super::failure::{Code, Failure};
 use super::keys::{moment, ttl_of, written};
 use super::listing::{
     EntryRow, RowValue, Sink, VALUES, Values, judge, list, push_entry_members, short_list,
 };
+use super::options::Yes;
 use super::scan::Span;
 use super::text::push_member;
 use crate::auth::Verb;
@@ -61,6 +62,8 @@ struct OperationBody {
     from_base64: Option<String>,
     to: Option<String>,
     to_base64: Option<String>,
+    /// That everything is meant.
+    confirm: Option<Yes>,
 }
 
 #[derive(Deserialize)]
@@ -118,7 +121,8 @@ pub async fn write(ask: &mut Ask) -> Outcome {
         drop((plan.steps, received));
         return written(ask.commit(batch, durability).await?);
     }
-    let stamp = write_if(asked, durability, |transaction| {
+    let effort = Effort::of(received.bytes.len());
+    let stamp = write_if(asked, durability, effort, |transaction| {
         plan.check(asked, transaction)?;
         plan.write(transaction).map_err(|error| asked.engine(&error))
     });
@@ -220,7 +224,7 @@ impl Step {
         let wrong = |what: &str| Failure::new(Code::InvalidJson, what);
         if ttl.is_some() && !is_put
             || value.is_some() && !has_value
-            || has_range && !is_range
+            || (has_range || operation.confirm.is_some()) && !is_range
             || key.is_some() && is_range
         {
             return Err(wrong("a member does not belong to its operation"));
@@ -229,11 +233,12 @@ impl Step {
             if !has_range {
                 return Err(wrong("delete-range: prefix, from or to is needed"));
             }
-            return Ok(Step::DeleteRange(Span::of(
-                prefix.as_deref(),
-                from.as_deref(),
-                to.as_deref(),
-            )));
+            let span = Span::of(prefix.as_deref(), from.as_deref(), to.as_deref());
+            if span.is_everything() && operation.confirm.is_none() {
+                let what = "all keys would be deleted: say \"confirm\":\"yes\"";
+                return Err(Failure::new(Code::ConfirmationNeeded, what));
+            }
+            return Ok(Step::DeleteRange(span));
         }
         let key = key.ok_or_else(|| missing("key"))?;
         ask.check_key(&key)?;
@@ -372,7 +377,10 @@ pub async fn multi_get(ask: &mut Ask) -> Outcome {
     let keyspace = ask.keyspace(Verb::Read)?;
     let values = ask.query.choice("values", VALUES)?.unwrap_or(Values::Short);
     let received = ask.json_text(ask.shared.limits.body_size).await?;
-    let keys = read_keys(ask, &received.bytes)?;
+    let keys = match received.bytes.len() >= LARGE_BODY {
+        true => tokio::task::block_in_place(|| read_keys(ask, &received.bytes))?,
+        false => read_keys(ask, &received.bytes)?,
+    };
     let then = moment(ask, &keyspace)?;
     let then = then.unwrap_or_else(|| ask.shared.store.db().snapshot());
     let is_short = keys.len() <= FEW_KEYS_MAX && values != Values::Full;
@@ -381,19 +389,20 @@ pub async fn multi_get(ask: &mut Ask) -> Outcome {
         sink.buffer().extend_from_slice(b"{\"entries\":[");
         for (index, key) in keys.iter().enumerate() {
             let found = then.get_entry(&keyspace, key).map_err(|error| judge(&error))?;
-            let out = sink.buffer();
-            out.extend_from_slice(if index == 0 { b"{" } else { b",{" });
+            let size = found.as_ref().map_or(0, |entry| entry.value.len());
+            let _until_it_is_written = sink.room(if values == Values::Full { size } else { 0 })?;
+            sink.buffer().extend_from_slice(if index == 0 { b"{" } else { b",{" });
             match &found {
                 Some(entry) => {
                     let mut row = EntryRow::of(entry);
                     if values == Values::None {
                         row.value = RowValue::Unsaid;
                     }
-                    push_entry_members(out, &row, values);
+                    push_entry_members(sink, &row, values);
                 }
-                None => push_member(out, "key", key),
+                None => push_member(sink.buffer(), "key", key),
             }
-            out.extend_from_slice(format!(",\"found\":{}}}", found.is_some()).as_bytes());
+            sink.buffer().extend_from_slice(format!(",\"found\":{}}}", found.is_some()).as_bytes());
             if !sink.pass_on() {
                 return Ok(());
             }

@@ -22,27 +22,38 @@ const DISCARD_TIME: Duration = Duration::from_millis(20);
 /// Bodies of the largest size that there is room for at a time, in both directions together.
 const BODIES_MAX: u64 = 16;
 
-/// Memory for large bodies: what is small is bounded by the number of connections.
+/// Memory for large bodies and values: what is small is bounded by the number of connections.
 #[derive(Debug)]
 pub struct Room {
     pieces: Arc<Semaphore>,
+    piece_count: usize,
 }
 
 impl Room {
     pub fn new(limits: &Limits) -> Room {
         let bytes = limits.body_size.max(limits.value_size).saturating_mul(BODIES_MAX);
         let pieces = usize::try_from(bytes / PIECE as u64).unwrap_or(usize::MAX);
-        Room { pieces: Arc::new(Semaphore::new(pieces.clamp(1, u32::MAX as usize >> 3))) }
+        let piece_count = pieces.clamp(1, u32::MAX as usize >> 3);
+        Room { pieces: Arc::new(Semaphore::new(piece_count)), piece_count }
     }
 
-    /// Room for so many bytes; `None` when there is none.
-    pub fn take(&self, bytes: usize) -> Option<Taken> {
-        let pieces = u32::try_from(bytes / PIECE).ok()?;
-        let permit = match pieces {
-            0 => None,
-            pieces => Some(Arc::clone(&self.pieces).try_acquire_many_owned(pieces).ok()?),
+    /// Room for so many bytes. Refused as busy when there is none, and as too large when there
+    /// never will be.
+    pub fn take(&self, bytes: usize) -> Result<Taken, Failure> {
+        let pieces = bytes / PIECE;
+        if pieces > self.piece_count {
+            let limit = (self.piece_count * PIECE) as u64;
+            return Err(Failure::too_large("bytes that are sent at a time", limit));
+        }
+        let permit = match u32::try_from(pieces) {
+            Ok(0) => None,
+            Ok(pieces) => Arc::clone(&self.pieces)
+                .try_acquire_many_owned(pieces)
+                .map(Some)
+                .map_err(|_| Failure::busy())?,
+            Err(_) => return Err(Failure::busy()),
         };
-        Some(Taken { permit, bytes })
+        Ok(Taken { permit, bytes })
     }
 }
 
@@ -55,7 +66,7 @@ pub struct Taken {
 
 impl Taken {
     /// Takes more of it, so that it is for so many bytes.
-    fn grow(&mut self, room: &Room, bytes: usize) -> Option<()> {
+    fn grow(&mut self, room: &Room, bytes: usize) -> Result<(), Failure> {
         let more = (bytes / PIECE).saturating_sub(self.bytes / PIECE);
         let more = room.take(more * PIECE)?.permit;
         match (&mut self.permit, more) {
@@ -64,7 +75,7 @@ impl Taken {
             (Some(_), None) => {}
         }
         self.bytes = bytes;
-        Some(())
+        Ok(())
     }
 }
 
@@ -105,7 +116,7 @@ pub async fn receive(
         if size as u64 > size_max {
             return Err(too_large());
         }
-        received.room.grow(room, size).ok_or_else(Failure::busy)?;
+        received.room.grow(room, size)?;
         match first.take() {
             None if all.is_empty() => first = Some(data),
             Some(earlier) => {
@@ -136,6 +147,18 @@ pub async fn discard(body: &mut Incoming) -> bool {
     true
 }
 
+/// Bytes that have room for as long as they are there.
+struct InRoom {
+    bytes: Bytes,
+    _room: Taken,
+}
+
+impl AsRef<[u8]> for InRoom {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// The body of an answer was broken off: the client sees that it is not whole.
 #[derive(Debug)]
 pub struct BrokenOff;
@@ -163,7 +186,6 @@ pub struct Body {
     content: Content,
     /// Noted when the body is over, or its client is gone.
     record: Option<Record>,
-    _room: Taken,
 }
 
 impl Body {
@@ -173,19 +195,22 @@ impl Body {
 
     pub fn whole(bytes: Bytes) -> Body {
         let content = Content::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()));
-        Body { content, record: None, _room: Taken::default() }
+        Body { content, record: None }
     }
 
     /// Of pieces that come from elsewhere. Dropping the receiver tells the sender that nobody
     /// listens any more.
     pub fn pieces(pieces: mpsc::Receiver<Piece>, size: Option<u64>) -> Body {
         let content = Content::Pieces { pieces, size };
-        Body { content, record: None, _room: Taken::default() }
+        Body { content, record: None }
     }
 
-    /// With the room that it takes.
+    /// With the room that it takes: until its bytes are sent, which is later than that they were
+    /// asked for.
     pub fn in_room(mut self, room: Taken) -> Body {
-        self._room = room;
+        if let Content::Whole(Some(bytes)) = &mut self.content {
+            *bytes = Bytes::from_owner(InRoom { bytes: std::mem::take(bytes), _room: room });
+        }
         self
     }
 
@@ -247,13 +272,14 @@ mod tests {
         let limits = Limits { body_size: PIECE as u64, value_size: 1, ..Limits::default() };
         let room = Room::new(&limits);
         let most = room.take(15 * PIECE).unwrap();
-        assert!(room.take(2 * PIECE).is_none());
+        assert_eq!(room.take(2 * PIECE).unwrap_err().code(), Code::Busy);
         let mut little = room.take(PIECE - 1).unwrap();
-        assert!(little.grow(&room, 2 * PIECE).is_none());
+        assert!(little.grow(&room, 2 * PIECE).is_err());
         little.grow(&room, PIECE).unwrap();
-        assert!(room.take(PIECE).is_none());
-        assert!(room.take(10).is_some(), "what is small needs none");
+        assert!(room.take(PIECE).is_err());
+        assert!(room.take(10).is_ok(), "what is small needs none");
         drop((most, little));
-        assert!(room.take(16 * PIECE).is_some());
+        assert!(room.take(16 * PIECE).is_ok());
+        assert_eq!(room.take(17 * PIECE).unwrap_err().code(), Code::TooLarge, "it never fits");
     }
 }

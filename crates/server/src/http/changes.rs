@@ -18,12 +18,11 @@ use super::events::{Stream, push_event, push_heartbeat, stream_answer};
 use super::failure::{Code, Failure};
 use super::listing::SHORT_VALUE_MAX;
 use super::moment::{millis_text, parsed_stamp};
+use super::standing::{LOOK_EVERY, Standing, gone};
 use super::text::{push_json, push_member};
 use crate::auth::{Principal, Verb};
 use crate::server::Shared;
 
-/// So long the feed waits for a commit before it looks whether the client is there.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
 /// Commits that are there are sent together up to this size.
 const PIECE_SIZE: usize = 64 << 10;
@@ -36,9 +35,18 @@ const YES_NO: &[(&str, bool)] = &[("true", true), ("false", false)];
 struct Following {
     shared: Arc<Shared>,
     principal: Principal,
-    /// `None` for all.
-    keyspaces: Option<Vec<Keyspace>>,
+    standing: Standing,
+    keyspaces: Followed,
     previous: bool,
+}
+
+/// Which keyspaces are followed.
+#[derive(Clone, Debug)]
+enum Followed {
+    All,
+    These(Vec<Keyspace>),
+    /// Those that may be read, those that will be made among them.
+    Readable,
 }
 
 /// `GET /v1/changes`
@@ -49,6 +57,7 @@ pub async fn follow(ask: &mut Ask) -> Outcome {
     let following = Following {
         shared: Arc::clone(&ask.shared),
         principal: ask.principal.clone(),
+        standing: Standing::of(ask),
         keyspaces,
         previous,
     };
@@ -65,18 +74,15 @@ pub async fn follow(ask: &mut Ask) -> Outcome {
 }
 
 /// Those that are to be followed: the ones that are named, or all that may be read.
-fn keyspaces(ask: &Ask) -> Result<Option<Vec<Keyspace>>, Failure> {
+fn keyspaces(ask: &Ask) -> Result<Followed, Failure> {
     if let Some(names) = ask.query.text("keyspaces")? {
         let named = names.split(',').map(|name| ask.keyspace_named(Verb::Read, name));
-        return named.collect::<Result<_, _>>().map(Some);
+        return named.collect::<Result<_, _>>().map(Followed::These);
     }
-    if ask.principal.may_with_all(Verb::Read) {
-        return Ok(None);
-    }
-    let infos = ask.shared.store.db().keyspaces().into_iter();
-    let readable = infos.filter(|info| ask.principal.may(Verb::Read, &info.name));
-    // One that is dropped meanwhile is not followed.
-    Ok(Some(readable.filter_map(|info| ask.shared.store.keyspace(&info.name).ok()).collect()))
+    Ok(match ask.principal.may_with_all(Verb::Read) {
+        true => Followed::All,
+        false => Followed::Readable,
+    })
 }
 
 /// From where on: what the client has seen last; or what it says; or now.
@@ -93,12 +99,35 @@ fn since(ask: &Ask) -> Result<PointInTime, Failure> {
 }
 
 impl Following {
-    fn open(&self, since: PointInTime) -> Result<ChangeFeed, Error> {
+    /// Those of the keyspaces that are there; `None` for all.
+    fn present(&self) -> Option<Vec<Keyspace>> {
+        match &self.keyspaces {
+            Followed::All => None,
+            Followed::These(keyspaces) => Some(keyspaces.clone()),
+            Followed::Readable => {
+                let store = &self.shared.store;
+                let infos = store.db().keyspaces().into_iter();
+                let readable = infos.filter(|info| self.principal.may(Verb::Read, &info.name));
+                // One that is dropped meanwhile is not followed.
+                Some(readable.filter_map(|info| store.keyspace(&info.name).ok()).collect())
+            }
+        }
+    }
+
+    fn open(&self, since: PointInTime) -> Result<Feed, Error> {
         let mut options = FeedOptions::new().previous_values(self.previous);
-        if let Some(keyspaces) = &self.keyspaces {
+        let keyspaces = self.present();
+        let ids = keyspaces.iter().flatten().map(Keyspace::id).collect();
+        if let Some(keyspaces) = &keyspaces {
             options = options.keyspaces(keyspaces);
         }
-        self.shared.store.db().changes(since, options)
+        Ok(Feed { commits: self.shared.store.db().changes(since, options)?, ids })
+    }
+
+    /// Whether there are keyspaces that may be read and are not followed, or others that are.
+    fn is_stale(&self, feed: &Feed) -> bool {
+        matches!(self.keyspaces, Followed::Readable)
+            && self.present().iter().flatten().map(Keyspace::id).ne(feed.ids.iter().copied())
     }
 
     fn run(&self, since: PointInTime, stream: &Stream, begun: oneshot::Sender<Result<(), Error>>) {
@@ -120,19 +149,17 @@ impl Following {
         }
         let mut last_sent = Instant::now();
         while !stream.is_over() {
-            if !self.shared.is_serving() {
-                let data = json!({ "code": "closing", "message": "the server ends" });
-                push_event(&mut out, "end", None, data.to_string().as_bytes());
+            if let Some(why) = self.end() {
+                push_end(&mut out, &why);
                 let _nobody_waits_if_it_fails = stream.send(&mut out);
                 return;
             }
-            if let Err(error) = self.gather(&mut feed, &mut out) {
-                match self.go_on_behind(error, &mut out) {
-                    Some(another) => feed = another,
-                    None => {
-                        let _nobody_waits_if_it_fails = stream.send(&mut out);
-                        return;
-                    }
+            match self.go_on(&mut feed, &mut out) {
+                Ok(()) => {}
+                Err(why) => {
+                    push_end(&mut out, &why);
+                    let _nobody_waits_if_it_fails = stream.send(&mut out);
+                    return;
                 }
             }
             if out.is_empty() && last_sent.elapsed() >= HEARTBEAT_EVERY {
@@ -147,26 +174,39 @@ impl Following {
         }
     }
 
-    /// Commits that were not kept are told as a gap, and others behind it shown. What else fails
-    /// ends the feed.
-    fn go_on_behind(&self, error: Error, out: &mut Vec<u8>) -> Option<ChangeFeed> {
-        let error = match error {
-            Error::CommitsNotKept { oldest } => match self.pass_gap(oldest, out) {
-                Ok(feed) => return Some(feed),
-                Err(error) => error,
-            },
-            error => error,
-        };
-        let failure = Failure::of_engine(&error, &self.principal, &self.shared.store);
-        let said = failure.to_json()["error"].to_string();
-        push_event(out, "end", None, said.as_bytes());
-        None
+    /// Why the feed has to end, if it has.
+    fn end(&self) -> Option<Failure> {
+        match self.shared.is_serving() {
+            false => Some(Failure::new(Code::Closing, "the server ends")),
+            true => (!self.standing.holds()).then(gone),
+        }
     }
 
-    fn pass_gap(&self, oldest: Option<SeqNo>, out: &mut Vec<u8>) -> Result<ChangeFeed, Error> {
-        let before = oldest.map(|oldest| SeqNo::from_u64(oldest.as_u64().saturating_sub(1)));
+    /// Waits a while for commits. Those that were not kept are told as a gap, and others behind it
+    /// shown; what else fails ends the feed.
+    fn go_on(&self, feed: &mut Feed, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let (before, len) = (feed.commits.position(), out.len());
+        let mut done = self.gather(&mut feed.commits, out);
+        // A keyspace is there before there are commits of it: what was passed over is looked at
+        // again with all that are there now, and nothing of it was sent.
+        if self.is_stale(feed) {
+            out.truncate(len);
+            done = self.open(PointInTime::Stamp(before)).map(|opened| *feed = opened);
+        }
+        let done = match done {
+            Err(Error::CommitsNotKept { oldest }) => {
+                self.pass_gap(oldest, out).map(|another| *feed = another)
+            }
+            done => done,
+        };
+        done.map_err(|error| Failure::of_engine(&error, &self.principal, &self.shared.store))
+    }
+
+    fn pass_gap(&self, oldest: Option<SeqNo>, out: &mut Vec<u8>) -> Result<Feed, Error> {
+        // Whether anything is missing in front of the oldest, the log does not know: so it is the
+        // first that one can go on behind.
         let now = self.shared.store.db().snapshot().seqno();
-        let since = before.unwrap_or(now).min(now);
+        let since = oldest.unwrap_or(now).min(now);
         let feed = self.open(PointInTime::Stamp(since))?;
         let stamp = since.as_u64().to_string();
         let data = json!({
@@ -223,6 +263,18 @@ impl Following {
             push_event(out, "commit", Some(&stamp), &data);
         }
     }
+}
+
+/// Commits of some keyspaces.
+#[derive(Debug)]
+struct Feed {
+    commits: ChangeFeed,
+    /// Which these are; nothing where all are followed.
+    ids: Vec<u32>,
+}
+
+fn push_end(out: &mut Vec<u8>, why: &Failure) {
+    push_event(out, "end", None, why.to_json()["error"].to_string().as_bytes());
 }
 
 fn push_change(out: &mut Vec<u8>, change: &Change, budget: &mut u64) {

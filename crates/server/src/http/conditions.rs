@@ -3,7 +3,7 @@
 use hyper::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use lithedb::{Error, KeyRange, Keyspace, SeqNo, Transaction};
 
-use super::ask::Ask;
+use super::ask::{Ask, LARGE_WRITE};
 use super::failure::{Code, Failure};
 use crate::config::Durability;
 use crate::store::StoreError;
@@ -100,7 +100,8 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Failure>
             let strong = text.strip_prefix("W/");
             let inner = strong.unwrap_or(text).strip_prefix('"');
             let inner = inner.and_then(|text| text.strip_suffix('"')).ok_or_else(wrong)?;
-            if let Ok(number) = inner.parse() {
+            // Tags are compared as they are written: `+7` and `07` are others than `7`.
+            if let Some(number) = inner.parse().ok().filter(|n: &u64| n.to_string() == inner) {
                 tags.push(Tag { stamp: SeqNo::from_u64(number), is_weak: strong.is_some() });
             }
         }
@@ -119,16 +120,34 @@ pub fn stamp_in(
     Ok(cursor.valid().then(|| cursor.seqno()))
 }
 
+/// Whether a write is done while others wait for the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    Small,
+    Large,
+}
+
+impl Effort {
+    /// Of a request with a body of so many bytes.
+    pub fn of(bytes: usize) -> Effort {
+        if bytes < LARGE_WRITE { Effort::Small } else { Effort::Large }
+    }
+}
+
 /// Writes in a transaction that first looks whether it may: again, when others were faster.
 pub async fn write_if(
     ask: &Ask,
     durability: Option<Durability>,
+    effort: Effort,
     mut prepare: impl FnMut(&mut Transaction) -> Result<(), Failure>,
 ) -> Result<SeqNo, Failure> {
     let store = &ask.shared.store;
     for _ in 0..TRIES {
         let mut transaction = store.db().begin_update();
-        prepare(&mut transaction)?;
+        match effort {
+            Effort::Small => prepare(&mut transaction)?,
+            Effort::Large => tokio::task::block_in_place(|| prepare(&mut transaction))?,
+        }
         match store.commit(&mut transaction, durability).await {
             Err(StoreError::Engine(Error::Conflict)) => tokio::task::yield_now().await,
             done => return done.map_err(|error| ask.store(&error)),
@@ -156,6 +175,8 @@ mod tests {
             ("if-match", "\"8\", \"7\"", false, true),
             ("if-match", "\"8\"", false, false),
             ("if-match", "\"other\"", false, false),
+            ("if-match", "\"+7\"", false, false),
+            ("if-match", "\"07\"", false, false),
             ("if-match", "W/\"7\"", false, false),
             ("if-match", "*", false, true),
             ("if-none-match", "*", true, false),

@@ -57,7 +57,7 @@ fn is_name_of(shared: &Shared, host: &str) -> bool {
 
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => name,
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     }
 }
@@ -97,17 +97,10 @@ pub fn identify(
         let challenge = HeaderValue::from_static("Bearer realm=\"lithe\"");
         Failure::new(Code::Unauthenticated, what).header(WWW_AUTHENTICATE, challenge)
     };
-    let mut given = headers.get_all(AUTHORIZATION).iter();
-    let Some(header) = given.next() else { return Err(unknown("a token is needed")) };
-    if given.next().is_some() {
-        return Err(unknown("one token is needed"));
-    }
-    let token = header.to_str().ok().and_then(|header| header.split_once(' '));
-    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let Some((_, token)) = token else {
-        return Err(unknown("a token is needed, as in `Authorization: Bearer TOKEN`"));
+    let Some(token) = token_of(headers) else {
+        return Err(unknown("one token is needed, as in `Authorization: Bearer TOKEN`"));
     };
-    match shared.authority.with_token(token.trim(), peer.ip(), now) {
+    match shared.authority.with_token(token, peer.ip(), now) {
         Known::As(principal) => Ok(principal),
         Known::Nobody => Err(unknown("nobody has this token")),
         Known::TooOften => {
@@ -116,6 +109,17 @@ pub fn identify(
             Err(Failure::new(Code::TooOften, what).header(RETRY_AFTER, later))
         }
     }
+}
+
+/// The token that a request brings, if it is one.
+pub fn token_of(headers: &HeaderMap) -> Option<&str> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let header = given.next()?;
+    if given.next().is_some() {
+        return None;
+    }
+    let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
 #[cfg(test)]
@@ -130,6 +134,8 @@ mod tests {
             ("[::1]:80", "[::1]"),
             ("[::1]", "[::1]"),
             ("127.0.0.1:", "127.0.0.1"),
+            ("localhost:80@evil.example", "localhost:80@evil.example"),
+            ("localhost:evil", "localhost:evil"),
         ] {
             assert_eq!(without_port(host), name);
         }

@@ -62,10 +62,12 @@ pub async fn versions(ask: &mut Ask) -> Outcome {
                 more = (!is_backwards).then_some(version.seqno);
                 break;
             }
+            let size = version.value.as_ref().map_or(0, |value| value.len());
+            let _until_it_is_written = sink.room(size)?;
             if index > 0 {
                 sink.buffer().push(b',');
             }
-            push_version(sink.buffer(), &version, values);
+            push_version(sink, &version, values);
             if !sink.pass_on() {
                 return Ok(());
             }
@@ -77,25 +79,27 @@ pub async fn versions(ask: &mut Ask) -> Outcome {
     list(ask, "application/json", write).await
 }
 
-fn push_version(out: &mut Vec<u8>, version: &KeyVersion, values: Values) {
-    out.extend_from_slice(b"{\"deleted\":");
+fn push_version(sink: &mut Sink, version: &KeyVersion, values: Values) {
+    sink.buffer().extend_from_slice(b"{\"deleted\":");
     match &version.value {
-        None => out.extend_from_slice(b"true"),
+        None => sink.buffer().extend_from_slice(b"true"),
         Some(value) => {
-            out.extend_from_slice(b"false");
+            sink.buffer().extend_from_slice(b"false");
             let is_shown = match values {
                 Values::None => false,
                 Values::Short => value.len() as u64 <= SHORT_VALUE_MAX,
                 Values::Full => true,
             };
             if is_shown {
-                out.push(b',');
-                push_member(out, "value", value);
+                sink.buffer().push(b',');
+                sink.push_value("value", value);
             } else {
-                out.extend_from_slice(format!(",\"value_size\":{}", value.len()).as_bytes());
+                let size = format!(",\"value_size\":{}", value.len());
+                sink.buffer().extend_from_slice(size.as_bytes());
             }
         }
     }
+    let out = sink.buffer();
     push_stamp(out, version.seqno);
     out.extend_from_slice(b",\"time\":");
     push_json(out, &millis_text(version.seqno.millis()));

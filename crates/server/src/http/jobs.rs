@@ -10,12 +10,14 @@ use hyper::StatusCode;
 use lithedb::base::{Clock as _, SystemClock};
 use lithedb::{CheckOptions, Error};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use super::ask::{Ask, Outcome, json_answer, ok_json};
 use super::failure::{Code, Failure};
 use super::moment::millis_text;
 use crate::auth::{Principal, Verb};
-use crate::server::Shared;
+use crate::server::{Phase, Shared};
+use crate::store::Store;
 
 /// Jobs at work at a time.
 const RUNNING_MAX: usize = 4;
@@ -70,7 +72,8 @@ pub struct NewJob {
 pub struct Job {
     id: u64,
     new: NewJob,
-    shared: Arc<Shared>,
+    /// Not the server itself, which has its jobs.
+    phase: watch::Receiver<Phase>,
     began: u64,
     done: AtomicU64,
     total: AtomicU64,
@@ -107,14 +110,14 @@ impl Job {
     }
 
     fn is_to_end(&self) -> bool {
-        self.is_cancelled.load(Ordering::Relaxed) || !self.shared.is_serving()
+        self.is_cancelled.load(Ordering::Relaxed) || *self.phase.borrow() != Phase::Serving
     }
 
     fn is_over(&self) -> bool {
         lock(&self.end).is_some()
     }
 
-    fn finish(&self, outcome: Result<Value, Error>, principal: &Principal) {
+    fn finish(&self, outcome: Result<Value, Error>, principal: &Principal, store: &Store) {
         let time = SystemClock::new().wall_millis();
         let (state, said) = match outcome {
             _ if self.is_broken_off.load(Ordering::Relaxed) => {
@@ -125,7 +128,7 @@ impl Job {
             Ok(report) if report["ok"] == false => ("failed", ("result", report)),
             Ok(report) => ("done", ("result", report)),
             Err(error) => {
-                let failure = Failure::of_engine(&error, principal, &self.shared.store);
+                let failure = Failure::of_engine(&error, principal, store);
                 ("failed", ("error", failure.to_json()["error"].take()))
             }
         };
@@ -173,7 +176,7 @@ impl Jobs {
         self.lock().jobs.values().filter(|job| !job.is_over()).count()
     }
 
-    fn add(&self, shared: &Arc<Shared>, new: NewJob) -> Result<Arc<Job>, Failure> {
+    fn add(&self, phase: &watch::Receiver<Phase>, new: NewJob) -> Result<Arc<Job>, Failure> {
         let mut register = self.lock();
         let running = register.jobs.values().filter(|job| !job.is_over()).count();
         if running >= RUNNING_MAX {
@@ -188,7 +191,7 @@ impl Jobs {
         let job = Arc::new(Job {
             id: register.last_id,
             new,
-            shared: Arc::clone(shared),
+            phase: phase.clone(),
             began: SystemClock::new().wall_millis(),
             done: AtomicU64::new(0),
             total: AtomicU64::new(UNKNOWN),
@@ -212,10 +215,11 @@ pub fn begin(
     work: impl FnOnce(&Job, &Shared) -> Result<Value, Error> + Send + 'static,
 ) -> Outcome {
     let (shared, principal) = (Arc::clone(&ask.shared), ask.principal.clone());
-    let job = ask.shared.http.jobs.add(&shared, new)?;
+    let job = ask.shared.http.jobs.add(&shared.phase, new)?;
     let at_work = Arc::clone(&job);
     let begun = ask.shared.store.begin(move |_| {
-        let mut end = Ending { job: &at_work, principal: &principal, outcome: None };
+        let mut end =
+            Ending { job: &at_work, for_whom: (&principal, &shared.store), outcome: None };
         end.outcome = Some(work(&at_work, &shared));
     });
     if let Err(error) = begun {
@@ -228,14 +232,15 @@ pub fn begin(
 /// Sees to it that a job ends, also if what it does panics.
 struct Ending<'j> {
     job: &'j Job,
-    principal: &'j Principal,
+    for_whom: (&'j Principal, &'j Store),
     outcome: Option<Result<Value, Error>>,
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         let panicked = || Err(Error::invalid("the server could not do it"));
-        self.job.finish(self.outcome.take().unwrap_or_else(panicked), self.principal);
+        let (principal, store) = self.for_whom;
+        self.job.finish(self.outcome.take().unwrap_or_else(panicked), principal, store);
     }
 }
 

@@ -8,11 +8,11 @@ use hyper::{Response, StatusCode};
 use lithedb::{Entry, Keyspace, SeqNo, Snapshot, WriteBatch};
 use serde_json::json;
 
-use super::ask::{Ask, Outcome, answer, json_bytes, ok_json, tagged, with_header, without_body};
-use super::body::Body;
-use super::conditions::{Conditions, stamp_in, write_if};
+use super::ask::{Ask, Outcome, answer, ok_json, tagged, with_header, without_body};
+use super::body::{Body, Received};
+use super::conditions::{Conditions, Effort, stamp_in, write_if};
 use super::failure::{Code, Failure};
-use super::listing::{EntryRow, Values, push_entry};
+use super::listing::{EntryRow, SHORT_VALUE_MAX, Sink, Values, list, push_entry, short_list};
 use super::moment::time_text;
 use crate::auth::Verb;
 
@@ -42,7 +42,7 @@ pub fn no_history() -> Failure {
 }
 
 /// `GET` and `HEAD /v1/keyspaces/{keyspace}/keys/{key}`
-pub fn get(ask: &mut Ask) -> Outcome {
+pub async fn get(ask: &mut Ask) -> Outcome {
     let keyspace = ask.keyspace(Verb::Read)?;
     let key = ask.key()?;
     let conditions = Conditions::of(&ask.headers)?;
@@ -58,17 +58,24 @@ pub fn get(ask: &mut Ask) -> Outcome {
     let stamp = entry.seqno;
     let response = match conditions.is_known(stamp) {
         true => without_body(StatusCode::NOT_MODIFIED),
-        false => entry_answer(ask, entry)?,
+        false => entry_answer(ask, entry).await?,
     };
     Ok(with_header(tagged(response, stamp), VARY, HeaderValue::from_static("accept")))
 }
 
-fn entry_answer(ask: &Ask, entry: Entry) -> Result<Response<Body>, Failure> {
-    let room = ask.shared.http.room.take(entry.value.len()).ok_or_else(Failure::busy)?;
+async fn entry_answer(ask: &Ask, entry: Entry) -> Result<Response<Body>, Failure> {
+    let room = ask.shared.http.room.take(entry.value.len())?;
     if ask.accepts("application/json") {
-        let mut out = Vec::new();
-        push_entry(&mut out, &EntryRow::of(&entry), Values::Full);
-        return Ok(json_bytes(StatusCode::OK, out).map(|body| body.in_room(room)));
+        let is_short = entry.value.len() as u64 <= SHORT_VALUE_MAX;
+        let write = move |sink: &mut Sink| {
+            let _until_it_is_written = room;
+            push_entry(sink, &EntryRow::of(&entry), Values::Full);
+            Ok(())
+        };
+        return match is_short {
+            true => short_list(ask, "application/json", write),
+            false => list(ask, "application/json", write).await,
+        };
     }
     let expires = entry.expires_at().map(|time| HeaderValue::from_str(&time_text(time)));
     let body = Body::whole(Bytes::from_owner(entry.value)).in_room(room);
@@ -103,17 +110,19 @@ pub async fn put(ask: &mut Ask) -> Outcome {
     let conditions = conditions(ask)?;
     let limits = &ask.shared.limits;
     let received = ask.raw_body(limits.value_size.min(limits.body_size)).await?;
-    let value = &received.bytes;
     let stamp = if conditions.is_empty() {
+        let Received { bytes: value, room: _until_it_is_written } = received;
         let mut batch = WriteBatch::new();
         match ttl {
-            None => batch.put(&keyspace, &key, value),
-            Some(ttl) => batch.put_with_ttl(&keyspace, &key, value, ttl),
+            None => batch.put(&keyspace, &key, &value),
+            Some(ttl) => batch.put_with_ttl(&keyspace, &key, &value, ttl),
         }
+        drop(value); // The batch has it.
         ask.commit(batch, durability).await?
     } else {
+        let value = &received.bytes;
         let asked = &*ask;
-        write_if(asked, durability, |transaction| {
+        write_if(asked, durability, Effort::of(value.len()), |transaction| {
             let found = stamp_in(transaction, &keyspace, &key);
             conditions.check(found.map_err(|error| asked.engine(&error))?)?;
             let put = match ttl {
@@ -138,7 +147,7 @@ pub async fn delete(ask: &mut Ask) -> Outcome {
         return written(ask.commit(batch, durability).await?);
     }
     let asked = &*ask;
-    let stamp = write_if(asked, durability, |transaction| {
+    let stamp = write_if(asked, durability, Effort::Small, |transaction| {
         let found = stamp_in(transaction, &keyspace, &key);
         conditions.check(found.map_err(|error| asked.engine(&error))?)?;
         transaction.delete(&keyspace, &key).map_err(|error| asked.engine(&error))

@@ -1,7 +1,10 @@
 //! Answers that are lists: whole when they are short, and else sent as they come to be, by a thread
-//! that waits for the client and ends when that is gone.
+//! that waits for the client and ends when that is gone, or has no right to it any more. Values that
+//! are large are written piece by piece: what JSON makes of one, up to six times as much, is never
+//! there as a whole.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -10,10 +13,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::ask::{Ask, Outcome, answer};
-use super::body::{Body, BrokenOff, Piece};
+use super::body::{Body, BrokenOff, Piece, Taken};
 use super::failure::{Code, Failure};
 use super::moment::time_text;
-use super::text::{push_json, push_member};
+use super::standing::Standing;
+use super::text::{Alphabet, base64, push_json, push_member};
+use crate::server::Shared;
 
 /// Lists with values leave out larger ones unless these are asked for.
 pub const SHORT_VALUE_MAX: u64 = 64 << 10;
@@ -23,6 +28,12 @@ const WHOLE_MAX: usize = 256 << 10;
 const PIECE_SIZE: usize = 64 << 10;
 /// Pieces that wait for the client.
 const PIECES_WAITING_MAX: usize = 2;
+/// So much of a large value is written at a time: whole groups of base64.
+const PART_SIZE: usize = 48 << 10;
+/// A byte of text is at most six of a string of JSON.
+const JSON_GROWTH_MAX: usize = 6;
+/// How often who waits for room looks for it.
+const ROOM_PAUSE: Duration = Duration::from_millis(20);
 
 /// Which values a list has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,26 +91,27 @@ impl<'e> EntryRow<'e> {
 }
 
 /// Writes an entry as a JSON object.
-pub fn push_entry(out: &mut Vec<u8>, entry: &EntryRow<'_>, values: Values) {
-    out.push(b'{');
-    push_entry_members(out, entry, values);
-    out.push(b'}');
+pub fn push_entry(sink: &mut Sink, entry: &EntryRow<'_>, values: Values) {
+    sink.buffer().push(b'{');
+    push_entry_members(sink, entry, values);
+    sink.buffer().push(b'}');
 }
 
 /// The same without the braces.
-pub fn push_entry_members(out: &mut Vec<u8>, entry: &EntryRow<'_>, values: Values) {
-    push_member(out, "key", entry.key);
+pub fn push_entry_members(sink: &mut Sink, entry: &EntryRow<'_>, values: Values) {
+    push_member(sink.buffer(), "key", entry.key);
     match entry.value {
         RowValue::Bytes(value)
             if values == Values::Full || value.len() as u64 <= SHORT_VALUE_MAX =>
         {
-            out.push(b',');
-            push_member(out, "value", value);
+            sink.buffer().push(b',');
+            sink.push_value("value", value);
         }
-        RowValue::Bytes(value) => push_size(out, value.len() as u64),
-        RowValue::Size(size) => push_size(out, size),
+        RowValue::Bytes(value) => push_size(sink.buffer(), value.len() as u64),
+        RowValue::Size(size) => push_size(sink.buffer(), size),
         RowValue::Unsaid => {}
     }
+    let out = sink.buffer();
     push_stamp(out, entry.stamp);
     out.extend_from_slice(b",\"expires\":");
     match entry.expiry.time() {
@@ -131,9 +143,25 @@ pub struct Sink {
     begun: Option<oneshot::Sender<Begun>>,
     pieces: Option<mpsc::Sender<Piece>>,
     deadline: Instant,
+    shared: Arc<Shared>,
+    standing: Standing,
+    /// Why it is broken off, if it is.
+    refused: Option<Failure>,
 }
 
 impl Sink {
+    fn new(ask: &Ask, begun: Option<oneshot::Sender<Begun>>) -> Sink {
+        Sink {
+            buffer: Vec::new(),
+            begun,
+            pieces: None,
+            deadline: Instant::now() + ask.shared.limits.scan_time,
+            shared: Arc::clone(&ask.shared),
+            standing: Standing::of(ask),
+            refused: None,
+        }
+    }
+
     /// What is written next goes to its end.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
@@ -144,12 +172,80 @@ impl Sink {
         Instant::now() >= self.deadline
     }
 
+    /// Room for a value of so many bytes while it is written. An answer that has begun waits for it.
+    pub fn room(&self, bytes: usize) -> Result<Taken, Failure> {
+        loop {
+            match self.shared.http.room.take(bytes) {
+                Err(failure) if failure.code() == Code::Busy && self.pieces.is_some() => {
+                    if self.is_late() {
+                        return Err(failure);
+                    }
+                    std::thread::sleep(ROOM_PAUSE);
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Whether the answer may begin, with a head that says it goes well, when keys and values of so
+    /// many bytes are written.
+    pub fn may_begin_with(&self, bytes: usize) -> bool {
+        let most = bytes.saturating_mul(JSON_GROWTH_MAX).saturating_add(PIECE_SIZE);
+        self.begun.is_some() && self.buffer.len().saturating_add(most) >= WHOLE_MAX
+    }
+
+    /// Writes a member of a JSON object: `push_member`, in parts where it is large.
+    pub fn push_value(&mut self, name: &str, value: &[u8]) {
+        if value.len() <= PIECE_SIZE {
+            return push_member(&mut self.buffer, name, value);
+        }
+        match str::from_utf8(value) {
+            Ok(text) => {
+                self.buffer.extend_from_slice(format!("\"{name}\":\"").as_bytes());
+                self.push_text(text);
+            }
+            Err(_) => {
+                self.buffer.extend_from_slice(format!("\"{name}_base64\":\"").as_bytes());
+                for part in value.chunks(PART_SIZE) {
+                    self.buffer.extend_from_slice(base64(part, Alphabet::Standard).as_bytes());
+                    if !self.pass_on() {
+                        return;
+                    }
+                }
+            }
+        }
+        self.buffer.push(b'"');
+    }
+
+    /// Writes text as within a string of JSON.
+    fn push_text(&mut self, text: &str) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(rest.floor_char_boundary(PART_SIZE));
+            let quote_at = self.buffer.len();
+            push_json(&mut self.buffer, part);
+            self.buffer.pop();
+            self.buffer.remove(quote_at);
+            if !self.pass_on() {
+                return;
+            }
+            rest = behind;
+        }
+    }
+
     /// Sends what was written, if that is a piece; waits for the client. Whether there still is
-    /// one.
+    /// one, and it may have more.
     pub fn pass_on(&mut self) -> bool {
+        let size = if self.pieces.is_some() { PIECE_SIZE } else { WHOLE_MAX };
+        if self.buffer.len() < size {
+            return true;
+        }
+        if let Err(failure) = self.standing.check() {
+            self.refused.get_or_insert(failure);
+            self.buffer.clear();
+            return false;
+        }
         match &self.pieces {
-            None if self.buffer.len() < WHOLE_MAX => true,
-            Some(_) if self.buffer.len() < PIECE_SIZE => true,
             Some(pieces) => {
                 let piece = Bytes::from(std::mem::take(&mut self.buffer));
                 pieces.blocking_send(Ok(piece)).is_ok()
@@ -166,6 +262,8 @@ impl Sink {
 
     /// The list is over. One that was begun and failed is broken off, so that the client sees it.
     fn finish(mut self, done: Result<(), Failure>) {
+        let refused = self.refused.take().map_or_else(|| self.standing.check(), Err);
+        let done = done.and(refused);
         match (self.begun.take(), self.pieces.take()) {
             (Some(begun), _) => {
                 let _nobody_waits_if_it_fails = begun.send(match done {
@@ -192,9 +290,8 @@ pub async fn list(
     write: impl FnOnce(&mut Sink) -> Result<(), Failure> + Send + 'static,
 ) -> Outcome {
     let (begun, begins) = oneshot::channel();
-    let deadline = Instant::now() + ask.shared.limits.scan_time;
+    let mut sink = Sink::new(ask, Some(begun));
     let work = move |_: &_| {
-        let mut sink = Sink { buffer: Vec::new(), begun: Some(begun), pieces: None, deadline };
         let done = write(&mut sink);
         sink.finish(done);
     };
@@ -214,14 +311,13 @@ pub fn short_list(
     content_type: &'static str,
     write: impl FnOnce(&mut Sink) -> Result<(), Failure>,
 ) -> Outcome {
-    let deadline = Instant::now() + ask.shared.limits.scan_time;
-    let mut sink = Sink { buffer: Vec::new(), begun: None, pieces: None, deadline };
+    let mut sink = Sink::new(ask, None);
     write(&mut sink)?;
     whole(ask, content_type, sink.buffer)
 }
 
 fn whole(ask: &Ask, content_type: &'static str, bytes: Vec<u8>) -> Outcome {
-    let room = ask.shared.http.room.take(bytes.len()).ok_or_else(Failure::busy)?;
+    let room = ask.shared.http.room.take(bytes.len())?;
     let body = Body::whole(Bytes::from(bytes)).in_room(room);
     Ok(answer(StatusCode::OK, content_type, body))
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `routes` | which calls there are, and who may use them at all |
 //! | `guard` | by which name a client came, for which page, with which token |
+//! | `standing` | whether the token of what goes on for long is still there |
 //! | `ask`, `query`, `body`, `text`, `moment` | what requests and answers are made of |
 //! | `failure` | why something is not done, for programs and people |
 //! | `pace` | connections whose clients are not waited for without end |
@@ -49,6 +50,7 @@ mod routes;
 mod scan;
 mod serve;
 mod snapshots;
+mod standing;
 mod stats;
 mod tables;
 mod text;

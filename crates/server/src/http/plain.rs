@@ -2,15 +2,16 @@
 //! `default`: what BedrockDB's clients expect, to the letter.
 
 use std::borrow::Cow;
+use std::ops::Bound;
 
 use hyper::StatusCode;
-use lithedb::{Keyspace, WriteBatch};
+use lithedb::{Entry, Error, Iter, Keyspace, WriteBatch};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::ask::{Ask, Object, Outcome, json_bytes, ok_json};
 use super::failure::{Code, Failure};
-use super::listing::{Sink, judge, list};
+use super::listing::{SHORT_VALUE_MAX, Sink, judge, list};
 use super::text::push_json;
 use crate::auth::Verb;
 use crate::store::DEFAULT_KEYSPACE;
@@ -35,22 +36,54 @@ fn key(ask: &Ask) -> Result<&str, Failure> {
     Ok(key)
 }
 
+/// The key of an entry that is text, as its value is.
+fn text_of(entry: &Entry) -> Result<&str, Failure> {
+    match (str::from_utf8(&entry.key), str::from_utf8(&entry.value)) {
+        (Ok(key), Ok(_)) => Ok(key),
+        _ => Err(not_text()),
+    }
+}
+
+fn too_long() -> Failure {
+    Failure::new(Code::TooLarge, "the range is too large")
+}
+
+/// Reads entries, and refuses those that are no text.
+fn look_through(
+    entries: Iter,
+    sink: &Sink,
+    judge: &impl Fn(&Error) -> Failure,
+) -> Result<(), Failure> {
+    for entry in entries {
+        text_of(&entry.map_err(|error| judge(&error))?)?;
+        if sink.is_late() {
+            return Err(too_long());
+        }
+    }
+    Ok(())
+}
+
 fn not_text() -> Failure {
     Failure::new(Code::NotText, "not UTF-8: the calls at /v1 have keys and values of any bytes")
 }
 
 fn pair(key: &str, value: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len() + value.len() + 24);
-    push_pair(&mut out, key, value);
+    out.extend_from_slice(b"{\"key\":");
+    push_json(&mut out, key);
+    out.extend_from_slice(b",\"value\":");
+    push_json(&mut out, value);
+    out.push(b'}');
     out
 }
 
-fn push_pair(out: &mut Vec<u8>, key: &str, value: &str) {
-    out.extend_from_slice(b"{\"key\":");
-    push_json(out, key);
-    out.extend_from_slice(b",\"value\":");
-    push_json(out, value);
-    out.push(b'}');
+/// The same to a list; the value is text.
+fn push_pair(sink: &mut Sink, key: &str, value: &[u8]) {
+    sink.buffer().extend_from_slice(b"{\"key\":");
+    push_json(sink.buffer(), key);
+    sink.buffer().push(b',');
+    sink.push_value("value", value);
+    sink.buffer().push(b'}');
 }
 
 /// `PUT /key/{key}`
@@ -74,14 +107,23 @@ pub async fn put(ask: &mut Ask) -> Outcome {
 }
 
 /// `GET /key/{key}`
-pub fn get(ask: &mut Ask) -> Outcome {
+pub async fn get(ask: &mut Ask) -> Outcome {
     let keyspace = keyspace(ask, Verb::Read)?;
     let key = key(ask)?;
     let found = keyspace.get(key).map_err(|error| ask.engine(&error))?;
     let value = found.ok_or_else(|| Failure::new(Code::KeyNotFound, "not found"))?;
-    let room = ask.shared.http.room.take(value.len()).ok_or_else(Failure::busy)?;
+    let room = ask.shared.http.room.take(value.len())?;
     let text = str::from_utf8(&value).map_err(|_| not_text())?;
-    Ok(json_bytes(StatusCode::OK, pair(key, text)).map(|body| body.in_room(room)))
+    if text.len() as u64 <= SHORT_VALUE_MAX {
+        return Ok(json_bytes(StatusCode::OK, pair(key, text)));
+    }
+    let key = key.to_owned();
+    let write = move |sink: &mut Sink| {
+        let _until_it_is_written = room;
+        push_pair(sink, &key, &value);
+        Ok(())
+    };
+    list(ask, "application/json", write).await
 }
 
 /// `DELETE /key/{key}`
@@ -94,7 +136,9 @@ pub async fn delete(ask: &mut Ask) -> Outcome {
     ok_json(&json!({ "deleted": key }))
 }
 
-/// `GET /range?start=&end=`
+/// `GET /range?start=&end=`, as of one moment. What is no text is to be refused wherever in the
+/// range it is: so in front of the first byte of a long answer the rest of the range is looked
+/// through.
 pub async fn range(ask: &mut Ask) -> Outcome {
     let keyspace = keyspace(ask, Verb::Read)?;
     let bad = |what: &str| Failure::new(Code::BadParameter, what);
@@ -109,20 +153,25 @@ pub async fn range(ask: &mut Ask) -> Outcome {
     ask.check_key(end)?;
     let (start, end) = (start.to_vec(), end.to_vec());
     let judge = judge(ask);
+    let then = ask.shared.store.db().snapshot();
     let write = move |sink: &mut Sink| {
-        let mut is_first = true;
-        for entry in keyspace.range(start..=end) {
+        let (mut is_first, mut is_looked_through) = (true, false);
+        for entry in then.range(&keyspace, &start[..]..=&end[..]) {
             let entry = entry.map_err(|error| judge(&error))?;
-            let text = (str::from_utf8(&entry.key), str::from_utf8(&entry.value));
-            let (Ok(key), Ok(value)) = text else { return Err(not_text()) };
-            let out = sink.buffer();
-            out.push(if std::mem::take(&mut is_first) { b'[' } else { b',' });
-            push_pair(out, key, value);
+            let key = text_of(&entry)?;
+            if !is_looked_through && sink.may_begin_with(entry.key.len() + entry.value.len()) {
+                let rest = (Bound::Excluded(&entry.key[..]), Bound::Included(&end[..]));
+                look_through(then.range::<&[u8]>(&keyspace, rest), sink, &judge)?;
+                is_looked_through = true;
+            }
+            let _until_it_is_written = sink.room(entry.value.len())?;
+            sink.buffer().push(if std::mem::take(&mut is_first) { b'[' } else { b',' });
+            push_pair(sink, key, &entry.value);
             if !sink.pass_on() {
                 return Ok(());
             }
             if sink.is_late() {
-                return Err(Failure::new(Code::TooLarge, "the range is too large"));
+                return Err(too_long());
             }
         }
         // An empty list is none, as it is in the language of the model.

@@ -2,10 +2,11 @@
 
 use std::ops::Bound;
 
-use lithedb::{Cursor, KeyRange, Keyspace, Snapshot, WriteBatch};
+use lithedb::{Cursor, Error, KeyRange, Keyspace, Snapshot, WriteBatch};
 use serde_json::json;
 
 use super::ask::{Ask, Outcome, ok_json};
+use super::body::Taken;
 use super::failure::{Code, Failure};
 use super::keys::{moment, written};
 use super::listing::{EntryRow, Sink, VALUES, Values, judge, list, push_entry, short_list};
@@ -106,11 +107,10 @@ pub async fn scan(ask: &mut Ask) -> Outcome {
     let (judge, is_short) = (judge(ask), limit <= SHORT_PAGE_MAX && values != Values::Full);
     let write = move |sink: &mut Sink| {
         let mut cursor = cursor_over(&keyspace, then.as_ref(), &span);
-        let walked = match is_lines {
-            true => write_lines(sink, &mut cursor, page),
-            false => write_page(sink, &mut cursor, page),
-        };
-        walked.map_err(|error| judge(&error))
+        match is_lines {
+            true => write_lines(sink, &mut cursor, page, &judge),
+            false => write_page(sink, &mut cursor, page, &judge),
+        }
     };
     let content_type = if is_lines { NDJSON } else { "application/json" };
     match is_short {
@@ -135,41 +135,64 @@ fn walk(
     sink: &mut Sink,
     cursor: &mut Cursor,
     page: Page,
-    mut write: impl FnMut(&mut Vec<u8>, &EntryRow<'_>),
-) -> Result<Option<Vec<u8>>, lithedb::Error> {
-    match page.order {
-        Order::Rising => cursor.seek_first()?,
-        Order::Falling => cursor.seek_last()?,
-    }
+    judge: &impl Fn(&Error) -> Failure,
+    mut write: impl FnMut(&mut Sink, &EntryRow<'_>),
+) -> Result<Option<Vec<u8>>, Failure> {
+    let judged = |done: Result<(), Error>| done.map_err(|error| judge(&error));
+    judged(match page.order {
+        Order::Rising => cursor.seek_first(),
+        Order::Falling => cursor.seek_last(),
+    })?;
     let (mut count, mut last) = (0, Vec::new());
     while cursor.valid() {
         let is_late = count % ENTRIES_A_LOOK == ENTRIES_A_LOOK - 1 && sink.is_late();
         if count >= page.limit || is_late {
             return Ok(Some(last));
         }
-        write(sink.buffer(), &EntryRow::at(cursor, page.values)?);
+        let _until_it_is_written = room_for_value(sink, cursor, page, judge)?;
+        let row = EntryRow::at(cursor, page.values).map_err(|error| judge(&error))?;
+        write(sink, &row);
         count += 1;
         last.clear();
         last.extend_from_slice(cursor.key());
         if !sink.pass_on() {
             return Ok(None); // Nobody listens any more.
         }
-        match page.order {
-            Order::Rising => cursor.next()?,
-            Order::Falling => cursor.prev()?,
-        }
+        judged(match page.order {
+            Order::Rising => cursor.next(),
+            Order::Falling => cursor.prev(),
+        })?;
     }
     Ok(None)
 }
 
-fn write_page(sink: &mut Sink, cursor: &mut Cursor, page: Page) -> Result<(), lithedb::Error> {
+/// Room for the value at the position, in front of reading it.
+fn room_for_value(
+    sink: &Sink,
+    cursor: &Cursor,
+    page: Page,
+    judge: &impl Fn(&Error) -> Failure,
+) -> Result<Taken, Failure> {
+    if page.values != Values::Full {
+        return Ok(Taken::default());
+    }
+    let size = cursor.value_len().map_err(|error| judge(&error))?;
+    sink.room(usize::try_from(size).unwrap_or(usize::MAX))
+}
+
+fn write_page(
+    sink: &mut Sink,
+    cursor: &mut Cursor,
+    page: Page,
+    judge: &impl Fn(&Error) -> Failure,
+) -> Result<(), Failure> {
     sink.buffer().extend_from_slice(b"{\"entries\":[");
     let mut is_first = true;
-    let more = walk(sink, cursor, page, |out, entry| {
+    let more = walk(sink, cursor, page, judge, |sink, entry| {
         if !std::mem::take(&mut is_first) {
-            out.push(b',');
+            sink.buffer().push(b',');
         }
-        push_entry(out, entry, page.values);
+        push_entry(sink, entry, page.values);
     })?;
     let more = json!(more.map(|last| base64(&last, Alphabet::Address)));
     sink.buffer().extend_from_slice(format!("],\"cursor\":{more}}}").as_bytes());
@@ -177,10 +200,15 @@ fn write_page(sink: &mut Sink, cursor: &mut Cursor, page: Page) -> Result<(), li
 }
 
 /// The last line says that it is: `{"cursor":..}`.
-fn write_lines(sink: &mut Sink, cursor: &mut Cursor, page: Page) -> Result<(), lithedb::Error> {
-    let more = walk(sink, cursor, page, |out, entry| {
-        push_entry(out, entry, page.values);
-        out.push(b'\n');
+fn write_lines(
+    sink: &mut Sink,
+    cursor: &mut Cursor,
+    page: Page,
+    judge: &impl Fn(&Error) -> Failure,
+) -> Result<(), Failure> {
+    let more = walk(sink, cursor, page, judge, |sink, entry| {
+        push_entry(sink, entry, page.values);
+        sink.buffer().push(b'\n');
     })?;
     let more = json!(more.map(|last| base64(&last, Alphabet::Address)));
     sink.buffer().extend_from_slice(format!("{{\"cursor\":{more}}}\n").as_bytes());

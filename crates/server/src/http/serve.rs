@@ -115,13 +115,14 @@ struct Admitted {
     open: Vec<Vec<u8>>,
     query: Query,
     headers: HeaderMap,
+    tokens_read: u64,
 }
 
 impl Admitted {
     fn ask(self, shared: &Arc<Shared>, body: Incoming) -> Ask {
-        let Admitted { principal, route, open, query, headers } = self;
+        let Admitted { principal, route, open, query, headers, tokens_read } = self;
         let shared = Arc::clone(shared);
-        Ask { shared, principal, route, open, query, headers, body, received: 0 }
+        Ask { shared, principal, route, open, query, headers, body, tokens_read, received: 0 }
     }
 }
 
@@ -133,6 +134,8 @@ fn admit(
     record: &mut Record,
 ) -> Result<Admitted, Failure> {
     let host = guard::check_host(shared, &parts)?;
+    // In front of the look-up: a reading meanwhile is seen later.
+    let tokens_read = shared.authority.reads();
     let found = find(&parts.method, parts.uri.path());
     let access = found.as_ref().ok().map(|(route, _)| {
         (record.method, record.route, record.kind) = (route.method, route.template, route.kind);
@@ -164,17 +167,17 @@ fn admit(
         });
     }
     let query = Query::parse(parts.uri.query(), route.query)?;
-    Ok(Admitted { principal, route, open, query, headers: parts.headers })
+    Ok(Admitted { principal, route, open, query, headers: parts.headers, tokens_read })
 }
 
 async fn run(ask: &mut Ask) -> Outcome {
     use Operation as Op;
     match ask.route.operation {
         Op::PlainPut => plain::put(ask).await,
-        Op::PlainGet => plain::get(ask),
+        Op::PlainGet => plain::get(ask).await,
         Op::PlainDelete => plain::delete(ask).await,
         Op::PlainRange => plain::range(ask).await,
-        Op::GetKey => keys::get(ask),
+        Op::GetKey => keys::get(ask).await,
         Op::PutKey => keys::put(ask).await,
         Op::DeleteKey => keys::delete(ask).await,
         Op::MergeKey => keys::merge(ask).await,

@@ -77,6 +77,11 @@ impl Snapshots {
         held.extract_if(|_, held| now >= held.until).map(|(_, held)| held.snapshot).collect()
     }
 
+    /// All of them, when the server ends.
+    pub fn take_all(&self) -> Vec<Snapshot> {
+        self.lock().drain().map(|(_, held)| held.snapshot).collect()
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.lock().len()

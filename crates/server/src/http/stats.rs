@@ -15,7 +15,9 @@ use serde_json::{Map, Value, json};
 use super::ask::{Ask, Outcome, json_answer, ok_json};
 use super::body::Body;
 use super::events::{Stream, push_event, stream_answer};
+use super::failure::{Code, Failure};
 use super::moment::{millis_text, stamp_json};
+use super::standing::{LOOK_EVERY, Standing, gone};
 use crate::auth::Verb;
 use crate::metrics::{Kind, Protocol, Refusal, Summary};
 use crate::server::Shared;
@@ -39,16 +41,21 @@ pub fn show(ask: &mut Ask) -> Outcome {
 pub fn stream(ask: &mut Ask) -> Outcome {
     let interval = ask.query.number("interval", INTERVAL_RANGE)?.unwrap_or(1.0);
     let (stream, receiver) = Stream::open(ask)?;
-    let shared = Arc::clone(&ask.shared);
+    let (shared, standing) = (Arc::clone(&ask.shared), Standing::of(ask));
     tokio::spawn(async move {
         let stream = stream; // With its place, which is not mentioned below.
+        let mut looks = tokio::time::interval(LOOK_EVERY);
         let mut turns = tokio::time::interval(Duration::from_secs_f64(interval));
         turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut earlier = None;
-        loop {
+        let why = loop {
             tokio::select! {
-                () = shared.draining() => break,
+                () = shared.draining() => break Failure::new(Code::Closing, "the server ends"),
                 () = stream.pieces.closed() => return,
+                _look = looks.tick() => match standing.holds() {
+                    true => continue,
+                    false => break gone(),
+                },
                 _turn = turns.tick() => {}
             }
             let mut out = Vec::new();
@@ -61,9 +68,9 @@ pub fn stream(ask: &mut Ask) -> Outcome {
             if stream.pieces.send(Ok(Bytes::from(out))).await.is_err() {
                 return;
             }
-        }
+        };
         let mut out = Vec::new();
-        push_event(&mut out, "end", None, br#"{"code":"closing","message":"the server ends"}"#);
+        push_event(&mut out, "end", None, why.to_json()["error"].to_string().as_bytes());
         let _nobody_waits_if_it_fails = stream.pieces.send(Ok(Bytes::from(out))).await;
     });
     stream_answer(receiver)

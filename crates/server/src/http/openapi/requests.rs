@@ -131,7 +131,8 @@ fn batch() -> Value {
 }
 
 fn range_operation() -> Value {
-    let mut schema = operation("delete-range", &["prefix", "from", "to"], &[], Value::Null);
+    let mut schema =
+        operation("delete-range", &["prefix", "from", "to"], &[], json!({ "confirm": yes() }));
     schema["anyOf"] = any_range();
     schema["allOf"] = none_twice();
     schema

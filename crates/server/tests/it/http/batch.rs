@@ -41,6 +41,14 @@ fn a_batch_that_is_wrong_does_nothing() {
         (json!({ "op": "push", "keyspace": "default", "key": "b" }), "invalid_json"),
         (json!({ "op": "delete", "keyspace": "default", "key": "b", "value": "" }), "invalid_json"),
         (json!({ "op": "delete-range", "keyspace": "default" }), "invalid_json"),
+        (
+            json!({ "op": "delete-range", "keyspace": "default", "prefix": "" }),
+            "confirmation_needed",
+        ),
+        (
+            json!({ "op": "delete", "keyspace": "default", "key": "b", "confirm": "yes" }),
+            "invalid_json",
+        ),
         (json!({ "op": "delete", "keyspace": "default", "key": "b", "x": 1 }), "invalid_json"),
         (json!(["delete", "default", "b"]), "invalid_json"),
         (

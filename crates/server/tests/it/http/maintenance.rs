@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lithe_server::{Config, LogFormat, Server};
+use lithedb::Db;
 use serde_json::{Value, json};
 
 use super::{Client, Running};
@@ -188,4 +190,22 @@ fn the_console_is_there_for_anybody() {
     for nothing in ["/console/../Cargo.toml", "/console/%2e%2e/x", "/console/none", "/console"] {
         assert!([401, 404].contains(&client.get(nothing).status), "{nothing}");
     }
+}
+
+#[test]
+fn a_server_that_has_ended_holds_nothing_of_its_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data.lithe");
+    let mut config = Config::default();
+    config.http = Some("127.0.0.1:0".parse().unwrap());
+    config.log = LogFormat::Off;
+    let server = Server::bind(Db::open(&path).unwrap(), config).unwrap();
+    let (address, drain) = (server.http_address().unwrap(), server.drain());
+    let thread = std::thread::spawn(move || server.run().unwrap());
+    let mut client = Client::connect(address);
+    assert_eq!(until_over(&mut client, "/v1/check", &json!({}))["state"], "done");
+    assert_eq!(client.post("/v1/snapshots", &json!({})).status, 201);
+    drain.begin();
+    thread.join().unwrap();
+    Db::open(&path).unwrap();
 }

@@ -2,6 +2,8 @@
 
 mod batch;
 mod client;
+mod connections;
+mod events;
 mod guard;
 mod keys;
 mod keyspaces;
@@ -11,7 +13,9 @@ mod moments;
 mod plain;
 mod scan;
 mod server;
+mod standing;
 mod tls;
+mod values;
 
 use client::Client;
 use server::Running;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use lithedb::{Db, KeyspaceOptions};
+use lithedb::{Db, FeedOptions, KeyspaceOptions, SeqNo};
 use serde_json::{Value, json};
 
+use super::events::events;
 use super::{Client, Running};
 
 fn with_prices() -> Running {
@@ -98,26 +99,6 @@ fn snapshots_are_few_and_expire() {
     assert_eq!(client.post("/v1/snapshots", &json!({})).status, 201);
 }
 
-/// Reads events until there are so many; comments are passed over.
-fn events(client: &mut Client, count: usize) -> Vec<(String, String, Value)> {
-    let (mut text, mut found) = (String::new(), Vec::new());
-    while found.len() < count {
-        text.push_str(&String::from_utf8(client.chunk().unwrap().unwrap()).unwrap());
-        while let Some(end) = text.find("\n\n") {
-            let event: String = text.drain(..end + 2).collect();
-            let field = |name: &str| {
-                let line = event.lines().find_map(|line| line.strip_prefix(name));
-                line.unwrap_or_default().to_owned()
-            };
-            if !field("event: ").is_empty() {
-                let data = serde_json::from_str(&field("data: ")).unwrap();
-                found.push((field("event: "), field("id: "), data));
-            }
-        }
-    }
-    found
-}
-
 fn follow(server: &Running, query: &str, headers: &[(&str, &str)]) -> Client {
     let mut client = server.client();
     client.send_only("GET", &format!("/v1/changes{query}"), headers, b"");
@@ -163,25 +144,74 @@ fn commits_are_followed_and_taken_up_again() {
     assert_eq!(client.get("/v1/changes?since=2099-01-01T00:00:00Z").code(), "invalid_argument");
 }
 
+/// A server of a database that keeps no more of its log than it needs.
+fn with_small_log() -> Running {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = Db::builder().wal_file_size(64 << 10).kept_log_size(0);
+    let db = builder.open(dir.path().join("data.lithe")).unwrap();
+    Running::start_on(db, dir, |_| {})
+}
+
+/// Commits, and has the log given up that has them; what a feed from the first on is told by it.
+fn lose_commits(db: &Db) {
+    let mut number = 0_u64;
+    while db.changes(SeqNo::ZERO, FeedOptions::new()).is_ok() {
+        for _ in 0..100 {
+            number += 1;
+            put(db, "default", &number.to_string(), &[0; 1000]);
+        }
+        db.flush().unwrap();
+    }
+}
+
 #[test]
-fn commits_that_are_gone_are_a_gap() {
-    let server = Running::start();
-    let first = put(&server.db, "default", "a", b"1");
-    for number in 0..40 {
-        put(&server.db, "default", &number.to_string(), &vec![number; 1 << 20]);
+fn commits_that_are_gone_are_a_gap_and_those_behind_it_are_shown() {
+    let server = with_small_log();
+    put(&server.db, "default", "a", b"1");
+    lose_commits(&server.db);
+    let mut feed = follow(&server, "?since=0", &[]);
+    let gap = events(&mut feed, 1).remove(0);
+    assert_eq!((gap.0.as_str(), &gap.2["stamp"]), ("gap", &gap.1.as_str().into()));
+    let last = put(&server.db, "default", "z", b"2");
+    let mut before = gap.1.parse::<u64>().unwrap();
+    loop {
+        let commit = events(&mut feed, 1).remove(0);
+        let stamp = commit.1.parse().unwrap();
+        assert!(commit.0 == "commit" && stamp > before, "{commit:?} behind {before}");
+        before = stamp;
+        if commit.1 == last {
+            break;
+        }
+    }
+    // The id of a gap is one to go on behind: there is none now.
+    let mut again = follow(&server, "", &[("last-event-id", &gap.1)]);
+    assert_eq!(events(&mut again, 1)[0].0, "commit");
+}
+
+#[test]
+fn a_follower_that_falls_behind_what_is_kept_is_told_so() {
+    let server = with_small_log();
+    let mut feed = follow(&server, "", &[]);
+    // More than waits for a client on the way: the feed stands still, and the log goes on.
+    for round in 0..40_u8 {
+        for number in 0..20_u8 {
+            put(&server.db, "default", &format!("{round}.{number}"), &[b'v'; 60_000]);
+        }
         server.db.flush().unwrap();
     }
-    let mut feed = follow(&server, &format!("?since={}", first.parse::<u64>().unwrap() - 1), &[]);
-    let last = put(&server.db, "default", "z", b"2");
-    let mut found = events(&mut feed, 1);
-    if found[0].0 == "gap" {
-        while found.last().unwrap().1 != last {
-            found = events(&mut feed, 1);
-            assert_eq!(found[0].0, "commit");
+    let last: u64 = put(&server.db, "default", "last", b"").parse().unwrap();
+    let (mut before, mut gaps) = (0, 0);
+    loop {
+        let (name, stamp, _) = events(&mut feed, 1).remove(0);
+        let number: u64 = stamp.parse().unwrap();
+        assert!(number > before, "{name} {stamp} behind {before}");
+        before = number;
+        gaps += u32::from(name == "gap");
+        if number >= last {
+            break;
         }
-    } else {
-        assert_eq!(found[0].1, first, "the log may have all of them");
     }
+    assert!(gaps > 0);
 }
 
 #[test]

@@ -56,6 +56,31 @@ fn what_is_no_text_is_left_to_the_other_calls() {
 }
 
 #[test]
+fn what_is_no_text_is_refused_wherever_in_a_range_it_is() {
+    let server = Running::start();
+    let keys = server.db.keyspace("default").unwrap();
+    let mut batch = lithedb::WriteBatch::new();
+    for number in 0..20_000 {
+        batch.put(&keys, format!("a{number:05}"), "a value of some bytes");
+    }
+    batch.put(&keys, "b", vec![b'x'; 1 << 20]);
+    batch.put(&keys, "c", b"\xff");
+    server.db.write(batch).unwrap();
+    let mut client = server.client();
+    for (start, end, status) in
+        [("a", "z", 422), ("b", "z", 422), ("c", "c", 422), ("a", "bz", 200), ("b", "b", 200)]
+    {
+        let answer = client.get(&format!("/range?start={start}&end={end}"));
+        assert_eq!(answer.status, status, "{start} to {end}");
+        answer.json();
+    }
+    keys.put(b"\xc3", "é").unwrap();
+    assert_eq!(client.get("/range?start=d&end=%FF").status, 422);
+    keys.put("é", "é").unwrap();
+    assert_eq!(client.get("/range?start=%C3%A9&end=%C3%A9").json()[0]["value"], "é");
+}
+
+#[test]
 fn a_long_range_is_sent_as_it_comes() {
     let server = Running::start();
     let keys = server.db.keyspace("default").unwrap();

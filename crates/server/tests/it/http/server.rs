@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-use lithe_server::auth::{Grant, NewToken};
-use lithe_server::{Config, Drain, LogFormat, Server};
+use lithe_server::auth::{Grant, NewToken, Tokens};
+use lithe_server::{Config, Drain, LogFormat, Reload, Server};
 use lithedb::Db;
 use tempfile::TempDir;
 
@@ -15,6 +15,7 @@ use super::Client;
 pub struct Running {
     pub address: SocketAddr,
     pub drain: Drain,
+    pub reload: Reload,
     pub db: Db,
     thread: Option<JoinHandle<()>>,
     dir: TempDir,
@@ -32,6 +33,11 @@ impl Running {
 
     pub fn start_in(dir: TempDir, change: impl FnOnce(&mut Config)) -> Running {
         let db = Db::open(dir.path().join("data.lithe")).unwrap();
+        Running::start_on(db, dir, change)
+    }
+
+    /// On a database in the directory.
+    pub fn start_on(db: Db, dir: TempDir, change: impl FnOnce(&mut Config)) -> Running {
         let mut config = Config::default();
         config.http = Some("127.0.0.1:0".parse().unwrap());
         config.log = LogFormat::Off;
@@ -42,12 +48,21 @@ impl Running {
         change(&mut config);
         let server = Server::bind(db.clone(), config).unwrap();
         let (address, drain) = (server.http_address().unwrap(), server.drain());
+        let reload = server.reload();
         let thread = Some(std::thread::spawn(move || server.run().unwrap()));
-        Running { address, drain, db, thread, dir }
+        Running { address, drain, reload, db, thread, dir }
     }
 
     /// One that knows tokens of these grants; with the tokens.
     pub fn with_tokens<const N: usize>(grants: [&[&str]; N]) -> (Running, [String; N]) {
+        Running::with_tokens_and(grants, |_| {})
+    }
+
+    /// The same with another configuration.
+    pub fn with_tokens_and<const N: usize>(
+        grants: [&[&str]; N],
+        change: impl FnOnce(&mut Config),
+    ) -> (Running, [String; N]) {
         let dir = tempfile::tempdir().unwrap();
         let tokens = grants.map(|grants| {
             let grants: Vec<Grant> = grants.iter().map(|grant| grant.parse().unwrap()).collect();
@@ -55,7 +70,14 @@ impl Running {
             token.add_to(&dir.path().join("tokens")).unwrap();
             token.text().to_owned()
         });
-        (Running::start_in(dir, |_| {}), tokens)
+        (Running::start_in(dir, change), tokens)
+    }
+
+    /// Takes a token out of the file, which is read again.
+    pub fn revoke(&self, token: &str) {
+        let id = token.split('_').nth(1).unwrap();
+        assert_eq!(Tokens::remove(&self.path("tokens"), id).unwrap(), 1);
+        self.reload.now().unwrap();
     }
 
     pub fn client(&self) -> Client {
