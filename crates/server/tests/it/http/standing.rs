@@ -18,7 +18,7 @@ fn open(server: &Running, token: &str, path: &str) -> Client {
 /// The last event of a stream.
 fn end(client: &mut Client) -> Value {
     loop {
-        let event = events(client, 1).remove(0);
+        let event = events(client, 1).pop().unwrap();
         if event.0 == "end" {
             assert_eq!(client.chunk().unwrap(), None, "nothing comes behind it");
             return event.2;
