@@ -3,6 +3,7 @@
 
 import { h } from "../dom.js";
 
+const DEPTH_MAX = 64;
 const WORDS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 
 // Whether it is an object, a list, or another value of JSON.
@@ -23,7 +24,8 @@ export function pretty(text) {
   const words = text.match(WORDS) ?? [];
   let depth = 0;
   let out = "";
-  const line = () => `\n${"  ".repeat(depth)}`;
+  // What is nested deeper is not moved further: its size would grow with the square of the depth.
+  const line = () => `\n${"  ".repeat(Math.min(depth, DEPTH_MAX))}`;
   words.forEach((word, index) => {
     const isEmpty = /[}\]]/.test(words[index + 1] ?? "");
     if (word === "{" || word === "[") {

@@ -169,3 +169,64 @@ fn who_has_a_file_is_told_so() {
     assert!(policy.1.starts_with("default-src 'none'; script-src 'self'"));
     assert!(!policy.1.contains("unsafe") && !policy.1.contains("  "));
 }
+
+/// The colours of the style sheet by name, for light and dark: red, green and blue.
+fn colours() -> Vec<(&'static str, [[f64; 3]; 2])> {
+    let parsed = |text: &str| {
+        let digits = text.trim().strip_prefix('#').filter(|digits| digits.len() == 6)?;
+        let part = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).ok().map(f64::from);
+        Some([part(0)?, part(2)?, part(4)?])
+    };
+    let named = text("style.css").lines().filter_map(|line| {
+        let (name, value) = line.trim().strip_prefix("--")?.split_once(": light-dark(")?;
+        let (light, dark) = value.strip_suffix(");")?.split_once(',')?;
+        Some((name, [parsed(light)?, parsed(dark)?]))
+    });
+    named.collect()
+}
+
+/// As WCAG 2 reckons it.
+fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
+    let luminance = |colour: [f64; 3]| {
+        let linear = colour.map(|part| match part / 255.0 {
+            part if part <= 0.04045 => part / 12.92,
+            part => ((part + 0.055) / 1.055).powf(2.4),
+        });
+        0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    };
+    let (one, other) = (luminance(one), luminance(other));
+    (one.max(other) + 0.05) / (one.min(other) + 0.05)
+}
+
+#[test]
+fn text_and_marks_stand_out_from_what_is_behind_them_as_wcag_aa_wants() {
+    let colours = colours();
+    let find = |name: &str| {
+        let found = colours.iter().find(|(known, _)| *known == name);
+        found.unwrap_or_else(|| panic!("there is no colour {name}")).1
+    };
+    let plain = ["page", "surface", "raised", "sunken"];
+    let texts = ["text", "muted", "accent", "good", "warn", "bad"];
+    let on_plain = texts.iter().flat_map(|text| plain.map(|behind| (*text, behind, 4.5)));
+    let code = ["c1", "c2", "c3", "c4"].into_iter();
+    let code = code.flat_map(|text| ["surface", "sunken"].map(|behind| (text, behind, 4.5)));
+    let others = [
+        ("accent-text", "accent", 4.5),
+        ("danger-text", "danger", 4.5),
+        ("accent", "accent-soft", 4.5),
+        ("text", "accent-soft", 4.5),
+        ("good", "good-soft", 4.5),
+        ("warn", "warn-soft", 4.5),
+        ("bad", "bad-soft", 4.5),
+        // Frames of fields, lines of charts.
+        ("line-strong", "surface", 3.0),
+        ("c5", "surface", 3.0),
+        ("c6", "surface", 3.0),
+    ];
+    for (front, behind, least) in on_plain.chain(code).chain(others) {
+        for theme in [0, 1] {
+            let found = contrast(find(front)[theme], find(behind)[theme]);
+            assert!(found >= least, "{front} on {behind}, theme {theme}: {found:.2}");
+        }
+    }
+}
