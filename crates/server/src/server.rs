@@ -166,8 +166,9 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// Reads tokens and certificates again: they are for requests and connections from now on. What
-    /// cannot be read stays as it was.
+    /// Reads tokens and certificates again. Certificates are for connections from now on; tokens also
+    /// for what goes on for somebody, which ends soon if its token is gone or allows something else.
+    /// What cannot be read stays as it was.
     ///
     /// # Errors
     /// The first that cannot be read.
@@ -279,7 +280,8 @@ impl Server {
         runtime.block_on(serve(&shared, listeners, &drain))?;
         runtime.shutdown_timeout(Duration::from_secs(1));
         shared.store.close();
-        drop(shared.http.snapshots.take_all()); // Who can have it read files again has it still.
+        // Whoever has a `Reload` keeps `shared`, and is not to keep the database open by it.
+        drop(shared.http.snapshots.take_all());
         shared.log.line(Level::Info, "drained", &[]);
         Ok(())
     }

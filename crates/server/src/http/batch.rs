@@ -10,6 +10,7 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::ask::{Ask, Object, Outcome, bytes_of, invalid_json};
+use super::body::Received;
 use super::conditions::{Effort, stamp_in, write_if};
 use super::failure::{Code, Failure};
 use super::keys::{moment, ttl_of, written};
@@ -118,7 +119,8 @@ pub async fn write(ask: &mut Ask) -> Outcome {
         for (keyspace, step) in &plan.steps {
             step.add_to(&mut batch, keyspace);
         }
-        drop((plan.steps, received));
+        let Received { bytes, room: _until_it_is_written } = received;
+        drop((plan.steps, bytes)); // The batch has it.
         return written(ask.commit(batch, durability).await?);
     }
     let effort = Effort::of(received.bytes.len());

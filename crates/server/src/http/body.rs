@@ -21,37 +21,38 @@ const PIECE: usize = 64 << 10;
 const DISCARD_TIME: Duration = Duration::from_millis(20);
 /// Bodies of the largest size that there is room for at a time, in both directions together.
 const BODIES_MAX: u64 = 16;
+/// 16 TiB in pieces: a semaphore has places for it where words have 32 bits, too.
+const PIECES_MAX: u32 = 1 << 28;
 
 /// Memory for large bodies and values: what is small is bounded by the number of connections.
 #[derive(Debug)]
 pub struct Room {
     pieces: Arc<Semaphore>,
-    piece_count: usize,
+    piece_count: u32,
 }
 
 impl Room {
     pub fn new(limits: &Limits) -> Room {
         let bytes = limits.body_size.max(limits.value_size).saturating_mul(BODIES_MAX);
-        let pieces = usize::try_from(bytes / PIECE as u64).unwrap_or(usize::MAX);
-        let piece_count = pieces.clamp(1, u32::MAX as usize >> 3);
-        Room { pieces: Arc::new(Semaphore::new(piece_count)), piece_count }
+        let pieces = u32::try_from(bytes / PIECE as u64).unwrap_or(u32::MAX);
+        let piece_count = pieces.clamp(1, PIECES_MAX);
+        Room { pieces: Arc::new(Semaphore::new(piece_count as usize)), piece_count }
     }
 
     /// Room for so many bytes. Refused as busy when there is none, and as too large when there
     /// never will be.
     pub fn take(&self, bytes: usize) -> Result<Taken, Failure> {
-        let pieces = bytes / PIECE;
-        if pieces > self.piece_count {
-            let limit = (self.piece_count * PIECE) as u64;
+        let pieces = u32::try_from(bytes / PIECE).ok();
+        let Some(pieces) = pieces.filter(|pieces| *pieces <= self.piece_count) else {
+            let limit = u64::from(self.piece_count) * PIECE as u64;
             return Err(Failure::too_large("bytes that are sent at a time", limit));
-        }
-        let permit = match u32::try_from(pieces) {
-            Ok(0) => None,
-            Ok(pieces) => Arc::clone(&self.pieces)
-                .try_acquire_many_owned(pieces)
-                .map(Some)
-                .map_err(|_| Failure::busy())?,
-            Err(_) => return Err(Failure::busy()),
+        };
+        let permit = match pieces {
+            0 => None,
+            pieces => {
+                let taken = Arc::clone(&self.pieces).try_acquire_many_owned(pieces);
+                Some(taken.map_err(|_| Failure::busy())?)
+            }
         };
         Ok(Taken { permit, bytes })
     }

@@ -93,10 +93,6 @@ pub fn identify(
     if let Some(principal) = shared.authority.without_token() {
         return Ok(principal);
     }
-    let unknown = |what: &str| {
-        let challenge = HeaderValue::from_static("Bearer realm=\"lithe\"");
-        Failure::new(Code::Unauthenticated, what).header(WWW_AUTHENTICATE, challenge)
-    };
     let Some(token) = token_of(headers) else {
         return Err(unknown("one token is needed, as in `Authorization: Bearer TOKEN`"));
     };
@@ -109,6 +105,12 @@ pub fn identify(
             Err(Failure::new(Code::TooOften, what).header(RETRY_AFTER, later))
         }
     }
+}
+
+/// Nobody is known by what a request brings.
+pub fn unknown(what: &str) -> Failure {
+    let challenge = HeaderValue::from_static("Bearer realm=\"lithe\"");
+    Failure::new(Code::Unauthenticated, what).header(WWW_AUTHENTICATE, challenge)
 }
 
 /// The token that a request brings, if it is one.

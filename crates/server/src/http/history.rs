@@ -63,7 +63,7 @@ pub async fn versions(ask: &mut Ask) -> Outcome {
                 break;
             }
             let size = version.value.as_ref().map_or(0, |value| value.len());
-            let _until_it_is_written = sink.room(size)?;
+            let _until_it_is_written = sink.room(if values == Values::Full { size } else { 0 })?;
             if index > 0 {
                 sink.buffer().push(b',');
             }

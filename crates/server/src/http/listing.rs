@@ -172,12 +172,13 @@ impl Sink {
         Instant::now() >= self.deadline
     }
 
-    /// Room for a value of so many bytes while it is written. An answer that has begun waits for it.
+    /// Room for a value of so many bytes while it is written. An answer that has begun waits for
+    /// it, as long as there is time, and somebody who waits for the answer.
     pub fn room(&self, bytes: usize) -> Result<Taken, Failure> {
         loop {
             match self.shared.http.room.take(bytes) {
                 Err(failure) if failure.code() == Code::Busy && self.pieces.is_some() => {
-                    if self.is_late() {
+                    if self.is_late() || self.is_left() {
                         return Err(failure);
                     }
                     std::thread::sleep(ROOM_PAUSE);
@@ -185,6 +186,11 @@ impl Sink {
                 taken => return taken,
             }
         }
+    }
+
+    /// Whether the client of an answer that has begun is gone.
+    fn is_left(&self) -> bool {
+        self.pieces.as_ref().is_some_and(mpsc::Sender::is_closed)
     }
 
     /// Whether the answer may begin, with a head that says it goes well, when keys and values of so
@@ -236,12 +242,16 @@ impl Sink {
     /// Sends what was written, if that is a piece; waits for the client. Whether there still is
     /// one, and it may have more.
     pub fn pass_on(&mut self) -> bool {
+        if self.refused.is_some() || self.is_left() {
+            self.buffer.clear();
+            return false;
+        }
         let size = if self.pieces.is_some() { PIECE_SIZE } else { WHOLE_MAX };
         if self.buffer.len() < size {
             return true;
         }
         if let Err(failure) = self.standing.check() {
-            self.refused.get_or_insert(failure);
+            self.refused = Some(failure);
             self.buffer.clear();
             return false;
         }
@@ -260,10 +270,14 @@ impl Sink {
         }
     }
 
+    /// Whether what was written may be sent: what was refused on the way is not whole.
+    fn check(&mut self) -> Result<(), Failure> {
+        self.refused.take().map_or_else(|| self.standing.check(), Err)
+    }
+
     /// The list is over. One that was begun and failed is broken off, so that the client sees it.
     fn finish(mut self, done: Result<(), Failure>) {
-        let refused = self.refused.take().map_or_else(|| self.standing.check(), Err);
-        let done = done.and(refused);
+        let done = done.and(self.check());
         match (self.begun.take(), self.pieces.take()) {
             (Some(begun), _) => {
                 let _nobody_waits_if_it_fails = begun.send(match done {
@@ -313,6 +327,7 @@ pub fn short_list(
 ) -> Outcome {
     let mut sink = Sink::new(ask, None);
     write(&mut sink)?;
+    sink.check()?;
     whole(ask, content_type, sink.buffer)
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::ask::{Ask, Object, Outcome, json_bytes, ok_json};
 use super::failure::{Code, Failure};
-use super::listing::{SHORT_VALUE_MAX, Sink, judge, list};
+use super::listing::{SHORT_VALUE_MAX, Sink, judge, list, short_list};
 use super::text::push_json;
 use crate::auth::Verb;
 use crate::store::DEFAULT_KEYSPACE;
@@ -101,9 +101,10 @@ pub async fn put(ask: &mut Ask) -> Outcome {
     }
     let mut batch = WriteBatch::new();
     batch.put(&keyspace, key, value.as_bytes());
-    let answer = pair(key, &value);
     ask.commit(batch, None).await?;
-    Ok(json_bytes(StatusCode::OK, answer))
+    // What it is as JSON is hardly more than what came as that.
+    let answer = json_bytes(StatusCode::OK, pair(key, &value));
+    Ok(answer.map(|body| body.in_room(received.room)))
 }
 
 /// `GET /key/{key}`
@@ -113,17 +114,18 @@ pub async fn get(ask: &mut Ask) -> Outcome {
     let found = keyspace.get(key).map_err(|error| ask.engine(&error))?;
     let value = found.ok_or_else(|| Failure::new(Code::KeyNotFound, "not found"))?;
     let room = ask.shared.http.room.take(value.len())?;
-    let text = str::from_utf8(&value).map_err(|_| not_text())?;
-    if text.len() as u64 <= SHORT_VALUE_MAX {
-        return Ok(json_bytes(StatusCode::OK, pair(key, text)));
-    }
+    str::from_utf8(&value).map_err(|_| not_text())?;
+    let is_short = value.len() as u64 <= SHORT_VALUE_MAX;
     let key = key.to_owned();
     let write = move |sink: &mut Sink| {
         let _until_it_is_written = room;
         push_pair(sink, &key, &value);
         Ok(())
     };
-    list(ask, "application/json", write).await
+    match is_short {
+        true => short_list(ask, "application/json", write),
+        false => list(ask, "application/json", write).await,
+    }
 }
 
 /// `DELETE /key/{key}`

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::ask::Ask;
-use super::failure::{Code, Failure};
-use super::guard::token_of;
+use super::failure::Failure;
+use super::guard::{token_of, unknown};
 use crate::auth::Principal;
 use crate::server::Shared;
 
@@ -60,6 +60,5 @@ impl Standing {
 
 /// Why something ends.
 pub fn gone() -> Failure {
-    let what = "the token is gone, or allows something else by now";
-    Failure::new(Code::Unauthenticated, what)
+    unknown("the token is gone, or allows something else by now")
 }

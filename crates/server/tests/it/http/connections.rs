@@ -1,6 +1,6 @@
-//! What connections of clients that are not known take of the server's memory: ten thousand that say
-//! nothing, that do not come to the end of a head, that have sent a request without a token, and the
-//! same by TLS.
+//! What connections of clients that are not known take of the server's memory: ten thousand each
+//! that say nothing, that do not come to the end of a head or of a body, that were refused for want of
+//! a token, and that have begun TLS or come to its end.
 //!
 //! ```text
 //! just http-connections
@@ -23,7 +23,8 @@ use super::Running;
 
 const COUNT: usize = 10_000;
 const BYTES_MAX: u64 = 64 << 10;
-const DIRECTORY: &str = "LITHE_TEST_SERVER";
+/// In the environment of the other process: how it is to be served.
+const TRANSPORT: &str = "LITHE_TEST_TRANSPORT";
 
 fn localhost(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/http/localhost").join(name)
@@ -40,7 +41,7 @@ impl Apart {
     fn start(transport: &str) -> Apart {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["http::connections::serve_apart", "--exact", "--ignored", "--nocapture"])
-            .env(DIRECTORY, transport)
+            .env(TRANSPORT, transport)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -70,7 +71,7 @@ impl Drop for Apart {
 #[test]
 #[ignore = "the other process of the test below"]
 fn serve_apart() {
-    let Some(transport) = std::env::var_os(DIRECTORY) else { return };
+    let Some(transport) = std::env::var_os(TRANSPORT) else { return };
     let (server, _) = Running::with_tokens_and([&["*:all"]], |config| {
         config.limits.first_byte = Duration::from_secs(3600);
         config.limits.idle = Duration::from_secs(3600);
@@ -102,7 +103,7 @@ fn measure((name, server): (&str, &Apart), begin: &mut dyn FnMut(&mut TcpStream)
         begin(&mut stream);
         open.push(stream);
     }
-    // The last one is served when this is answered: they are taken in their order.
+    // They are served in time: until it takes no more.
     let mut known = server.resident();
     loop {
         std::thread::sleep(Duration::from_secs(1));

@@ -86,7 +86,9 @@ fn what_is_still_being_sent_is_not_written_for_a_token_that_is_gone() {
     assert_eq!(server.client().get("/health").status, 200);
     server.revoke(&tokens[0]);
     client.write(b"2").unwrap();
-    assert_eq!(client.answer("PUT").code(), "unauthenticated");
+    let refused = client.answer("PUT");
+    assert_eq!((refused.status, refused.code().as_str()), (401, "unauthenticated"));
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer realm=\"lithe\""));
     assert_eq!(&*server.db.keyspace("default").unwrap().get("a").unwrap().unwrap(), b"1");
 }
 
