@@ -10,6 +10,7 @@
 //! | `sync` | one sync of the log for all who wait for one |
 //! | `metrics`, `log` | what was done, without keys and values |
 //! | `http`, `redis` | the protocols |
+//! | `moment` | times, stamps and durations as text |
 //! | `probe` | asking a server whether it is ready |
 //! | `console` | the files of the web console |
 //!
@@ -28,6 +29,7 @@ pub mod console;
 mod http;
 mod log;
 mod metrics;
+pub mod moment;
 mod probe;
 mod redis;
 mod server;

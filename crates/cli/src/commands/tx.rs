@@ -11,7 +11,7 @@ use crate::args::Globals;
 use crate::database::{close, open_or_create_keyspace};
 use crate::failure::{Failure, Outcome};
 use crate::input::open_source;
-use crate::notation::{parse_duration, parse_escaped, parse_time};
+use crate::notation::{MomentError, parse_duration, parse_escaped, parse_time};
 use crate::output::{ReportFormat, stdout};
 
 const EXAMPLES: &str = "\
@@ -152,9 +152,10 @@ const ONE_FIELD: [&str; 5] = ["delete", "delete-prefix", "expect-absent", "paylo
 
 fn parse_three(verb: &str, [key, value, when]: [Vec<u8>; 3]) -> Result<Step, String> {
     let text = text_of(&when);
+    let wrong = |error: MomentError| error.to_string();
     let lifetime = match verb {
-        "put-ttl" => Lifetime::For(parse_duration(&text)?),
-        "put-until" => Lifetime::Until(parse_time(&text)?.into()),
+        "put-ttl" => Lifetime::For(parse_duration(&text).map_err(wrong)?),
+        "put-until" => Lifetime::Until(parse_time(&text).map_err(wrong)?.into()),
         "put" | "expire" | "merge" | "expect" | "delete-range" => {
             return Err(format!("{verb} takes 2 fields"));
         }
@@ -171,7 +172,10 @@ fn parse_when(field: &[u8]) -> Result<Lifetime, String> {
     }
     match parse_time(&text) {
         Ok(time) => Ok(Lifetime::Until(time.into())),
-        Err(_) => parse_duration(&text).map(Lifetime::For),
+        Err(_) => match parse_duration(&text) {
+            Ok(duration) => Ok(Lifetime::For(duration)),
+            Err(error) => Err(error.to_string()),
+        },
     }
 }
 

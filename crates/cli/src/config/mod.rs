@@ -264,7 +264,10 @@ fn checked(setting: &Setting, text: &str) -> Result<String, String> {
         Kind::Path | Kind::PathOrOff | Kind::Text => Ok(text.to_owned()),
         Kind::Size if text == "default" => Ok(text.to_owned()),
         Kind::Size => parse_size(text).map(|_| text.to_owned()),
-        Kind::Duration => parse_duration(text).map(|_| text.to_owned()),
+        Kind::Duration => match parse_duration(text) {
+            Ok(_) => Ok(text.to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
         Kind::Switch => match text.to_ascii_lowercase().as_str() {
             "1" | "true" | "yes" | "on" => Ok("true".to_owned()),
             "0" | "false" | "no" | "off" => Ok("false".to_owned()),

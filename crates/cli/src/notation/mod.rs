@@ -1,9 +1,9 @@
 //! Notation: how bytes are written as text, and text read as bytes. Knows nothing of the store.
+//! Times, stamps and durations are as the server has them.
 
 mod escape;
 mod hex;
 mod moment;
-mod time;
 mod units;
 
 use std::ffi::OsStr;
@@ -11,10 +11,12 @@ use std::os::unix::ffi::OsStrExt;
 
 pub use escape::{is_shown_as_is, parse_escaped, shown, write_escaped};
 pub use hex::{parse_hex, write_hex};
-pub use moment::{parse_moment, parse_stamp};
-pub use time::{parse_time, stamp_time_text, time_text};
-pub use units::{bytes_text, count_text, duration_text, exact_duration_text, parse_duration};
-pub use units::{parse_size, parse_small_size, rate_text};
+pub use lithe_server::moment::{
+    MomentError, exact_duration_text, parse_duration, parse_stamp, parse_time, stamp_time_text,
+    time_text,
+};
+pub use moment::parse_moment;
+pub use units::{bytes_text, count_text, duration_text, parse_size, parse_small_size, rate_text};
 
 /// How a key or a value on the command line is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use lithedb::PointInTime;
 use lithedb::base::{Clock as _, SystemClock};
-use lithedb::{PointInTime, SeqNo};
 
-use super::{parse_duration, parse_time};
+use super::{parse_duration, parse_stamp, parse_time};
 
 /// Units that are words, in the letters that [`parse_duration`] knows.
 const UNITS: [(&str, &str); 6] = [
@@ -17,21 +17,6 @@ const UNITS: [(&str, &str); 6] = [
     ("week", "w"),
 ];
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
-
-/// A stamp as commands print it: `1795250864285.0`, or as one number.
-pub fn parse_stamp(text: &str) -> Result<SeqNo, String> {
-    let wrong = |_| format!("no stamp: {text:?}; one is as in 1795250864285.0");
-    match text.split_once('.') {
-        Some((millis, counter)) => {
-            let millis = millis.parse::<u64>().map_err(wrong)?;
-            if millis >= 1 << 48 {
-                return Err(format!("too large for a stamp: {millis}"));
-            }
-            Ok(SeqNo::from_parts(millis, counter.parse().map_err(wrong)?))
-        }
-        None => text.parse().map(SeqNo::from_u64).map_err(wrong),
-    }
-}
 
 /// A moment: a stamp, an RFC 3339 time, or how long it is ago.
 pub fn parse_moment(text: &str) -> Result<PointInTime, String> {
@@ -76,17 +61,9 @@ fn duration_in_words(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use lithedb::SeqNo;
 
-    #[test]
-    fn stamps_are_read_as_they_are_printed() {
-        let stamp = SeqNo::from_parts(1_795_250_864_285, 7);
-        assert_eq!(parse_stamp(&stamp.to_string()), Ok(stamp));
-        assert_eq!(parse_stamp(&stamp.as_u64().to_string()), Ok(stamp));
-        for text in ["", ".", "1.", "1.70000", "x", "281474976710656.0"] {
-            assert!(parse_stamp(text).is_err(), "{text}");
-        }
-    }
+    use super::*;
 
     #[test]
     fn moments_are_stamps_times_or_how_long_ago() {

@@ -69,34 +69,6 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(unit_size).ok_or_else(|| format!("too large: {text}"))
 }
 
-/// The time that a duration on the command line means: `90s`, `10m`, `36h`, `7d`, `2w`, `250ms`.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let unit_millis = match unit.trim_start() {
-        "ms" => 1,
-        "s" => 1000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        "w" => 7 * 86_400_000,
-        _ => return Err("a duration is a number of ms, s, m, h, d or w, as in 10m".to_owned()),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("no duration: {text:?}"))?;
-    let millis = number.checked_mul(unit_millis);
-    millis.map(Duration::from_millis).ok_or_else(|| format!("too long: {text}"))
-}
-
-/// The duration as the command line takes it, in the largest unit that it is a whole number of.
-pub fn exact_duration_text(duration: Duration) -> String {
-    let millis = duration.as_millis();
-    let units =
-        [(604_800_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
-    let fits = |(unit, _): &&(u128, &str)| millis > 0 && millis.is_multiple_of(*unit);
-    let (unit, name) = units.iter().find(fits).copied().unwrap_or((1, "ms"));
-    format!("{}{name}", millis / unit)
-}
-
 /// The size of the command line that has to fit into 32 bits.
 pub fn parse_small_size(text: &str) -> Result<u32, String> {
     u32::try_from(parse_size(text)?).map_err(|_| format!("too large: {text}"))
@@ -117,27 +89,6 @@ mod tests {
             assert!(parse_size(text).is_err(), "{text}");
         }
         assert_eq!(parse_small_size("4GiB"), Err("too large: 4GiB".to_owned()));
-    }
-
-    #[test]
-    fn durations_are_read_with_their_unit() {
-        for (text, millis) in [
-            ("250ms", 250),
-            ("90s", 90_000),
-            ("10m", 600_000),
-            ("10 min", 600_000),
-            ("36h", 129_600_000),
-            ("2w", 1_209_600_000),
-            ("0s", 0),
-        ] {
-            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for text in ["", "10", "m", "-1s", "1.5h", "99999999999999999w"] {
-            assert!(parse_duration(text).is_err(), "{text}");
-        }
-        for text in ["250ms", "90s", "10m", "36h", "8d", "2w"] {
-            assert_eq!(exact_duration_text(parse_duration(text).unwrap()), text);
-        }
     }
 
     #[test]

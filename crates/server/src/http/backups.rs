@@ -20,8 +20,9 @@ use serde_json::{Value, json};
 use super::ask::{Ask, Outcome, ok_json};
 use super::failure::{Code, Failure};
 use super::jobs::{self, Needs, NewJob, problems_json};
-use super::moment::{millis_text, stamp_json};
+use super::moment::stamp_json;
 use crate::auth::Verb;
+use crate::moment::millis_text;
 
 const NAME_LEN_MAX: usize = 64;
 /// What backups without a name are called, with a number behind it.

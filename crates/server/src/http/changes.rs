@@ -17,10 +17,10 @@ use super::ask::{Ask, Outcome};
 use super::events::{Stream, push_event, push_heartbeat, stream_answer};
 use super::failure::{Code, Failure};
 use super::listing::SHORT_VALUE_MAX;
-use super::moment::{millis_text, parsed_stamp};
 use super::standing::{LOOK_EVERY, Standing, gone};
 use super::text::{push_json, push_member};
 use crate::auth::{Principal, Verb};
+use crate::moment::{millis_text, parse_stamp};
 use crate::server::Shared;
 
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
@@ -91,7 +91,7 @@ fn since(ask: &Ask) -> Result<PointInTime, Failure> {
     let last = ask.headers.get(HeaderName::from_static("last-event-id"));
     let last = last.filter(|last| !last.is_empty());
     if let Some(last) = last {
-        let stamp = last.to_str().ok().and_then(parsed_stamp);
+        let stamp = last.to_str().ok().and_then(|last| parse_stamp(last).ok());
         let wrong = || Failure::new(Code::BadRequest, "Last-Event-ID: the id of an event");
         return stamp.map(PointInTime::Stamp).ok_or_else(wrong);
     }

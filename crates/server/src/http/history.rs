@@ -9,11 +9,12 @@ use super::ask::{Ask, Outcome, bytes_of, ok_json};
 use super::failure::{Code, Failure};
 use super::keys::no_history;
 use super::listing::{SHORT_VALUE_MAX, Sink, VALUES, Values, judge, list, push_stamp};
-use super::moment::{MOMENTS, first_of, last_of, millis_text, parsed_moment, time_text};
+use super::moment::{MOMENTS, first_of, last_of, parsed_moment};
 use super::options::Yes;
 use super::scan::Span;
 use super::text::{push_json, push_member};
 use crate::auth::Verb;
+use crate::moment::{millis_text, time_text};
 
 /// Versions of an answer, unless that is said.
 const LIMIT_DEFAULT: usize = 100;

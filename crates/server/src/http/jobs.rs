@@ -14,8 +14,8 @@ use tokio::sync::watch;
 
 use super::ask::{Ask, Outcome, json_answer, ok_json};
 use super::failure::{Code, Failure};
-use super::moment::millis_text;
 use crate::auth::{Principal, Verb};
+use crate::moment::millis_text;
 use crate::server::{Phase, Shared};
 use crate::store::Store;
 

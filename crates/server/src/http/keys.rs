@@ -13,8 +13,8 @@ use super::body::{Body, Received};
 use super::conditions::{Conditions, Effort, stamp_in, write_if};
 use super::failure::{Code, Failure};
 use super::listing::{EntryRow, SHORT_VALUE_MAX, Sink, Values, list, push_entry, short_list};
-use super::moment::time_text;
 use crate::auth::Verb;
+use crate::moment::time_text;
 
 /// What `ttl` may be, in seconds.
 const TTL_MAX: f64 = 1e10;

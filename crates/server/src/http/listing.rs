@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use super::ask::{Ask, Outcome, answer};
 use super::body::{Body, BrokenOff, Piece, Taken};
 use super::failure::{Code, Failure};
-use super::moment::time_text;
 use super::standing::Standing;
 use super::text::{Alphabet, base64, push_json, push_member};
+use crate::moment::time_text;
 use crate::server::Shared;
 
 /// Lists with values leave out larger ones unless these are asked for.

@@ -12,9 +12,10 @@ use tokio::time::Instant;
 
 use super::ask::{Ask, Outcome, json_answer, ok_json};
 use super::failure::{Code, Failure};
-use super::moment::{millis_text, stamp_json, time_text};
+use super::moment::stamp_json;
 use crate::auth::Principal;
 use crate::config::Limits;
+use crate::moment::{millis_text, time_text};
 
 const ID_LEN: usize = 16;
 

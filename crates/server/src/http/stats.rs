@@ -16,10 +16,11 @@ use super::ask::{Ask, Outcome, json_answer, ok_json};
 use super::body::Body;
 use super::events::{Stream, push_event, stream_answer};
 use super::failure::{Code, Failure};
-use super::moment::{millis_text, stamp_json};
+use super::moment::stamp_json;
 use super::standing::{LOOK_EVERY, Standing, gone};
 use crate::auth::Verb;
 use crate::metrics::{Kind, Protocol, Refusal, Summary};
+use crate::moment::millis_text;
 use crate::server::Shared;
 
 const INTERVAL_RANGE: std::ops::RangeInclusive<f64> = 0.25..=60.0;
