@@ -166,9 +166,9 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// Reads tokens and certificates again. Certificates are for connections from now on; tokens also
-    /// for what goes on for somebody, which ends soon if its token is gone or allows something else.
-    /// What cannot be read stays as it was.
+    /// Reads tokens and certificates again. Certificates are for connections from now on; tokens
+    /// also for what goes on for somebody, which ends soon if its token is gone or allows something
+    /// else. What cannot be read stays as it was.
     ///
     /// # Errors
     /// The first that cannot be read.

@@ -1,6 +1,6 @@
 //! Answers that are lists: whole when they are short, and else sent as they come to be, by a thread
-//! that waits for the client and ends when that is gone, or has no right to it any more. Values that
-//! are large are written piece by piece: what JSON makes of one, up to six times as much, is never
+//! that waits for the client and ends when that is gone, or has no right to it any more. Large
+//! values are written piece by piece: what JSON makes of one, up to six times as much, is never
 //! there as a whole.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What connections of clients that are not known take of the server's memory: ten thousand each
-//! that say nothing, that do not come to the end of a head or of a body, that were refused for want of
-//! a token, and that have begun TLS or come to its end.
+//! that say nothing, that do not come to the end of a head or of a body, that were refused for want
+//! of a token, and that have begun TLS or come to its end.
 //!
 //! ```text
 //! just http-connections
