@@ -9,9 +9,12 @@
 //! Invariants
 //! - U1  No byte that was read is looked into before the checksum of its page was compared.
 //! - U2  A key that the frame holds is never denied.
+//! - U3  `bytes` has the prints first; then, with a map, what the frame has from its table on, and
+//!   the checksums of its pages: each in the length that entries and frame say.
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::base::EntryKind;
 use crate::base::Result;
@@ -26,6 +29,8 @@ use crate::block::layout::whole_entry;
 use crate::block::resident::Block;
 use crate::block::sealed::{self, SealedFrame};
 use crate::block::search::KeyMatch;
+use crate::memory::Buffer;
+use crate::memory::Heap;
 
 /// Bytes of a frame that are read and verified together.
 const PAGE_LEN: usize = sealed::PAGE_LEN;
@@ -33,12 +38,21 @@ const PAGE_LEN: usize = sealed::PAGE_LEN;
 const SMALL_READ_LEN: usize = 2 * PAGE_LEN;
 /// Prints compared at once.
 const LANES: usize = 16;
+const PRINT_LEN: usize = 2;
+const SUM_LEN: usize = 4;
+/// What is smaller is allocated: a heap gives out multiples of it.
+const IN_HEAP_FROM: usize = 256;
+/// Bytes that the owner of a guide's buffer takes, about.
+const OWNER_SIZE: usize = 64;
+/// Pieces of a guide with a map, but for its bytes.
+const MAPPED_SIZE: usize = size_of::<Guide>() + size_of::<FrameMap>() + OWNER_SIZE;
 
 /// What is kept of a frame.
 pub struct Guide {
     entry_count: usize,
-    /// Of each key, in order; filled up to a multiple of [`LANES`].
-    prints: Box<[u16]>,
+    /// A print of each key, in order, filled up to a multiple of [`LANES`]; and what belongs to
+    /// the map (U3). At once, so that what guides take is known: they come and go.
+    bytes: Buffer,
     map: Option<Box<FrameMap>>,
 }
 
@@ -46,9 +60,9 @@ pub struct Guide {
 struct FrameMap {
     /// Of the frame, but with the table at the start of `tail`.
     layout: Layout,
-    /// Table and trailer of the payload.
-    tail: Box<[u8]>,
-    page_sums: Box<[u32]>,
+    /// Where table and trailer of the payload are among the guide's bytes; the checksums of the
+    /// pages are behind it.
+    tail: Range<usize>,
     frame_len: usize,
     /// If it is sealed in the file.
     sealed: Option<Box<SealedFrame>>,
@@ -93,20 +107,34 @@ pub enum GuideKind {
 }
 
 impl Guide {
-    /// The guide of a frame that was read as `block`. Costs about 10 ns an entry.
+    /// The guide of a frame that was read as `block`, in memory of `heap`, or of the allocator.
+    /// Costs about 10 ns an entry.
     #[must_use]
-    pub fn new(block: &Block, kind: GuideKind) -> Guide {
+    pub fn new(block: &Block, kind: GuideKind, heap: Option<&Arc<Heap>>) -> Guide {
         let entry_count = block.entry_count();
-        let mut prints = Vec::with_capacity(entry_count.next_multiple_of(LANES));
-        block.for_each_key(&mut |key| prints.push(print_of(crate::base::hash_key(key))));
-        prints.resize(entry_count.next_multiple_of(LANES), 0);
-        // Compressed frames were unpacked: their bytes are not those in the file.
+        let is_mapped = kind == GuideKind::PrintsAndMap && Guide::is_mappable(block);
+        let prints_len = prints_len(entry_count);
+        let map_len = if is_mapped { FrameMap::len_for(block) } else { 0 };
+        let len = prints_len + map_len;
+        let heap = heap.filter(|_| len >= IN_HEAP_FROM);
+        let mut bytes = heap.map_or_else(|| Buffer::allocate(len), |heap| heap.take(len));
+        let (prints, rest) = bytes.split_at_mut(prints_len);
+        let mut places = prints.as_chunks_mut::<PRINT_LEN>().0.iter_mut();
+        block.for_each_key(&mut |key| {
+            let place = places.next().expect("one for each entry");
+            *place = print_of(crate::base::hash_key(key)).to_le_bytes();
+        });
+        places.for_each(|place| *place = [0; PRINT_LEN]);
+        let map = is_mapped.then(|| Box::new(FrameMap::new(block, prints_len, rest)));
+        Guide { entry_count, bytes, map }
+    }
+
+    /// Whether there is a map of a frame that was read as `block`. Compressed frames were unpacked:
+    /// their bytes are not those in the file.
+    #[must_use]
+    pub fn is_mappable(block: &Block) -> bool {
         let is_plain = block.layout().entries_start == frame::HEADER_LEN;
-        let is_mappable =
-            is_plain && SealedFrame::is_not_or_whole(block.data(), block.layout().payload_end());
-        let map = (kind == GuideKind::PrintsAndMap && is_mappable)
-            .then(|| Box::new(FrameMap::new(block)));
-        Guide { entry_count, prints: prints.into_boxed_slice(), map }
+        is_plain && SealedFrame::is_not_or_whole(block.data(), block.layout().payload_end())
     }
 
     /// Whether the key with this hash can be in the frame. Wrong about one in 65536 over the
@@ -124,14 +152,28 @@ impl Guide {
         self.map.is_some()
     }
 
-    /// Bytes of memory.
+    /// About as many bytes of memory as the guide of so many entries takes, in a frame of so many
+    /// bytes.
+    #[must_use]
+    pub fn reckoned_size(entry_count: usize, frame_len: usize) -> usize {
+        const TAIL_LEN: usize = 24;
+        let item_len = if frame_len < 1 << 16 { 2 } else { 4 };
+        let sums = frame_len.div_ceil(PAGE_LEN) * SUM_LEN;
+        let bytes = prints_len(entry_count) + entry_count * item_len + TAIL_LEN + sums;
+        with_unused(MAPPED_SIZE) + bytes.next_multiple_of(IN_HEAP_FROM)
+    }
+
+    /// Bytes of memory. What an allocator takes beside pieces of it is reckoned for the pieces;
+    /// most is the heap's.
     #[must_use]
     pub fn memory_size(&self) -> usize {
-        let map = self.map.as_ref().map_or(0, |map| {
-            let sealed = map.sealed.as_ref().map_or(0, |_| size_of::<SealedFrame>());
-            size_of::<FrameMap>() + map.tail.len() + size_of_val(&*map.page_sums) + sealed
+        let pieces = self.map.as_ref().map_or(size_of::<Guide>() + OWNER_SIZE, |map| {
+            MAPPED_SIZE + map.sealed.as_ref().map_or(0, |_| size_of::<SealedFrame>())
         });
-        size_of::<Guide>() + size_of_val(&*self.prints) + map
+        if self.bytes.len() < IN_HEAP_FROM {
+            return with_unused(pieces + self.bytes.len());
+        }
+        with_unused(pieces) + self.bytes.len()
     }
 
     /// Looks for `key`, whose hash is `hash`, in the frame. Reads the pages of one entry; of two
@@ -152,7 +194,7 @@ impl Guide {
         let print = print_of(hash);
         let mut from = 0;
         while let Some(index) = self.candidate(from, print) {
-            if let Some(found) = map.compare(index, key, reader)? {
+            if let Some(found) = map.compare(&self.bytes, index, key, reader)? {
                 return Ok(Some(found));
             }
             from = index + 1;
@@ -170,13 +212,15 @@ impl Guide {
     pub fn stamp(&self, index: usize, reader: &mut impl FrameReader) -> Result<SeqNo> {
         let map = self.map.as_ref().expect("the caller has asked");
         let place = map.layout.stamp_place(index);
-        map.with_bytes(place.clone(), reader, |bytes| map.layout.decode_stamp(bytes))
+        map.with_bytes(&self.bytes, place, reader, |bytes| map.layout.decode_stamp(bytes))
     }
 
     /// The first entry from number `from` on whose key has that print.
     #[inline]
     fn candidate(&self, from: usize, print: u16) -> Option<usize> {
-        let chunks = self.prints.as_chunks::<LANES>().0;
+        let prints = &self.bytes[..prints_len(self.entry_count)]; // U3
+        let chunks = prints.as_chunks::<PRINT_LEN>().0.as_chunks::<LANES>().0;
+        let print = print.to_le_bytes();
         for (chunk_index, chunk) in chunks.iter().enumerate().skip(from / LANES) {
             // All lanes at once: nearly every chunk has none.
             if chunk.iter().fold(false, |any, other| any | (*other == print)) {
@@ -193,31 +237,51 @@ impl Guide {
 }
 
 impl FrameMap {
-    fn new(block: &Block) -> FrameMap {
+    /// Bytes that belong to the map of a frame.
+    fn len_for(block: &Block) -> usize {
+        let data = &block.data()[..block.layout().payload_end()];
+        let (_, tail) = block.layout().with_table_apart(data);
+        tail.len() + data.len().div_ceil(PAGE_LEN) * SUM_LEN
+    }
+
+    /// The map of a frame; what belongs to it goes to the start of `room`, which is from `start` on
+    /// of the guide's bytes.
+    fn new(block: &Block, start: usize, room: &mut [u8]) -> FrameMap {
         let data = &block.data()[..block.layout().payload_end()]; // the whole frame
         let (layout, tail) = block.layout().with_table_apart(data);
-        let page_sums = data.chunks(PAGE_LEN).enumerate().map(|(page, bytes)| sum_of(page, bytes));
+        let (tail_room, sums_room) = room.split_at_mut(tail.len());
+        tail_room.copy_from_slice(tail);
+        let sums = sums_room.as_chunks_mut::<SUM_LEN>().0.iter_mut();
+        for (page, (bytes, sum)) in data.chunks(PAGE_LEN).zip(sums).enumerate() {
+            *sum = sum_of(page, bytes).to_le_bytes();
+        }
         FrameMap {
             layout,
-            tail: tail.into(),
-            page_sums: page_sums.collect(),
+            tail: start..start + tail.len(),
             frame_len: data.len(),
             sealed: SealedFrame::found(block.data(), data.len()).map(Box::new),
         }
     }
 
-    /// Entry `index` if its key is `key`.
+    /// The checksum of a page, of those among `bytes`.
+    fn page_sum(&self, bytes: &[u8], page: usize) -> u32 {
+        let sums = bytes[self.tail.end..].as_chunks::<SUM_LEN>().0;
+        u32::from_le_bytes(sums[page])
+    }
+
+    /// Entry `index` if its key is `key`. `bytes` are the guide's.
     fn compare(
         &self,
+        bytes: &[u8],
         index: usize,
         key: &[u8],
         reader: &mut impl FrameReader,
     ) -> Result<Option<GuidedEntry>> {
         let restart = index / self.layout.restart_interval;
-        let range =
-            self.layout.restart(&self.tail, restart)..self.layout.restart(&self.tail, restart + 1);
+        let tail = &bytes[self.tail.clone()];
+        let range = self.layout.restart(tail, restart)..self.layout.restart(tail, restart + 1);
         let within = index % self.layout.restart_interval;
-        self.with_bytes(range, reader, |bytes| {
+        self.with_bytes(bytes, range, reader, |bytes| {
             let entry = match self.layout.is_whole() {
                 true => whole_if_key(bytes, key),
                 false => shared_if_key(bytes, within, key),
@@ -230,9 +294,10 @@ impl FrameMap {
         })
     }
 
-    /// Applies `look` to a part of the frame, read and verified.
+    /// Applies `look` to a part of the frame, read and verified. `guide_bytes` are the guide's.
     fn with_bytes<T>(
         &self,
+        guide_bytes: &[u8],
         range: Range<usize>,
         reader: &mut impl FrameReader,
         look: impl FnOnce(&[u8]) -> T,
@@ -253,7 +318,7 @@ impl FrameMap {
             Some(sealed) => reader.read_sealed(sealed, start, bytes)?,
         }
         for (page, bytes) in (start / PAGE_LEN..).zip(bytes.chunks(PAGE_LEN)) {
-            let (found, expected) = (sum_of(page, bytes), self.page_sums[page]);
+            let (found, expected) = (sum_of(page, bytes), self.page_sum(guide_bytes, page));
             if found != expected {
                 let at = page * PAGE_LEN;
                 return Err(reader.damaged(format!(
@@ -285,6 +350,16 @@ fn shared_if_key(bytes: &[u8], within: usize, key: &[u8]) -> Option<EntrySpan> {
         start = entry.value_end;
     }
     None
+}
+
+/// What an allocator takes for so many bytes, about (decision 0034).
+const fn with_unused(bytes: usize) -> usize {
+    bytes + bytes / 3
+}
+
+/// Bytes of the prints of so many entries.
+fn prints_len(entry_count: usize) -> usize {
+    entry_count.next_multiple_of(LANES) * PRINT_LEN
 }
 
 #[inline]
@@ -379,7 +454,7 @@ mod tests {
         for policy in POLICIES {
             for count in [0, 1, 15, 16, 17, 333] {
                 let (block, mut memory) = frame_of(count, policy, Codec::None);
-                let guide = Guide::new(&block, GuideKind::PrintsAndMap);
+                let guide = Guide::new(&block, GuideKind::PrintsAndMap, None);
                 assert!(guide.has_map());
                 for number in 0..count {
                     let key = key_of(number);
@@ -401,7 +476,7 @@ mod tests {
     #[test]
     fn a_print_that_is_shared_is_not_taken_for_the_key() {
         let (block, mut memory) = frame_of(40, RestartPolicy::Whole, Codec::None);
-        let guide = Guide::new(&block, GuideKind::PrintsAndMap);
+        let guide = Guide::new(&block, GuideKind::PrintsAndMap, None);
         // Asked for with the hash of another: every candidate is compared with the key itself.
         let found = guide.find(b"absent", hash_key(&key_of(17)), &mut memory).unwrap();
         assert_eq!(found, None);
@@ -410,7 +485,7 @@ mod tests {
     #[test]
     fn absent_keys_are_denied_nearly_always() {
         let (block, _) = frame_of(333, RestartPolicy::Whole, Codec::None);
-        let guide = Guide::new(&block, GuideKind::Prints);
+        let guide = Guide::new(&block, GuideKind::Prints, None);
         assert!(!guide.has_map());
         let absent = (0..10_000u32).map(|number| hash_key(&number.to_le_bytes()));
         let admitted = absent.filter(|&hash| guide.may_contain(hash)).count();
@@ -421,7 +496,7 @@ mod tests {
     fn a_changed_byte_is_told_and_never_returned() {
         for policy in POLICIES {
             let (block, memory) = frame_of(60, policy, Codec::None);
-            let guide = Guide::new(&block, GuideKind::PrintsAndMap);
+            let guide = Guide::new(&block, GuideKind::PrintsAndMap, Some(&Heap::new()));
             for at in 0..memory.0.len() {
                 let mut damaged = Memory(memory.0.clone());
                 damaged.0[at] ^= 1;
@@ -438,7 +513,7 @@ mod tests {
     #[test]
     fn a_compressed_frame_has_prints_but_no_map() {
         let (block, _) = frame_of(200, RestartPolicy::Whole, Codec::Lz4);
-        let guide = Guide::new(&block, GuideKind::PrintsAndMap);
+        let guide = Guide::new(&block, GuideKind::PrintsAndMap, Some(&Heap::new()));
         assert!(!guide.has_map());
         assert!((0..200).all(|number| guide.may_contain(hash_key(&key_of(number)))));
     }

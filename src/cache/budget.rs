@@ -1,16 +1,17 @@
 //! One budget of memory, and who uses how much of it.
 //!
-//! Counted are memtables, indexes, also what only older versions hold of them, with guides and what
-//! is kept for counts, parts of indexes that are read again when they are wanted, cached blocks,
-//! open transactions, and buffers: that of the log, those of flushes and ingests with the records
-//! of runs that are in no edit yet, chunks and checksums of values that are read or written in
-//! parts. Blocks that only walks, slices and background work hold, and what the heap has unused,
-//! are counted by the heap. What an allocator keeps beside what lives there is reckoned (decision
-//! 0034).
+//! Counted are memtables, indexes, also what only older versions hold of them, with what is kept
+//! for counts and guides that indexes have left room for, parts of indexes that are read again when
+//! they are wanted, other guides, cached blocks, open transactions, and buffers: that of the log,
+//! those of flushes and ingests with the records of runs that are in no edit yet, chunks and
+//! checksums of values that are read or written in parts. Blocks that only walks, slices and
+//! background work hold, and what the heaps have unused, are counted by the heaps. What an
+//! allocator keeps beside what lives there is reckoned (decision 0034).
 //!
-//! Not counted: values that were read whole, and batches, which are their owners'; the buffers of
-//! replay; file handles; what an allocator keeps beyond what is reckoned. Resident memory of a
-//! process has all of that and the program's own pages beside the budget.
+//! Not counted: empty slots for guides of deltas; values that were read whole, and batches, which
+//! are their owners'; the buffers of replay; file handles; what an allocator keeps beyond what is
+//! reckoned. Resident memory of a process has all of that and the program's own pages beside the
+//! budget.
 //!
 //! Invariant
 //! - M1  The usage of a part is the sum of its living [`Charge`]s.
@@ -34,7 +35,13 @@ const EASING: usize = 4096;
 /// The heap keeps this part of the limit idle in any case, and so much at most.
 const IDLE_FRACTION: usize = 64;
 const IDLE_MAX: usize = 512 << 10;
-const PART_COUNT: usize = 6;
+/// Guides may take all but this part of what they and blocks have together.
+const GUIDE_FRACTION: usize = 8;
+/// What is cached gives way each time that what writers fill has grown by this part of the limit,
+/// and by so much at most: it is a writer who waits.
+const GROWTH_FRACTION: usize = 64;
+const GROWTH_MAX: usize = 1 << 20;
+const PART_COUNT: usize = 7;
 
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +59,9 @@ pub enum Part {
     /// Indexes and filters that are read again when they are wanted: what gives way to those that
     /// are not.
     CachedIndex = 5,
+    /// What single entries are found by in runs that are not in memory, with what an allocator is
+    /// reckoned to take beside it: gives way to all but blocks.
+    Guide = 6,
 }
 
 /// A limit and the usage below it. Shared; any number of databases may share one.
@@ -63,6 +73,10 @@ pub struct MemoryBudget {
     index_peak: PaddedUsage,
     /// Where the bytes of cached values live.
     heap: Arc<Heap>,
+    /// Where those of guides live: apart, as they are small and stay long, and blocks come and go.
+    guide_heap: Arc<Heap>,
+    /// What writers had filled when what is cached last gave way to it.
+    yielded_at: PaddedUsage,
 }
 
 /// On a line of its own: parts are counted by different threads.
@@ -79,6 +93,8 @@ impl MemoryBudget {
             used: Default::default(),
             index_peak: Default::default(),
             heap: Heap::keeping((limit / IDLE_FRACTION).min(IDLE_MAX)),
+            guide_heap: Heap::lean(),
+            yielded_at: Default::default(),
         })
     }
 
@@ -106,7 +122,7 @@ impl MemoryBudget {
     /// Bytes used by all parts.
     #[cfg(test)]
     pub fn total(&self) -> usize {
-        let cached = [Part::Cache, Part::CachedIndex];
+        let cached = [Part::Cache, Part::CachedIndex, Part::Guide];
         let parts = [Part::Memtable, Part::Index, Part::Transaction, Part::Buffer];
         parts.iter().chain(&cached).map(|&part| self.usage(part)).sum()
     }
@@ -118,10 +134,40 @@ impl MemoryBudget {
         &self.heap
     }
 
+    /// Where the bytes of guides live. What it has and nobody uses counts, too.
+    #[inline]
+    #[must_use]
+    pub fn guide_heap(&self) -> &Arc<Heap> {
+        &self.guide_heap
+    }
+
     /// The limit in bytes.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// By so many bytes at most what is left to blocks and guides goes up and down by itself, as
+    /// the heaps get memory and give it back.
+    #[must_use]
+    pub fn slack(&self) -> usize {
+        self.heap.slack() + self.guide_heap.slack()
+    }
+
+    /// Whether memtables and transactions have grown so much since this last said so, or will have
+    /// with `coming` bytes, that what is cached is to give way.
+    #[inline]
+    #[must_use]
+    pub fn has_grown(&self, coming: usize) -> bool {
+        let used = self.usage(Part::Memtable) + self.usage(Part::Transaction);
+        let before = self.yielded_at.0.load(Ordering::Relaxed);
+        let step = (self.limit / GROWTH_FRACTION).min(GROWTH_MAX);
+        let has_grown = used.saturating_add(coming) > before.saturating_add(step);
+        if has_grown || used < before {
+            // Two at once may both say so.
+            self.yielded_at.0.store(used, Ordering::Relaxed);
+        }
+        has_grown
     }
 
     /// Whether `bytes` more that save reads may be kept beside the indexes. They are not evicted,
@@ -131,14 +177,34 @@ impl MemoryBudget {
         with_unused(self.usage(Part::Index) + bytes) <= self.index_room()
     }
 
+    /// Whether `bytes` more fit into what an allocator is reckoned to hold of indexes that took
+    /// more once: memory that nothing else gets.
+    #[must_use]
+    pub fn admits_in_reserve(&self, bytes: usize) -> bool {
+        let peak = self.index_peak.0.load(Ordering::Relaxed);
+        self.usage(Part::Index) + bytes <= peak && self.admits_beside_index(bytes)
+    }
+
     /// Bytes that the cache may use now.
     #[must_use]
     pub fn cache_target(&self) -> usize {
+        cache_target(self.limit, self.before_guides() + self.usage(Part::Guide))
+    }
+
+    /// Bytes that guides may use now: what all but blocks leave, less an eighth of it for blocks,
+    /// or the least that they have.
+    #[must_use]
+    pub fn guide_target(&self) -> usize {
+        let left = self.limit.saturating_sub(self.before_guides());
+        left.saturating_sub((left / GUIDE_FRACTION).max(self.limit / CACHE_FLOOR_FRACTION))
+    }
+
+    /// Bytes that are taken by what guides and blocks give way to.
+    fn before_guides(&self) -> usize {
         let indexes = [Part::Index, Part::CachedIndex];
         let others = [Part::Memtable, Part::Transaction, Part::Buffer];
         let others = others.iter().chain(&indexes);
-        let others: usize = others.map(|&part| self.usage(part)).sum();
-        cache_target(self.limit, others + self.unused())
+        others.map(|&part| self.usage(part)).sum::<usize>() + self.unused()
     }
 
     /// Bytes that are taken and in use by nobody: of the heap, and what an allocator is reckoned
@@ -150,7 +216,8 @@ impl MemoryBudget {
         let index = self.usage(Part::Index);
         let peak = self.index_peak.0.load(Ordering::Relaxed).max(index);
         let others = self.usage(Part::Transaction) + self.usage(Part::Buffer);
-        self.heap.unused() + with_unused(peak + others) - (index + others)
+        let of_heaps = self.heap.unused() + self.guide_heap.unused();
+        of_heaps + with_unused(peak + others) - (index + others)
     }
 
     /// A step of new data in an index: what indexes took before counts a little less.
@@ -253,6 +320,59 @@ mod tests {
         let _index = budget.charge(Part::Index, 2000);
         assert_eq!(budget.index_target(), 43);
         drop(cached);
+    }
+
+    #[test]
+    fn guides_get_most_of_what_blocks_would_have_and_leave_them_their_least() {
+        let budget = MemoryBudget::new(1600);
+        assert_eq!(budget.guide_target(), 1400);
+        let memtable = budget.charge(Part::Memtable, 850);
+        assert_eq!(budget.guide_target(), 650, "a sixteenth of all is more than an eighth");
+        let indexes = [(Part::Index, 150), (Part::CachedIndex, 100)];
+        let _indexes = indexes.map(|(part, bytes)| budget.charge(part, bytes));
+        assert_eq!(budget.guide_target(), 350);
+        let _guides = budget.charge(Part::Guide, 350);
+        assert_eq!(budget.guide_target(), 350, "they do not count against themselves");
+        assert_eq!((budget.cache_target(), budget.index_target()), (100, 500));
+        let transaction = budget.charge(Part::Transaction, 600);
+        assert_eq!((budget.guide_target(), budget.cache_target()), (0, 100));
+        drop((memtable, transaction));
+        assert_eq!((budget.guide_target(), budget.cache_target()), (1300 - 162, 950));
+    }
+
+    #[test]
+    fn the_reserve_is_what_indexes_took_once() {
+        let budget = MemoryBudget::new(1600);
+        let mut index = budget.charge(Part::Index, 300);
+        assert!(!budget.admits_in_reserve(1));
+        index.resize(100);
+        let target = budget.guide_target();
+        assert!(budget.admits_in_reserve(200) && !budget.admits_in_reserve(201));
+        let _kept = budget.charge(Part::Index, 200);
+        assert_eq!(budget.guide_target(), target, "it takes nobody's room");
+        index.resize(600);
+        index.resize(350);
+        assert!(!budget.admits_in_reserve(1), "more than what indexes may take");
+    }
+
+    #[test]
+    fn growth_is_told_once_for_each_part_of_the_limit() {
+        let budget = MemoryBudget::new(6400);
+        assert!(!budget.has_grown(0));
+        let mut memtable = budget.charge(Part::Memtable, 100);
+        assert!(!budget.has_grown(0));
+        let transaction = budget.charge(Part::Transaction, 1);
+        assert!(budget.has_grown(0) && !budget.has_grown(0));
+        memtable.resize(200);
+        assert!(!budget.has_grown(0), "a hundred since then");
+        memtable.resize(201);
+        assert!(budget.has_grown(0));
+        drop(transaction);
+        memtable.resize(50);
+        assert!(!budget.has_grown(0), "from here on it counts anew");
+        memtable.resize(151);
+        assert!(budget.has_grown(0));
+        assert!(!budget.has_grown(100) && budget.has_grown(101), "what is coming counts");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Invariants
 //! - K1  What the cache uses exceeds its target by at most one value a filling thread, and only
 //!   while that thread makes room; or after the other parts have grown, until the next fill or
-//!   [`Cache::trim`].
+//!   [`Cache::trim`]. Fills of guides trim blocks, those of blocks that lookups have read trim
+//!   guides; commits trim both, once memtables and transactions have grown by a 64th of the budget
+//!   and 1 MiB at most (what one commit or transaction adds is above that until the next).
 //! - K2  A slot is filled and emptied under the lock of one and the same shard.
 //! - K3  No two shards are locked at once, and no evicted value is dropped under a lock.
 
@@ -28,9 +30,13 @@ use crate::cache::slot::Slot;
 const SHARD_COUNT: usize = 8;
 /// A value above the target over this is not cached: it would displace too much.
 const WEIGHT_FRACTION: usize = 2;
+/// Room that may go again by itself is reckoned with up to this part of the target.
+const SLACK_FRACTION: usize = 8;
 /// Bytes that a filled slot costs beyond its value: itself, reference counts, its place in a
 /// queue.
 const SLOT_OVERHEAD: usize = 160;
+/// The same of a guide's, whose slot is counted with the index.
+const GUIDE_SLOT_OVERHEAD: usize = 96;
 
 /// How a value came to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +102,12 @@ impl<T> Cache<T> {
         Cache::charged_to(Part::CachedIndex, budget)
     }
 
+    /// An empty cache for guides: see [`MemoryBudget::guide_target`].
+    #[must_use]
+    pub fn for_guides(budget: Arc<MemoryBudget>) -> Cache<T> {
+        Cache::charged_to(Part::Guide, budget)
+    }
+
     fn charged_to(part: Part, budget: Arc<MemoryBudget>) -> Cache<T> {
         Cache {
             budget,
@@ -159,7 +171,7 @@ impl<T> Cache<T> {
         weight: usize,
         admission: Admission,
     ) -> FillOutcome {
-        let weight = weight.saturating_add(SLOT_OVERHEAD);
+        let weight = weight.saturating_add(self.slot_overhead());
         if weight > self.target() / WEIGHT_FRACTION {
             return FillOutcome::TooLarge;
         }
@@ -182,12 +194,34 @@ impl<T> Cache<T> {
     /// Whether a value of `weight` bytes fits without anything being evicted.
     #[must_use]
     pub fn has_room(&self, weight: usize) -> bool {
-        self.usage() + weight + SLOT_OVERHEAD <= self.target()
+        let weight = weight.saturating_add(self.slot_overhead());
+        let target = self.target();
+        weight <= target / WEIGHT_FRACTION && self.usage().saturating_add(weight) <= target
+    }
+
+    /// Whether a value of `weight` bytes fits into one part of `parts` of what the cache may use,
+    /// without anything being evicted, and not because the heaps have just given something back:
+    /// else a full cache would take a value at each fill or so.
+    #[must_use]
+    pub fn has_lasting_room(&self, weight: usize, parts: usize) -> bool {
+        let weight = weight.saturating_add(self.slot_overhead());
+        let target = self.target();
+        let slack = self.budget.slack().min(target / SLACK_FRACTION);
+        let used = self.usage().saturating_add(weight).saturating_add(slack);
+        weight <= target / WEIGHT_FRACTION && used <= target / parts
+    }
+
+    /// Whether a value of `weight` bytes could be cached at all.
+    #[must_use]
+    pub fn admits(&self, weight: usize) -> bool {
+        weight.saturating_add(self.slot_overhead()) <= self.target() / WEIGHT_FRACTION
     }
 
     /// Makes the cache fit its target after the other parts have grown.
     pub fn trim(&self) {
-        self.make_room(0);
+        if self.usage() > self.target() {
+            self.make_room(self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARD_COUNT);
+        }
     }
 
     /// Bytes that cached values take.
@@ -196,10 +230,18 @@ impl<T> Cache<T> {
         self.budget.usage(self.part)
     }
 
+    fn slot_overhead(&self) -> usize {
+        match self.part {
+            Part::Guide => GUIDE_SLOT_OVERHEAD,
+            _ => SLOT_OVERHEAD,
+        }
+    }
+
     /// Bytes that they may take now.
     fn target(&self) -> usize {
         match self.part {
             Part::CachedIndex => self.budget.index_target(),
+            Part::Guide => self.budget.guide_target(),
             _ => self.budget.cache_target(),
         }
     }
@@ -223,13 +265,25 @@ impl<T> Cache<T> {
     /// `filled` before the others. If there is none (few large values, or other threads evict as
     /// well) then from any, `filled` last, as its only value may be the one that was just put in.
     fn make_room(&self, filled: usize) {
-        for (least, first) in [(Least::Share, filled), (Least::Nothing, filled + 1)] {
-            for step in 0..SHARD_COUNT {
-                if self.evict_from((first + step) % SHARD_COUNT, least) == Room::Enough {
-                    return;
-                }
+        let mut evictions = None;
+        // The target falls as values go whose memory a heap has not given back yet: again, then.
+        while evictions != Some(self.evictions.load(Ordering::Relaxed)) {
+            evictions = Some(self.evictions.load(Ordering::Relaxed));
+            if self.evict_from_all(filled, Least::Share) == Room::Enough {
+                return;
             }
         }
+        self.evict_from_all(filled + 1, Least::Nothing);
+    }
+
+    /// Evicts from all shards in turn until the cache fits its target.
+    fn evict_from_all(&self, first: usize, least: Least) -> Room {
+        for step in 0..SHARD_COUNT {
+            if self.evict_from((first + step) % SHARD_COUNT, least) == Room::Enough {
+                return Room::Enough;
+            }
+        }
+        Room::StillMissing
     }
 
     /// Evicts from one shard until the cache fits its target or the shard has no more to give.

@@ -139,6 +139,31 @@ fn a_cache_for_indexes_has_its_share_of_the_budget_and_leaves_the_rest_to_blocks
 }
 
 #[test]
+fn guides_take_most_of_what_is_left_and_give_way_to_all_but_blocks() {
+    let budget = MemoryBudget::new(160 * CHARGE_MAX);
+    let guides = Cache::for_guides(Arc::clone(&budget));
+    let (partitions, blocks) = (Cache::for_indexes(Arc::clone(&budget)), Cache::new(budget));
+    let (of_guides, of_blocks, of_partitions) = (slots(160), slots(160), slots(40));
+    for index in 0..160 {
+        read(&blocks, &of_blocks, index, Admission::Normal);
+        read(&guides, &of_guides, index, Admission::Normal);
+    }
+    blocks.trim();
+    let filled = || (filled_count(&of_guides), filled_count(&of_blocks));
+    assert!((138..=142).contains(&filled().0) && (18..=23).contains(&filled().1), "{:?}", filled());
+    let memtable = guides.budget().charge(Part::Memtable, 80 * CHARGE_MAX);
+    guides.trim();
+    blocks.trim();
+    assert!((68..=72).contains(&filled().0) && (9..=12).contains(&filled().1), "{:?}", filled());
+    (0..40).for_each(|index| _ = read(&partitions, &of_partitions, index, Admission::Normal));
+    guides.trim();
+    assert!((28..=32).contains(&filled().0), "{:?}", filled());
+    assert_eq!(filled_count(&of_partitions), 40);
+    drop(memtable);
+    assert!(guides.has_room(WEIGHT));
+}
+
+#[test]
 fn a_value_larger_than_the_cache_is_declined_and_displaces_nothing() {
     let (cache, slots) = (cache_for(20), slots(21));
     for index in 0..20 {

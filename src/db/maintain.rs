@@ -98,7 +98,7 @@ impl Core {
             Some(Slices::GoOn) => {
                 // It says nothing of room before it is over, or further than the last try.
                 self.signal_flushed();
-                self.cache.trim();
+                self.shared.trim();
                 return Ok(true);
             }
             Some(Slices::Over) => {
@@ -181,7 +181,7 @@ impl Core {
         self.disk_full_count.store(0, Ordering::Relaxed);
         self.guard.note_room();
         self.signal_flushed();
-        self.cache.trim();
+        self.shared.trim();
     }
 
     /// Does a slice of what keeps structures in shape while they are written to, and hands out what
@@ -349,7 +349,7 @@ impl Core {
 
     /// Gives back what only the version before the newest needed.
     pub(super) fn give_back_unreferenced(&self, runtime: &Runtime) {
-        self.cache.trim();
+        self.shared.trim();
         runtime.store.remove_unreferenced();
         self.cleaning.note_garbage();
         self.remove_unreferenced_values();

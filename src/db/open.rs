@@ -305,6 +305,7 @@ impl<'a> Opening<'a> {
             shared: SharedStores {
                 cache,
                 partitions: Arc::new(Cache::for_indexes(Arc::clone(&budget))),
+                guides: Arc::new(Cache::for_guides(Arc::clone(&budget))),
                 open_segments: Arc::default(),
                 open_tables: Arc::default(),
                 values: Arc::new(values),

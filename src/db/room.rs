@@ -87,6 +87,9 @@ impl Core {
         keyspaces: &(impl Iterator<Item = u32> + Clone),
         bytes: u64,
     ) -> Result<()> {
+        if self.budget.has_grown(bytes as usize) {
+            self.shared.trim(); // By who writes: what is cached gives way as fast as writers fill.
+        }
         let mut seen = None;
         let mut has_stopped = false;
         let failures_before = self.failures.total();

@@ -56,7 +56,8 @@ impl Buffer {
     }
 
     /// Zeros from the allocator.
-    pub(super) fn allocate(len: usize) -> Buffer {
+    #[must_use]
+    pub fn allocate(len: usize) -> Buffer {
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
         let start = NonNull::from(Arc::get_mut(&mut bytes).expect("nobody else has it yet"));
         Buffer { start: start.cast(), len, owner: Owner::Allocated(bytes) }

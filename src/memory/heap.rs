@@ -1,4 +1,4 @@
-//! The heap: spans of any size in regions.
+//! The heap: spans of any size in regions. Blocks have one, guides another.
 //!
 //! A span is taken from the first region that has room, there from the smallest free one that is
 //! long enough. Blocks come and go all the time, so the first regions become dense and the last
@@ -34,6 +34,8 @@ const LEN_MAX: usize = REGION_SIZE / 8;
 /// the second part.
 const IDLE_FRACTION_SMALL: usize = 8;
 const IDLE_FRACTION: usize = 32;
+/// The first part, of a heap that keeps little.
+const IDLE_FRACTION_LEAN: usize = 64;
 /// Once it is more, so much less than that is kept: a part of it. Blocks that are given back one by
 /// one become long spans then, and few calls of the system.
 const IDLE_SLACK: usize = 4;
@@ -44,11 +46,13 @@ const ROUNDING: usize = 32;
 /// Regions are huge pages once so much is used.
 const HUGE_FROM: usize = 4 * REGION_SIZE;
 
-/// Memory for the bytes of blocks.
+/// Memory for the bytes of blocks, or of guides.
 pub struct Heap {
     spans: Mutex<Spans>,
     /// So many idle bytes are kept in any case.
     idle_min: usize,
+    /// At most this part of what is used.
+    idle_fraction: usize,
     /// What [`Heap::unused`] returns.
     unused: AtomicUsize,
     /// What [`Heap::used`] returns.
@@ -95,8 +99,24 @@ impl Heap {
     /// without this, each time to the system.
     #[must_use]
     pub fn keeping(idle_min: usize) -> Arc<Heap> {
-        let (unused, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Heap { spans: Mutex::new(Spans::default()), idle_min, unused, used })
+        Heap::with(idle_min, IDLE_FRACTION_SMALL)
+    }
+
+    /// An empty heap that keeps little idle, for what comes and goes less than blocks do.
+    #[must_use]
+    pub fn lean() -> Arc<Heap> {
+        Heap::with(0, IDLE_FRACTION_LEAN)
+    }
+
+    fn with(idle_min: usize, idle_fraction: usize) -> Arc<Heap> {
+        let (spans, unused, used) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Heap { spans, idle_min, idle_fraction, unused, used })
+    }
+
+    /// Idle bytes that are kept at most while so many are used.
+    fn idle_max(&self, used: usize) -> usize {
+        let by_used = (used / self.idle_fraction).min(2 * REGION_SIZE + used / IDLE_FRACTION);
+        by_used.max(self.idle_min)
     }
 
     /// A buffer of `len` bytes or a little more, with anything in it.
@@ -131,6 +151,15 @@ impl Heap {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Bytes by which [`Heap::unused`] goes up and down by itself, at most: what is kept idle, and
+    /// a region that is taken.
+    #[must_use]
+    pub fn slack(&self) -> usize {
+        let used = self.used();
+        let region = if used >= HUGE_FROM { REGION_SIZE } else { 0 };
+        self.idle_max(used) + region
+    }
+
     /// Gives memory back to the system until there is room for more.
     fn leave(&self, first: Surplus) {
         let mut surplus = Some(first);
@@ -149,7 +178,7 @@ impl Heap {
             };
             let mut spans = self.lock();
             let gone = left.and_then(|pages| spans.put_back(&pages));
-            let idle_max = spans.idle_max(self.idle_min);
+            let idle_max = self.idle_max(spans.used);
             let slack = if regions_left > 0 { idle_max / IDLE_SLACK } else { 0 };
             surplus = spans.surplus(idle_max - slack);
             self.note_unused(&spans);
@@ -179,7 +208,7 @@ impl Drop for HeapSpan {
     fn drop(&mut self) {
         let mut spans = self.heap.lock();
         spans.give_back(self.region, self.span);
-        let idle_max = spans.idle_max(self.heap.idle_min);
+        let idle_max = self.heap.idle_max(spans.used);
         let surplus = spans.surplus(idle_max);
         self.heap.note_unused(&spans);
         drop(spans);
@@ -251,13 +280,6 @@ impl Spans {
         self.used -= usize::from(span.len) * UNIT;
         self.idle += (state.idle_pages - idle_before) * PAGE_SIZE;
         self.largest[index] = state.largest();
-    }
-
-    /// Idle bytes that are kept at most.
-    fn idle_max(&self, idle_min: usize) -> usize {
-        let by_used =
-            (self.used / IDLE_FRACTION_SMALL).min(2 * REGION_SIZE + self.used / IDLE_FRACTION);
-        by_used.max(idle_min)
     }
 
     /// What to give back to the system if more than `idle_max` bytes are idle: the last region that

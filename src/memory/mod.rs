@@ -1,4 +1,4 @@
-//! Memory: pages from the system, and a heap for the bytes of blocks.
+//! Memory: pages from the system, and heaps for the bytes of blocks and of guides.
 //!
 //! Cached blocks come and go by the hundred megabyte while memtables grow and shrink beside them.
 //! An allocator keeps what they leave, in pieces, for whoever comes next: half as much again as the
@@ -10,6 +10,6 @@ mod heap;
 mod pages;
 mod region;
 
-pub use bytes::SharedBytes;
+pub use bytes::{Buffer, SharedBytes};
 pub use heap::Heap;
 pub(crate) use pages::{Paging, REGION_SIZE, Region};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Cursor, EntryKind, RangeTombstones, Result, SeqNo, Slice};
-use crate::block::Block;
+use crate::block::{Block, Guide};
 use crate::cache::Cache;
 use crate::manifest::{EditLogImage, KeyspaceOptions, LogPosition, Structure};
 use crate::operator::Merging;
@@ -43,6 +43,8 @@ pub struct SharedStores {
     pub cache: Arc<Cache<Block>>,
     /// The cache for indexes and filters of tables.
     pub partitions: Arc<Cache<Partition>>,
+    /// What entries are found by in runs that are not in memory.
+    pub guides: Arc<Cache<Guide>>,
     /// Segments that are open.
     pub open_segments: Arc<OpenSegments>,
     /// Tables that are open.
@@ -51,6 +53,14 @@ pub struct SharedStores {
     pub values: Arc<ValueLog>,
     /// Bytes at which a memtable is sealed, unless a keyspace's options say it.
     pub memtable_size: u64,
+}
+
+impl SharedStores {
+    /// Has guides and blocks fit what the others leave them.
+    pub fn trim(&self) {
+        self.guides.trim();
+        self.cache.trim();
+    }
 }
 
 /// Which files are to be written anew.

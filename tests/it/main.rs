@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails should panic where it fails")]
 
 mod backup;
+mod budget;
 mod check;
 mod checkpoint;
 mod cleaning;

@@ -521,6 +521,9 @@ impl View {
             }
             core.time.note_stamp(newest);
             core.published.replace_and_publish(|_| next, newest);
+            if core.budget.has_grown(0) {
+                core.shared.trim(); // As commits do it.
+            }
         }
         Ok(Progress::ToEnd(CaughtUp {
             stamp: core.visible(),

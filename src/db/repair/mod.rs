@@ -296,6 +296,7 @@ impl<'a> Repair<'a> {
         Ok(SharedStores {
             cache: Arc::new(Cache::new(Arc::clone(budget))),
             partitions: Arc::new(Cache::for_indexes(Arc::clone(budget))),
+            guides: Arc::new(Cache::for_guides(Arc::clone(budget))),
             open_segments: Arc::default(),
             open_tables: Arc::default(),
             values: Arc::new(values),

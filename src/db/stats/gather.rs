@@ -19,6 +19,7 @@ impl Core {
         let (session, lifetime) = (self.session_totals(), self.lifetime_totals());
         let keyspaces = state.keyspaces.iter();
         let memory_cache = self.budget.usage(Part::Cache) as u64;
+        let guides = self.budget.usage(Part::Guide) as u64;
         let cached_index = self.budget.usage(Part::CachedIndex) as u64;
         Stats {
             keyspaces: keyspaces.map(|of| self.keyspace_stats(&state, of, &lifetime)).collect(),
@@ -49,7 +50,7 @@ impl Core {
                 .saturating_sub(memory_cache + cached_index),
             memory_buffers: self.budget.usage(Part::Buffer) as u64,
             memory_unused: self.budget.unused() as u64,
-            memory_index: self.budget.usage(Part::Index) as u64 + cached_index,
+            memory_index: self.budget.usage(Part::Index) as u64 + cached_index + guides,
             stalls: self.stalls.stops.load(Ordering::Relaxed),
             stall_time: self.stalls.stop_time(),
             slowdowns: self.stalls.slows.load(Ordering::Relaxed),

@@ -218,7 +218,7 @@ pub struct Stats {
     /// Memory kept for blocks to come, what is left over between blocks, and what an allocator is
     /// reckoned to take beside what it gives out: counted, in use by nobody.
     pub memory_unused: u64,
-    /// Memory of indexes, about.
+    /// Memory of indexes, filters and guides, about.
     pub memory_index: u64,
     /// Memory of what open transactions have read and written, about.
     pub memory_transaction: u64,

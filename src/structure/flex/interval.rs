@@ -54,14 +54,25 @@ impl RunRole {
 /// What else is in memory of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunMemory {
-    /// Made when the run is first read, if there is room; boxed, as most runs of a large keyspace
-    /// are not read before they are consolidated.
-    pub guide: OnceLock<Box<(Guide, Charge)>>,
-    /// Lookups that went to the file since the run was last put into the slot.
+    /// Made when the run is read, if there is room, as most runs of a large keyspace are not read
+    /// before they are consolidated.
+    pub guide: OnceLock<RunGuide>,
+    /// Uses that went to the file since the run was last to be put into the slot.
     pub misses: AtomicU8,
+    /// Reads of the whole run since it was last to get a guide.
+    pub unguided: AtomicU8,
     /// Made when the run is lost. All clones of the run share this, so it goes with the last one;
     /// boxed, as most runs are not lost.
     lost: OnceLock<Box<LostBytes>>,
+}
+
+/// How the guide of a run is kept.
+#[derive(Debug)]
+pub(super) enum RunGuide {
+    /// As long as the run: in memory that would be of no use otherwise.
+    Kept(Box<(Guide, Charge)>),
+    /// In a slot, and given up for what needs the room more.
+    Cached(Arc<Slot<Guide>>),
 }
 
 impl Run {
@@ -160,10 +171,10 @@ impl Interval {
         Arc::new(interval)
     }
 
-    /// Bytes of memory, about: with its share of nodes and the slot of its base; and its runs,
-    /// without their guides, which are charged one by one.
+    /// Bytes of memory, about: with its share of nodes, and the slots of its base for a block and
+    /// for a guide; and its runs, without their guides, which are charged one by one.
     fn memory_size(&self) -> usize {
-        const INTERVAL_BYTES: usize = 396;
+        const INTERVAL_BYTES: usize = 460;
         const RUN_BYTES: usize = size_of::<Run>() + size_of::<RunMemory>() + 2 * size_of::<usize>();
         let is_inline = self.anchor.len() <= Slice::INLINE_LEN_MAX;
         let anchor_bytes = if is_inline { 0 } else { self.anchor.len() };

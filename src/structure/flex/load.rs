@@ -6,18 +6,18 @@
 
 use std::sync::Arc;
 
-use super::interval::{Interval, Run};
+use super::interval::{Interval, Run, RunGuide};
 use crate::base::seeded::{Bug, is_seeded};
-use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::base::{Cursor, EntryKind, Error, Result, Slice, hash_key, is_operands};
 use crate::block::{Block, BlockBuilder, BlockCursor, FrameKind, FramePlace, RestartPolicy, frame};
 use crate::block::{FrameReader, Guide, GuideKind, SealedFrame};
-use crate::cache::{Admission, Cache, MemoryBudget, Part, Slot};
+use crate::cache::{Admission, Cache, FillOutcome, MemoryBudget, Part, Slot};
 use crate::memory::Heap;
 use crate::merge::MergeCursor;
 use crate::storage::StorageFile;
 use crate::structure::fold::Folder;
-use crate::structure::{Found, Want};
+use crate::structure::{Found, SharedStores, Want};
 
 /// Lookups in the file after which a run is put into a full cache, at the cost of what it displaces
 /// there. A lookup in the file costs about a fifth of reading the whole run; so what is not wanted
@@ -27,22 +27,35 @@ const LOOKUPS_BEFORE_FILL: u8 = 16;
 const SEEKS_BEFORE_FILL: u8 = 4;
 /// The same for walks that pass: a long one would displace everything, and come back too late.
 const PASSES_BEFORE_FILL: u8 = 16;
+/// The same for guides: reads of a run for which there is no room for a guide, until one displaces
+/// another. Making it costs a third of reading the run, which is done anyhow; the one that goes may
+/// be of a run that is wanted as much.
+const READS_BEFORE_GUIDE: u8 = 4;
 /// Deltas below this are read whole: their guides have no map.
 const MAPPED_DELTA_LEN_MIN: u32 = 4 << 10;
+
+/// What came of looking into a guide.
+enum ByGuide {
+    Found(Option<Found>),
+    /// The run is to be read whole.
+    IsToBeRead,
+}
 
 /// Reads intervals of one keyspace through the cache.
 #[derive(Debug)]
 pub(super) struct Loader {
     cache: Arc<Cache<Block>>,
+    guides: Arc<Cache<Guide>>,
     folder: Folder,
     blocks_read: AtomicU64,
     block_bytes_read: AtomicU64,
 }
 
 impl Loader {
-    pub(super) fn new(cache: Arc<Cache<Block>>, folder: Folder) -> Loader {
+    pub(super) fn new(shared: &SharedStores, folder: Folder) -> Loader {
+        let (cache, guides) = (Arc::clone(&shared.cache), Arc::clone(&shared.guides));
         let (blocks_read, block_bytes_read) = (AtomicU64::new(0), AtomicU64::new(0));
-        Loader { cache, folder, blocks_read, block_bytes_read }
+        Loader { cache, guides, folder, blocks_read, block_bytes_read }
     }
 
     /// What makes values of operands.
@@ -55,10 +68,27 @@ impl Loader {
         self.cache.budget()
     }
 
-    /// Has blocks give way to what is charged, as the index has changed.
+    /// Has guides and blocks give way to what is charged, as the index has changed.
     pub(super) fn make_room(&self) {
         self.budget().ease();
+        self.trim();
+    }
+
+    /// Has guides and blocks fit what the others leave them.
+    pub(super) fn trim(&self) {
+        self.guides.trim();
         self.cache.trim();
+    }
+
+    /// Whether the run's guide, if there is one, lets a key be there; for a check.
+    pub(super) fn guide_admits(&self, run: &Run, hash: u64) -> bool {
+        match run.memory.guide.get() {
+            None => true,
+            Some(RunGuide::Kept(kept)) => kept.0.may_contain(hash),
+            Some(RunGuide::Cached(slot)) => {
+                self.guides.glance(slot).is_none_or(|guide| guide.may_contain(hash))
+            }
+        }
     }
 
     /// What is in a slot, for a check.
@@ -156,13 +186,17 @@ impl Loader {
         hash: u64,
         want: Want,
     ) -> Result<Option<Found>> {
-        if let Some((guide, _)) = run.memory.guide.get().map(|guided| &**guided) {
-            if !guide.may_contain(hash) {
-                return Ok(None);
-            }
-            if guide.has_map() && !self.is_to_be_filled(run, LOOKUPS_BEFORE_FILL) {
-                return self.find_by_guide(run, guide, key, hash, want);
-            }
+        let by_guide = match run.memory.guide.get() {
+            None => ByGuide::IsToBeRead,
+            Some(RunGuide::Kept(kept)) => self.look_into(run, &kept.0, key, hash, want)?,
+            Some(RunGuide::Cached(slot)) => match self.guides.borrow_if_filled(slot) {
+                None => ByGuide::IsToBeRead,
+                // On loan while pages are read: should it be evicted, it goes behind that.
+                Some(guide) => self.look_into(run, &guide, key, hash, want)?,
+            },
+        };
+        if let ByGuide::Found(found) = by_guide {
+            return Ok(found);
         }
         let block = match self.read_run(run) {
             Err(_) if is_seeded(Bug::ReadErrorIsAbsence) => return Ok(None),
@@ -170,6 +204,25 @@ impl Loader {
         };
         self.keep(run, &block);
         Ok(Found::in_block(&block, key))
+    }
+
+    /// Looks for a key of a run that is not in memory.
+    #[inline]
+    fn look_into(
+        &self,
+        run: &Run,
+        guide: &Guide,
+        key: &[u8],
+        hash: u64,
+        want: Want,
+    ) -> Result<ByGuide> {
+        if !guide.may_contain(hash) {
+            return Ok(ByGuide::Found(None));
+        }
+        if !guide.has_map() || self.is_to_be_filled(run, LOOKUPS_BEFORE_FILL) {
+            return Ok(ByGuide::IsToBeRead);
+        }
+        self.find_by_guide(run, guide, key, hash, want).map(ByGuide::Found)
     }
 
     fn find_by_guide(
@@ -196,39 +249,57 @@ impl Loader {
         if run.slot.is_none() {
             return false;
         }
-        // Two at once may count as one.
-        let uses = run.memory.misses.load(Ordering::Relaxed) + 1;
-        let is_due = uses >= due_at || self.cache.has_room(run.len as usize);
-        run.memory.misses.store(if is_due { 0 } else { uses }, Ordering::Relaxed);
-        is_due
+        count_use(&run.memory.misses, due_at, || self.cache.has_lasting_room(run.len as usize, 1))
     }
 
     /// Keeps what is worth it of a run that a lookup has read whole.
     fn keep(&self, run: &Run, block: &Arc<Block>) {
-        let had_guide = run.memory.guide.get().is_some();
+        let had_guide = match run.memory.guide.get() {
+            None => false,
+            Some(RunGuide::Kept(_)) => true,
+            Some(RunGuide::Cached(slot)) => slot.is_filled(),
+        };
         let has_guide = had_guide || self.make_guide(run, block);
         let Some(slot) = &run.slot else { return };
         let weight = block.memory_size();
         // The first to come get the room; then those that are asked for again.
-        if had_guide || !has_guide || self.cache.has_room(weight) {
+        if had_guide || !has_guide || self.cache.has_lasting_room(weight, 1) {
             self.cache.fill(slot, Arc::clone(block), weight, Admission::Normal);
         }
+        self.guides.trim(); // They give way to what nobody else trims them for.
     }
 
     /// Whether the run has a guide now.
     fn make_guide(&self, run: &Run, block: &Block) -> bool {
         let is_mapped = run.slot.is_some() || run.len >= MAPPED_DELTA_LEN_MIN;
         let kind = if is_mapped { GuideKind::PrintsAndMap } else { GuideKind::Prints };
-        let budget = self.cache.budget();
-        if !budget.admits_beside_index(run.len as usize) {
-            return false; // Before the work of making it; it is smaller than the run.
+        // Before the work of making it.
+        let reckoned = Guide::reckoned_size(run.entry_count as usize, run.len as usize);
+        if !self.guides.admits(reckoned) {
+            return false;
         }
-        run.memory.guide.get_or_init(|| {
-            let guide = Guide::new(block, kind);
-            let charge = budget.charge(Part::Index, guide.memory_size());
-            Box::new((guide, charge))
-        });
-        true
+        if run.memory.guide.get().is_none() && self.budget().admits_in_reserve(reckoned) {
+            run.memory.guide.get_or_init(|| {
+                let guide = Guide::new(block, kind, None);
+                let charge = self.budget().charge(Part::Index, guide.memory_size());
+                RunGuide::Kept(Box::new((guide, charge)))
+            });
+            return true;
+        }
+        // One without a map tells what is absent, and saves no reading of what is there.
+        let is_of_half_use = run.slot.is_some() && !Guide::is_mappable(block);
+        let (due_at, parts) = if is_of_half_use { (u8::MAX, 2) } else { (READS_BEFORE_GUIDE, 1) };
+        let has_room = || self.guides.has_lasting_room(reckoned, parts);
+        if !count_use(&run.memory.unguided, due_at, has_room) {
+            return false;
+        }
+        let cached = run.memory.guide.get_or_init(|| RunGuide::Cached(Slot::new()));
+        let RunGuide::Cached(slot) = cached else { return true };
+        let guide = Arc::new(Guide::new(block, kind, Some(self.budget().guide_heap())));
+        let weight = guide.memory_size();
+        let filled = self.guides.fill(slot, guide, weight, Admission::Normal);
+        self.cache.trim(); // Blocks give way.
+        filled != FillOutcome::TooLarge
     }
 
     /// The interval's entries, merged.
@@ -322,6 +393,16 @@ impl Loader {
         self.blocks_read.fetch_add(1, Ordering::Relaxed);
         self.block_bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
     }
+}
+
+/// Counts a use that goes to the file; whether more of the run is to be kept now: when there is
+/// room, or it is the use number `due_at`.
+fn count_use(uses: &AtomicU8, due_at: u8, has_room: impl FnOnce() -> bool) -> bool {
+    // Two at once may count as one.
+    let count = uses.load(Ordering::Relaxed).saturating_add(1);
+    let is_due = count >= due_at || has_room();
+    uses.store(if is_due { 0 } else { count }, Ordering::Relaxed);
+    is_due
 }
 
 fn place_of(run: &Run) -> FramePlace<'_> {

@@ -202,8 +202,11 @@ impl Fold<Arc<Interval>> for IntervalFold<'_> {
     }
 
     fn charge(&self, bytes: usize) -> Option<Charge> {
-        let budget = self.version.loader.budget();
-        budget.admits_beside_index(bytes).then(|| budget.charge(Part::Index, bytes))
+        let loader = &self.version.loader;
+        let budget = loader.budget();
+        let charge = budget.admits_beside_index(bytes).then(|| budget.charge(Part::Index, bytes));
+        loader.trim();
+        charge
     }
 }
 
@@ -229,6 +232,7 @@ fn expired_count(loader: &Loader, interval: &Interval, now: u64) -> Result<u64> 
         expiries.sort_unstable();
         let bytes = expiries.len() * size_of::<u64>();
         let charge = loader.budget().charge(Part::Index, bytes);
+        loader.trim();
         interval.expiries.get_or_init(|| Box::new((expiries, charge)));
     }
     let (expiries, _) = &**interval.expiries.get().expect("they were noted above");

@@ -101,6 +101,7 @@ impl Bench {
             keyspace: 1,
             shared: SharedStores {
                 partitions: Arc::new(Cache::for_indexes(Arc::clone(cache.budget()))),
+                guides: Arc::new(Cache::for_guides(Arc::clone(cache.budget()))),
                 cache,
                 open_segments: Arc::default(),
                 open_tables: Arc::default(),

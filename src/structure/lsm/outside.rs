@@ -21,7 +21,7 @@ impl OutsideReader {
     #[must_use]
     pub fn new(storage: &Arc<dyn Storage>, shared: &SharedStores) -> OutsideReader {
         let (open, values) = (Arc::clone(&shared.open_tables), Arc::clone(&shared.values));
-        let caches = TableCaches::new(Arc::clone(&shared.cache), Arc::clone(&shared.partitions));
+        let caches = TableCaches::new(shared);
         OutsideReader {
             place: TablePlace::new(Arc::clone(storage), PathBuf::new(), 0, 0, open, values),
             caches: Arc::new(caches),

@@ -124,7 +124,6 @@ impl Checker<'_> {
         if block.entry_count() != run.entry_count as usize {
             findings.note_at(site, "entries of the run", run.entry_count, block.entry_count());
         }
-        let guide = run.memory.guide.get().map(|guided| &guided.0);
         let mut cursor = BlockCursor::new(Arc::clone(block));
         cursor.seek_first()?;
         let mut value_bytes: BTreeMap<u64, u64> = BTreeMap::new();
@@ -168,7 +167,7 @@ impl Checker<'_> {
                 let found = format!("{} at {}", key(), entry.seqno);
                 findings.note_at(site, "the newest stamp", self.newest, found);
             }
-            if guide.is_some_and(|guide| !guide.may_contain(hash_key(entry.key))) {
+            if !self.loader.guide_admits(run, hash_key(entry.key)) {
                 findings.note_at(site, "the guide in memory", key(), "a denial of it");
             }
             cursor.next()?;

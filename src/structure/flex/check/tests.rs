@@ -11,7 +11,7 @@ use crate::block::{Block, BlockBuilder, BlockCursor, Guide, GuideKind, RestartPo
 use crate::cache::{Admission, Part};
 use crate::storage::OpenMode;
 use crate::structure::flex::index::Index;
-use crate::structure::flex::interval::Interval;
+use crate::structure::flex::interval::{Interval, RunGuide};
 use crate::structure::flex::load::Loader;
 use crate::structure::flex::tests::{Bench, random_changes, small_options};
 use crate::structure::{BegunFlush, Store, WholeCheck};
@@ -198,9 +198,10 @@ fn a_guide_that_denies_keys_is_named() {
     let planted = Planted::new();
     let (_, interval) = planted.interval(0);
     let run = interval.base.as_ref().unwrap();
-    let guide = Guide::new(&block_of(planted.loader(), &[b"another"]), GuideKind::Prints);
+    let block = block_of(planted.loader(), &[b"another"]);
+    let guide = Guide::new(&block, GuideKind::Prints, None);
     let charge = planted.loader().budget().charge(Part::Index, 1);
-    assert!(run.memory.guide.set(Box::new((guide, charge))).is_ok());
+    assert!(run.memory.guide.set(RunGuide::Kept(Box::new((guide, charge)))).is_ok());
     planted.is_named("the guide in memory: expected ");
 }
 

@@ -176,7 +176,7 @@ impl FlexStore {
             unless_held_back(segments.remove_orphan(number))?;
         }
         let folder = Folder::new(place);
-        let loader = Arc::new(Loader::new(Arc::clone(&place.shared.cache), folder));
+        let loader = Arc::new(Loader::new(&place.shared, folder));
         // A file that was created and never referred to has used its number up.
         let newest_orphan = orphans.last().copied().unwrap_or(0);
         segments.skip_to(index.counters.next_segment.max(newest_orphan + 1));

@@ -154,8 +154,7 @@ impl LsmStore {
         // A file that was created and never referred to has used its number up.
         let newest = present.last().copied().unwrap_or(0);
         tables.skip_to(index.counters.next_table.max(newest + 1));
-        let caches =
-            TableCaches::new(Arc::clone(&place.shared.cache), Arc::clone(&place.shared.partitions));
+        let caches = TableCaches::new(&place.shared);
         let reader = Arc::new(Reader {
             caches: Arc::new(caches),
             folder: Folder::new(place),

@@ -7,9 +7,10 @@ use super::partition::Partition;
 use super::place::TableFile;
 use crate::base::Result;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::block::{Block, Dictionary, FrameKind, frame};
+use crate::block::{Block, Dictionary, FrameKind, Guide, frame};
 use crate::cache::{Cache, MemoryBudget};
 use crate::memory::Heap;
+use crate::structure::SharedStores;
 
 /// The caches of data blocks and of partitions, and what was read for them.
 #[derive(Debug)]
@@ -18,16 +19,29 @@ pub struct TableCaches {
     pub blocks: Arc<Cache<Block>>,
     /// Partitions: a cache for indexes.
     pub partitions: Arc<Cache<Partition>>,
+    /// Of keyspaces that are no tables: they give way to partitions.
+    pub guides: Arc<Cache<Guide>>,
     reads: AtomicU64,
     bytes_read: AtomicU64,
 }
 
 impl TableCaches {
+    /// Those that all keyspaces share.
+    #[must_use]
+    pub fn new(shared: &SharedStores) -> TableCaches {
+        let SharedStores { cache, partitions, guides, .. } = shared;
+        TableCaches::of(Arc::clone(cache), Arc::clone(partitions), Arc::clone(guides))
+    }
+
     /// These caches.
     #[must_use]
-    pub fn new(blocks: Arc<Cache<Block>>, partitions: Arc<Cache<Partition>>) -> TableCaches {
+    pub fn of(
+        blocks: Arc<Cache<Block>>,
+        partitions: Arc<Cache<Partition>>,
+        guides: Arc<Cache<Guide>>,
+    ) -> TableCaches {
         let (reads, bytes_read) = (AtomicU64::new(0), AtomicU64::new(0));
-        TableCaches { blocks, partitions, reads, bytes_read }
+        TableCaches { blocks, partitions, guides, reads, bytes_read }
     }
 
     /// Reads of frames, and bytes read, since they were made. What walks that pass read at once is

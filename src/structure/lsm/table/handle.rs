@@ -331,7 +331,10 @@ impl Table {
         match caches.partitions.fill(slot, Arc::clone(&partition), weight, admission) {
             // Another was faster: its slots are those that others fill.
             FillOutcome::WasFilled => self.partition(caches, opened, index, admission),
-            FillOutcome::Filled | FillOutcome::TooLarge => Ok(partition),
+            FillOutcome::Filled | FillOutcome::TooLarge => {
+                caches.guides.trim(); // They give way to it.
+                Ok(partition)
+            }
         }
     }
 

@@ -148,7 +148,8 @@ impl Bench {
 fn caches_of(budget: &Arc<MemoryBudget>) -> Arc<TableCaches> {
     let blocks = Arc::new(Cache::new(Arc::clone(budget)));
     let partitions = Arc::new(Cache::for_indexes(Arc::clone(budget)));
-    Arc::new(TableCaches::new(blocks, partitions))
+    let guides = Arc::new(Cache::for_guides(Arc::clone(budget)));
+    Arc::new(TableCaches::of(blocks, partitions, guides))
 }
 
 fn value_log(storage: &Arc<dyn Storage>, dir: &Path) -> Arc<ValueLog> {
