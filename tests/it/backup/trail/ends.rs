@@ -9,6 +9,8 @@ use super::*;
 
 /// How long somebody else has at a certain place, if he is not held up there.
 const CHANCE: Duration = Duration::from_millis(200);
+/// Behind this, it has not come to what was waited for.
+const LONG: Duration = Duration::from_secs(60);
 
 /// Copies all files in a directory to another one, as programs do that know nothing of databases.
 fn copy_tree(storage: &SimStorage, from: &str, to: &str) {
@@ -296,7 +298,7 @@ fn no_trail_begins_while_an_ingest_is_under_way() {
         let second = std::thread::scope(|scope| {
             let (backups, db) = (&backups, &db);
             let beginner = scope.spawn(move || {
-                asked.recv().unwrap();
+                asked.recv_timeout(LONG).expect("an ingest syncs its runs");
                 let begun = begin(backups, db);
                 let _nobody_waits = tell.send(());
                 begun
