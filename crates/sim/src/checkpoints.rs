@@ -211,7 +211,8 @@ pub fn expect_backups_whole(storage: &Arc<dyn Storage>, path: &Path) -> Verdict 
     }
 }
 
-/// Removes a checkpoint, so that the database has its files to itself.
+/// Removes a checkpoint, so that the database has its files to itself. Durably: names that are not
+/// gone for certain are carried along by a simulated disk, with what they lead to, to the end.
 ///
 /// # Errors
 /// `Refused`.
@@ -226,7 +227,9 @@ pub fn remove(storage: &dyn Storage, path: &Path) -> Verdict {
             _ => storage.remove_file(&inner).map_err(refused)?,
         }
     }
-    storage.remove_dir(path).map_err(refused)
+    storage.sync_dir(path).map_err(refused)?;
+    storage.remove_dir(path).map_err(refused)?;
+    storage.sync_dir(path.parent().unwrap_or(path)).map_err(refused)
 }
 
 fn failed(action: &str, error: &Error) -> Finding {
