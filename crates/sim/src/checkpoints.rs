@@ -9,17 +9,21 @@
 //!   whichever of them is recovered first.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use lithedb::storage::{EntryType, Storage};
+use lithedb::base::hash_key;
+use lithedb::storage::{EntryType, OpenMode, Storage, StorageFile};
 use lithedb::{BackupOptions, BackupRepository, Db, Durability, Error, OpenExisting, WriteBatch};
 
 use crate::clock::SimClock;
 use crate::digest::Digest;
 use crate::finding::{Fault, Finding, Verdict};
-use crate::random::Random;
-use crate::readback::{Detail, expect_check_ok, expect_pasts, read_all};
+use crate::random::{Random, seed_of};
+use crate::readback::{
+    Detail, PastChoice, expect_check_ok, expect_pasts, expect_state_ok, pass_over_pasts, read_all,
+};
 use crate::session::{SharedTimeline, look};
 use crate::setup::Setup;
 use crate::timeline::{Rows, Timeline};
@@ -79,6 +83,22 @@ pub enum Use {
     WrittenTo,
 }
 
+/// How a checkpoint was left when it was read last.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Of every byte of it.
+    content: u64,
+    /// What was drawn from.
+    pasts: Vec<PastChoice>,
+}
+
+/// Which histories are looked at in a checkpoint, of each keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Histories {
+    Spread,
+    Drawn,
+}
+
 impl Checkpoint {
     /// Opens it, if it is there, and looks at it. Whether it was there.
     ///
@@ -90,23 +110,63 @@ impl Checkpoint {
         timeline: &Timeline,
         (how, random): (Use, &mut Random),
     ) -> Verdict<bool> {
-        self.look(setup, storage, timeline, (how, random))
-            .map_err(|finding| finding.at(&format!("checkpoint {}", self.path.display())))
+        self.look((setup, storage), timeline, (how, random), Histories::Spread)
+            .map(|pasts| pasts.is_some())
+            .map_err(|finding| self.told(&finding))
     }
 
-    fn look(
+    /// The same of one of which it is known how it was left when it was read last, if it was. To
+    /// read it costs much more than to see that not a byte of it has changed since: then it shows
+    /// what it did. It draws as if it had been read. How it is left, if it was read.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn expect_still_ok(
         &self,
-        setup: &Setup,
-        storage: &Arc<dyn Storage>,
+        (setup, storage): (&Setup, &Arc<dyn Storage>),
         timeline: &Timeline,
         (how, random): (Use, &mut Random),
-    ) -> Verdict<bool> {
+        seen: Option<&Seen>,
+    ) -> Verdict<Option<Seen>> {
+        if let (Use::Read, Some(seen)) = (how, seen)
+            && content_of(&**storage, &self.path).is_ok_and(|content| content == seen.content)
+        {
+            draw_opening(random);
+            if self.commit.is_some() {
+                pass_over_pasts(&seen.pasts, random);
+            }
+            return Ok(Some(seen.clone()));
+        }
+        let looked = self.look((setup, storage), timeline, (how, random), Histories::Drawn);
+        let pasts = looked.map_err(|finding| self.told(&finding))?;
+        let Some(pasts) = pasts.filter(|_| how == Use::Read) else { return Ok(None) };
+        let content = content_of(&**storage, &self.path)
+            .map_err(|error| self.told(&Finding::new(Fault::Refused, error.to_string())))?;
+        Ok(Some(Seen { content, pasts }))
+    }
+
+    fn told(&self, finding: &Finding) -> Finding {
+        finding.clone().at(&format!("checkpoint {}", self.path.display()))
+    }
+
+    /// What was drawn from, if it is there.
+    fn look(
+        &self,
+        (setup, storage): (&Setup, &Arc<dyn Storage>),
+        timeline: &Timeline,
+        (how, random): (Use, &mut Random),
+        histories: Histories,
+    ) -> Verdict<Option<Vec<PastChoice>>> {
+        let expect_sound = |db: &Db, random: &Random| match histories {
+            Histories::Spread => expect_check_ok(db),
+            Histories::Drawn => expect_state_ok(db, random),
+        };
         let is_there = storage
             .exists(&self.path)
             .map_err(|error| Finding::new(Fault::Refused, format!("looking for it: {error}")))?;
         match (is_there, self.is_made) {
             (true, _) => {}
-            (false, false) => return Ok(false), // K2
+            (false, false) => return Ok(None), // K2
             (false, true) => return Err(Finding::new(Fault::Lost, "it is not there")), // K1
         }
         let db = self.open(setup, storage, random)?;
@@ -122,26 +182,64 @@ impl Checkpoint {
                 return Err(Finding::new(Fault::Wrong, what));
             }
         }
-        expect_check_ok(&db)?;
-        if let Some(commit) = self.commit {
-            expect_pasts(&db, timeline, commit, random)?;
-        }
+        expect_sound(&db, random)?;
+        let pasts = match self.commit {
+            Some(commit) => expect_pasts(&db, timeline, commit, random)?,
+            None => Vec::new(),
+        };
         if how == Use::WrittenTo {
             write_to(&db, random).map_err(|error| failed("write to", &error))?;
-            expect_check_ok(&db)?;
+            expect_sound(&db, random)?;
         }
         db.close().map_err(|error| failed("close", &error))?;
-        Ok(true)
+        Ok(Some(pasts))
     }
 
     /// At about the time at which it was made.
     fn open(&self, setup: &Setup, storage: &Arc<dyn Storage>, random: &mut Random) -> Verdict<Db> {
         let clock = Arc::new(SimClock::at_millis(self.now));
-        let nth = FIRST_OPENING + random.below(1 << 40);
+        let nth = draw_opening(random);
         let builder = setup.at(&self.path).builder(Arc::clone(storage), clock, nth);
         let opened = builder.existing(OpenExisting::Only).open(&self.path);
         opened.map_err(|error| failed("open", &error))
     }
+}
+
+/// The number of an opening.
+fn draw_opening(random: &mut Random) -> u64 {
+    FIRST_OPENING + random.below(1 << 40)
+}
+
+/// A digest of all that is in a directory: names, and the bytes of files.
+fn content_of(storage: &dyn Storage, path: &Path) -> io::Result<u64> {
+    let mut parts = Vec::new();
+    for entry in storage.list_dir(path)? {
+        let inner = path.join(&entry.name);
+        let content = match entry.entry_type {
+            EntryType::Directory => content_of(storage, &inner)?,
+            _ => {
+                let bytes = bytes_of(&*storage.open(&inner, OpenMode::ReadOnly)?)?;
+                seed_of(&[bytes.len() as u64, hash_key(&bytes)])
+            }
+        };
+        parts.push((entry.name, content));
+    }
+    parts.sort_unstable();
+    let one = |(name, content): &(String, u64)| [hash_key(name.as_bytes()), *content];
+    Ok(seed_of(&parts.iter().flat_map(one).collect::<Vec<u64>>()))
+}
+
+/// A whole file, as it is: its holes are zeros.
+fn bytes_of(file: &dyn StorageFile) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; file.size()? as usize];
+    let mut len = 0;
+    while len < bytes.len() {
+        match file.read_as_is_at(&mut bytes[len..], len as u64)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => len += read,
+        }
+    }
+    Ok(bytes)
 }
 
 /// The digest of the rows that are there at this moment.
@@ -234,4 +332,62 @@ pub fn remove(storage: &dyn Storage, path: &Path) -> Verdict {
 
 fn failed(action: &str, error: &Error) -> Finding {
     Finding::new(Fault::FailedOpen, format!("{action}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use lithedb::storage::SimStorage;
+    use lithedb::{Durability, Structure};
+
+    use super::*;
+    use crate::ops::Op;
+    use crate::sample::{Key, Value};
+    use crate::session::Session;
+
+    #[test]
+    fn what_has_not_changed_is_not_opened_again_and_what_has_is() {
+        let setup = Setup::tiny(1).all_of(Structure::History);
+        let sim = SimStorage::new(1);
+        let storage: Arc<dyn Storage> = Arc::new(sim.clone());
+        let timeline = SharedTimeline::default();
+        let opened = Session::open(&setup, Arc::clone(&storage), 0, Arc::clone(&timeline));
+        let mut session = opened.unwrap();
+        session.run(&Op::Create(0, 0)).unwrap();
+        for number in 0..60 {
+            let value = Value { len: 40, fill: number };
+            let put = Op::Put(0, Key(number as u16 % 9), value, Durability::Buffered);
+            session.run(&put).unwrap();
+        }
+        session.run(&Op::Checkpoint).unwrap();
+        let timeline = look(&timeline).clone();
+        let checkpoint = timeline.checkpoints.last().unwrap();
+        let looks = |seed, seen: Option<&Seen>| {
+            let (before, mut random) = (sim.mutation_count(), Random::new(seed));
+            let (place, how) = ((&setup, &storage), (Use::Read, &mut random));
+            let seen = checkpoint.expect_still_ok(place, &timeline, how, seen);
+            (seen, sim.mutation_count() > before, random.draw())
+        };
+        for seed in 0..6 {
+            let (seen, is_opened, drawn) = looks(seed, None);
+            assert!(is_opened);
+            let seen = seen.unwrap().unwrap();
+            assert!(!seen.pasts.is_empty());
+            let (again, is_opened, drawn_again) = looks(seed, Some(&seen));
+            assert!(again.is_ok() && !is_opened);
+            assert_eq!(drawn_again, drawn, "what comes behind it is drawn the same");
+        }
+        let seen = looks(7, None).0.unwrap().unwrap();
+        let manifest = storage.open(&manifest_in(&storage, &checkpoint.path), OpenMode::ReadWrite);
+        let manifest = manifest.unwrap();
+        let mut byte = [0];
+        manifest.read_exact_at(&mut byte, 0).unwrap();
+        manifest.write_all_at(&[byte[0] ^ 1], 0).unwrap();
+        drop(manifest);
+        assert!(looks(7, Some(&seen)).0.is_err(), "a bit that was flipped since is found");
+    }
+
+    fn manifest_in(storage: &Arc<dyn Storage>, path: &Path) -> PathBuf {
+        let names = storage.list_dir(path).unwrap().into_iter().map(|entry| entry.name);
+        path.join(names.into_iter().find(|name| name.starts_with("MANIFEST")).unwrap())
+    }
 }

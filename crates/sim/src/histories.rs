@@ -15,7 +15,7 @@ use crate::readback::{keeps_all, millis_of};
 use crate::sample::shown;
 
 /// Keys whose histories are looked at, of each keyspace, about: the same ones each time.
-const HISTORIES_MAX: usize = 8;
+const HISTORIES_SPREAD: usize = 8;
 /// As many of one of many states that are nearly alike: others of each.
 const HISTORIES_DRAWN: usize = 2;
 /// Versions of each of these that are looked at: the newest.
@@ -23,11 +23,37 @@ const VERSIONS_MAX: usize = 128;
 /// Moments that such a key is read as of.
 const MOMENTS_MAX: u64 = 6;
 
-/// Keyspaces that keep versions show them: of some keys, or of few that are drawn.
+/// The keys of a keyspace whose histories are looked at.
+#[derive(Clone, Debug)]
+pub(crate) enum Keys {
+    /// All of them.
+    All,
+    /// Some, from one end to the other.
+    Spread,
+    /// Few, drawn.
+    Drawn(Random),
+}
+
+impl Keys {
+    /// The place of the first one, and how far it is from each to the next.
+    fn places(&mut self, len: usize) -> (usize, usize) {
+        let step = |count: usize| (len / count).max(1);
+        match self {
+            Keys::All => (0, 1),
+            Keys::Spread => (0, step(HISTORIES_SPREAD)),
+            Keys::Drawn(random) => {
+                let step = step(HISTORIES_DRAWN);
+                (random.index(step), step)
+            }
+        }
+    }
+}
+
+/// Keyspaces that keep versions show them: of these keys.
 ///
 /// # Errors
 /// `CheckFailed`, `Wrong`.
-pub(crate) fn expect_histories_ok(db: &Db, mut drawn: Option<Random>) -> Verdict {
+pub(crate) fn expect_histories_ok(db: &Db, mut keys: Keys) -> Verdict {
     for info in db.keyspaces() {
         let keyspace = db.keyspace(&info.name).map_err(refused)?;
         if !keyspace.keeps_history() {
@@ -41,9 +67,7 @@ pub(crate) fn expect_histories_ok(db: &Db, mut drawn: Option<Random>) -> Verdict
         if is != was {
             return Err(absurd(&info, "the past of now is not the present"));
         }
-        let count = if drawn.is_some() { HISTORIES_DRAWN } else { HISTORIES_MAX };
-        let step = (is.len() / count).max(1);
-        let first = drawn.as_mut().map_or(0, |random| random.index(step));
+        let (first, step) = keys.places(is.len());
         for entry in is.iter().skip(first).step_by(step) {
             expect_history_ok(&keyspace, &info, entry)?;
         }
@@ -226,11 +250,11 @@ mod tests {
             let (db, keyspace, info) = five_versions(options);
             let before = Walks::take(&keyspace, KEY).unwrap();
             assert_eq!(before.counts(), [5; 3]);
-            expect_histories_ok(&db, None).unwrap();
+            expect_histories_ok(&db, Keys::All).unwrap();
             db.flush().unwrap();
             let after = Walks::take(&keyspace, KEY).unwrap();
             assert_eq!(after.counts(), [left; 3]);
-            expect_histories_ok(&db, None).unwrap();
+            expect_histories_ok(&db, Keys::All).unwrap();
             let least = kept_count(&before.first, &info, keyspace.kept_from());
             assert_eq!(least, left);
             let beside = |first: &Walks, back: &Walks, last: &Walks| Walks {

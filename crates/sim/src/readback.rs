@@ -7,7 +7,7 @@ use lithedb::{Db, Error, Expiry, KeyVersion, Keyspace, KeyspaceInfo, SeqNo, Snap
 
 use crate::digest::Digest;
 use crate::finding::{Fault, Finding, Verdict};
-use crate::histories::expect_histories_ok;
+use crate::histories::{Keys, expect_histories_ok};
 use crate::indexed::{expect_indexes_right, indexes_of};
 use crate::random::Random;
 use crate::timeline::{Catalog, Found, Row, Rows, Timeline};
@@ -62,27 +62,74 @@ pub fn read_all(db: &Db, detail: Detail) -> Result<Found, Error> {
 }
 
 /// Moments of the past that are looked at, of each keyspace.
-const PASTS_MAX: u64 = 4;
+const PASTS_MAX: usize = 4;
 /// Of so many times that these are looked at, versions by stamp are once.
 const TOLD_ONCE_IN: u64 = 3;
 /// Commits that changed a keyspace, of which versions by stamp tell, at most.
 const TOLD_COMMITS_MAX: u64 = 100;
 
+/// What there is to draw from of the past of a keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastChoice {
+    /// How many moments.
+    count: u64,
+    /// Whether versions by stamp tell of it.
+    is_told: bool,
+}
+
+/// Moments of the past that were drawn, by number.
+struct PastDrawn {
+    moments: [u64; PASTS_MAX],
+    /// Two, of which the first leads to the other by stamp.
+    told: Option<(u64, u64)>,
+}
+
+impl PastChoice {
+    fn draw(self, random: &mut Random) -> PastDrawn {
+        let moments = [(); PASTS_MAX].map(|()| random.below(self.count));
+        let is_due = random.below(TOLD_ONCE_IN) == 0 && self.is_told;
+        let told = is_due.then(|| {
+            let first = random.below(self.count);
+            (first, first + random.below((self.count - first).min(TOLD_COMMITS_MAX)))
+        });
+        PastDrawn { moments, told }
+    }
+}
+
+/// Draws as [`expect_pasts`] did that returned these, and looks at nothing: so that what is drawn
+/// behind it is the same.
+pub fn pass_over_pasts(choices: &[PastChoice], random: &mut Random) {
+    for choice in choices {
+        choice.draw(random);
+    }
+}
+
 /// Keyspaces that keep versions must show what they were behind commits up to that of the number
-/// `last`, or say that they do not know it: some of them, drawn at random.
+/// `last`, or say that they do not know it: some of them, drawn at random. What was drawn from.
 ///
 /// # Errors
 /// `Wrong`, `Refused`.
-pub fn expect_pasts(db: &Db, timeline: &Timeline, last: u64, random: &mut Random) -> Verdict {
+pub fn expect_pasts(
+    db: &Db,
+    timeline: &Timeline,
+    last: u64,
+    random: &mut Random,
+) -> Verdict<Vec<PastChoice>> {
     let refused = |error: Error| Finding::new(Fault::Refused, format!("the past: {error}"));
+    let mut choices = Vec::new();
     for info in db.keyspaces() {
         let keyspace = db.keyspace(&info.name).map_err(refused)?;
         let pasts = timeline.pasts(info.id, last);
         if !keyspace.keeps_history() || pasts.is_empty() {
             continue;
         }
-        for _ in 0..PASTS_MAX {
-            let (at, expected) = pasts[random.below(pasts.len() as u64) as usize];
+        // By number alone, there are none by stamp.
+        let is_told = info.options.keep_versions.is_none() || info.options.keep_for.is_some();
+        let choice = PastChoice { count: pasts.len() as u64, is_told };
+        choices.push(choice);
+        let drawn = choice.draw(random);
+        for number in drawn.moments {
+            let (at, expected) = pasts[number as usize];
             if at > db.snapshot().seqno() {
                 continue; // A commit that changed nothing, of those that were lost.
             }
@@ -96,26 +143,21 @@ pub fn expect_pasts(db: &Db, timeline: &Timeline, last: u64, random: &mut Random
                 return Err(Finding::new(Fault::Wrong, what));
             }
         }
-        if random.below(TOLD_ONCE_IN) == 0 {
-            expect_told_by_stamp(db, (&info, &keyspace), &pasts, random)?;
+        if let Some((first, last)) = drawn.told {
+            let (first, last) = (pasts[first as usize], pasts[last as usize]);
+            expect_told_by_stamp(db, (&info, &keyspace), first, last)?;
         }
     }
-    Ok(())
+    Ok(choices)
 }
 
 /// What versions by stamp tell must lead from one of these moments to a later one.
 fn expect_told_by_stamp(
     db: &Db,
     (info, keyspace): (&KeyspaceInfo, &Keyspace),
-    pasts: &[(SeqNo, Digest)],
-    random: &mut Random,
+    (from, _): (SeqNo, Digest),
+    (to, expected): (SeqNo, Digest),
 ) -> Verdict {
-    if info.options.keep_versions.is_some() && info.options.keep_for.is_none() {
-        return Ok(()); // There are none by stamp.
-    }
-    let first = random.below(pasts.len() as u64);
-    let last = first + random.below((pasts.len() as u64 - first).min(TOLD_COMMITS_MAX));
-    let ((from, _), (to, expected)) = (pasts[first as usize], pasts[last as usize]);
     if to > db.snapshot().seqno() {
         return Ok(()); // A commit that changed nothing, of those that were lost.
     }
@@ -233,7 +275,7 @@ fn expect_commits_ok(db: &Db) -> Verdict {
 /// # Errors
 /// `CheckFailed` with the first problems.
 pub fn expect_check_ok(db: &Db) -> Verdict {
-    expect_sound(db, None)
+    expect_sound(db, Keys::Spread)
 }
 
 /// The same of one of many states that are nearly alike: of the keys whose histories are looked at
@@ -242,14 +284,22 @@ pub fn expect_check_ok(db: &Db) -> Verdict {
 /// # Errors
 /// `CheckFailed` with the first problems.
 pub fn expect_state_ok(db: &Db, random: &Random) -> Verdict {
-    expect_sound(db, Some(random.clone()))
+    expect_sound(db, Keys::Drawn(random.clone()))
 }
 
-fn expect_sound(db: &Db, drawn: Option<Random>) -> Verdict {
+/// Every key of the keyspaces that keep versions has a history that holds together.
+///
+/// # Errors
+/// `CheckFailed`, `Wrong`.
+pub fn expect_all_histories_ok(db: &Db) -> Verdict {
+    expect_histories_ok(db, Keys::All)
+}
+
+fn expect_sound(db: &Db, keys: Keys) -> Verdict {
     const PROBLEMS_SHOWN_MAX: usize = 4;
     let report = db.check().map_err(|error| Finding::new(Fault::CheckFailed, error.to_string()))?;
     if report.is_ok() {
-        expect_histories_ok(db, drawn)?;
+        expect_histories_ok(db, keys)?;
         expect_indexes_right(db)?;
         return expect_commits_ok(db);
     }

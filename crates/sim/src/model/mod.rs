@@ -10,12 +10,13 @@ pub mod canary;
 mod compare;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use lithedb::storage::{MemoryStorage, Operation, SimStorage, Storage};
 use lithedb::{Error, Index, Keyspace, Snapshot, Structure};
 
-use crate::checkpoints::{self, Use};
+use crate::checkpoints::{self, Seen, Use};
 use crate::diet::Diet;
 use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::indexed::{compare_index, expect_shows, indexes_of};
@@ -23,7 +24,9 @@ use crate::ledger::{HOLES, Ledger, Story};
 use crate::ops::{Farewell, INDEX_NAMES, IndexReading, Mix, Op, Purpose, Reading, draw_run};
 use crate::parallel::survive;
 use crate::random::{Random, seed_of};
-use crate::readback::{expect_check_ok, expect_pasts, millis_of, now_of};
+use crate::readback::{
+    expect_all_histories_ok, expect_check_ok, expect_pasts, expect_state_ok, millis_of, now_of,
+};
 use crate::sample::ValueSizes;
 use crate::session::{Session, SharedTimeline, Trouble, expect_key, index_name};
 use crate::setup::Setup;
@@ -38,6 +41,9 @@ pub const OPERATIONS: &str = "operations";
 const SNAPSHOTS_MAX: usize = 6;
 /// So often it is tried at most whether a failing run fails with fewer operations: some are slow.
 const TRIES_MAX: usize = 600;
+/// Of so many checks, one looks at as many histories as are looked at elsewhere; the others at few
+/// that are drawn, as from one check to the next not much happens. At the end all are looked at.
+const SPREAD_ONCE_IN: u64 = 8;
 
 /// A run against the model.
 #[derive(Clone, Debug)]
@@ -161,7 +167,9 @@ pub fn run_ops(setup: &Setup, storage: Arc<dyn Storage>, ops: &[Op]) -> Verdict 
         let done = run.run(op);
         done.map_err(|finding| finding.at(&format!("operation {number}, {op:?}")))?;
     }
+    run.seen.clear(); // All checkpoints are read once more.
     run.compare_everything()?;
+    expect_all_histories_ok(&run.session.db)?;
     run.expect_checkpoints(&mut Random::new(ops.len() as u64))?;
     run.reopen(Farewell::Close).map_err(|finding| finding.at("the last close"))
 }
@@ -192,13 +200,16 @@ struct Run {
     storage: Arc<dyn Storage>,
     session: Session,
     held: Vec<Held>,
+    /// How checkpoints were left when they were read last, by path.
+    seen: BTreeMap<PathBuf, Seen>,
     opened_count: u64,
 }
 
 impl Run {
     fn start(setup: &Setup, storage: Arc<dyn Storage>) -> Verdict<Run> {
         let session = open(setup, &storage, 0)?;
-        Ok(Run { setup: setup.clone(), storage, session, held: Vec::new(), opened_count: 1 })
+        let (setup, held, seen) = (setup.clone(), Vec::new(), BTreeMap::new());
+        Ok(Run { setup, storage, session, held, seen, opened_count: 1 })
     }
 
     fn run(&mut self, op: &Op) -> Verdict {
@@ -213,7 +224,7 @@ impl Run {
                 expect_unmoved(&self.held.swap_remove(index))
             }
             Op::Check => {
-                expect_check_ok(&self.session.db)?;
+                self.expect_sound()?;
                 let timeline = self.session.timeline();
                 let mut random = Random::new(timeline.acknowledged());
                 let last = timeline.acknowledged();
@@ -224,6 +235,16 @@ impl Run {
             }
             Op::Reopen(farewell) => self.reopen(*farewell),
             op => self.session.run(op).map_err(Trouble::into_finding),
+        }
+    }
+
+    /// The database's own check finds nothing.
+    fn expect_sound(&self) -> Verdict {
+        let acknowledged = self.session.timeline().acknowledged();
+        let mut random = Random::new(seed_of(&[self.opened_count, acknowledged]));
+        match random.below(SPREAD_ONCE_IN) {
+            0 => expect_check_ok(&self.session.db),
+            _ => expect_state_ok(&self.session.db, &random),
         }
     }
 
@@ -369,9 +390,14 @@ impl Run {
         let mut left = Vec::new();
         for checkpoint in &timeline.checkpoints {
             let how = if random.chance(300) { Use::WrittenTo } else { Use::Read };
-            checkpoint.expect_ok((&self.setup, &self.storage), &timeline, (how, random))?;
+            let (place, seen) = ((&self.setup, &self.storage), self.seen.remove(&checkpoint.path));
+            let seen =
+                checkpoint.expect_still_ok(place, &timeline, (how, random), seen.as_ref())?;
             match how {
-                Use::Read => left.push(checkpoint.clone()),
+                Use::Read => {
+                    self.seen.extend(seen.map(|seen| (checkpoint.path.clone(), seen)));
+                    left.push(checkpoint.clone());
+                }
                 Use::WrittenTo => checkpoints::remove(&*self.storage, &checkpoint.path)?,
             }
         }
@@ -379,10 +405,8 @@ impl Run {
         Ok(())
     }
 
-    fn compare_everything(&self) -> Verdict {
-        if let Some(beside) = self.session.beside() {
-            self.compare_beside(beside).map_err(|finding| finding.at("beside the database"))?;
-        }
+    fn compare_everything(&mut self) -> Verdict {
+        self.compare_beside().map_err(|finding| finding.at("beside the database"))?;
         for (_, keyspace) in &self.session.keyspaces {
             let rows = self.session.timeline().rows(keyspace.id());
             let rows = rows_at(&rows, now_of(&self.session.db));
@@ -401,7 +425,8 @@ impl Run {
     }
 
     /// K3: the checkpoint that is open beside the database, and those that were made of it.
-    fn compare_beside(&self, beside: &Session) -> Verdict {
+    fn compare_beside(&mut self) -> Verdict {
+        let Some(beside) = self.session.beside() else { return Ok(()) };
         for (_, keyspace) in &beside.keyspaces {
             let rows = beside.timeline().rows(keyspace.id());
             compare::compare_all(&View::Now(keyspace), &rows_at(&rows, now_of(&beside.db)))?;
@@ -411,8 +436,10 @@ impl Run {
         let mut random = Random::new(timeline.acknowledged());
         expect_pasts(&beside.db, &timeline, timeline.acknowledged(), &mut random)?;
         for checkpoint in &timeline.checkpoints {
-            let how = (Use::Read, &mut random);
-            checkpoint.expect_ok((&self.setup, &self.storage), &timeline, how)?;
+            let (place, how) = ((&self.setup, &self.storage), (Use::Read, &mut random));
+            let seen = self.seen.remove(&checkpoint.path);
+            let seen = checkpoint.expect_still_ok(place, &timeline, how, seen.as_ref())?;
+            self.seen.extend(seen.map(|seen| (checkpoint.path.clone(), seen)));
         }
         Ok(())
     }
