@@ -70,6 +70,11 @@ scale *ARGS:
 soak *ARGS:
     cargo bench -p lithe-bench --bench soak -- {{ARGS}}
 
+# Trails of backups: many runs, restored at many moments each.
+trails:
+    cargo test --release -p lithedb --test it -- --ignored --nocapture --exact \
+        backup::trail::model::restored_at_any_stamp_it_is_what_it_was_in_many_runs
+
 # Random operations against maps.
 model SEED='1':
     cargo run --release -p lithe-sim -- model --seed {{SEED}}

@@ -248,15 +248,18 @@ fn readers_and_writers_are_told_of_a_close_and_held_snapshots_read_on() {
         let db = open_tiny_with_threads(Arc::new(storage.clone()));
         let keyspaces = [create_tiny(&db, "a"), create_tiny(&db, "b")];
         write_everywhere(&db, &keyspaces, 7);
+        let put_count = AtomicU64::new(0);
         thread::scope(|scope| {
-            for thread in 0..3_u64 {
-                let (db, keyspaces) = (&db, &keyspaces);
+            let threads = [0, 1, 2].map(|thread| {
+                let (db, keyspaces, put_count) = (&db, &keyspaces, &put_count);
                 scope.spawn(move || {
                     let snapshot = db.snapshot();
                     let before: Vec<_> = snapshot.iter(&keyspaces[0]).map(Result::unwrap).collect();
                     for number in 0.. {
                         let done = match thread {
-                            0 => keyspaces[0].put(key(number), b"more").map(drop),
+                            0 => keyspaces[0].put(key(number), b"more").map(|_| {
+                                put_count.fetch_add(1, Ordering::Relaxed);
+                            }),
                             1 => keyspaces[0].get(key(number % KEY_COUNT)).map(drop),
                             _ => keyspaces[1].iter().try_for_each(|entry| entry.map(drop)),
                         };
@@ -267,9 +270,11 @@ fn readers_and_writers_are_told_of_a_close_and_held_snapshots_read_on() {
                     }
                     let after: Vec<_> = snapshot.iter(&keyspaces[0]).map(Result::unwrap).collect();
                     assert_eq!(before, after);
-                });
-            }
-            for _ in 0..round * 200 {
+                })
+            });
+            // By what was done, not by turns: those are long where all processors are busy.
+            let has_failed = || threads[0].is_finished();
+            while put_count.load(Ordering::Relaxed) < round * 100 && !has_failed() {
                 thread::yield_now();
             }
             db.close().unwrap();

@@ -2,10 +2,12 @@
 //! key, and what ends it: restored at each of many stamps it is what it was, the past included.
 
 use lithe_sim::clock::SimClock;
+use lithe_sim::parallel::run_cases;
 use lithe_sim::random::Random;
 use lithedb::IndexOptions;
 
 use super::*;
+use crate::THREADS;
 
 const ROUND_COUNT: u64 = 70;
 const KEY_COUNT: u64 = 60;
@@ -362,7 +364,22 @@ fn run(seed: u64) {
     assert_eq!(model.storage.violations(), [""; 0]);
 }
 
+/// Draws so many runs from the first seed on.
+fn run_seeds(first: u64, count: u64) {
+    run_cases(THREADS, count, |number| {
+        run(first + number);
+        true
+    });
+}
+
+/// The long version is the next test.
 #[test]
 fn restored_at_any_stamp_it_is_what_it_was() {
-    (2300..3000).for_each(run);
+    run_seeds(0, 32);
+}
+
+#[test]
+#[ignore = "takes minutes: `just trails`"]
+fn restored_at_any_stamp_it_is_what_it_was_in_many_runs() {
+    run_seeds(2300, 700);
 }
