@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The console's tests in a browser. Needs node and Chromium, which it installs where it may; builds the
-# server, and runs it on databases of its own. With `--screenshots` docs/console/ is made anew.
+# server unless SERVER names it built, and runs it on databases of its own. With `--screenshots`
+# docs/console/ is made anew.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../../.." && pwd)
@@ -21,8 +22,10 @@ while IFS= read -r -d '' module; do
 done < <(find "$root/crates/server/console" -name '*.js' -print0)
 
 cd "$root"
-cargo build --locked -p lithe-server --example serve
-SERVER=${CARGO_TARGET_DIR:-$root/target}/debug/examples/serve
+if [[ -z ${SERVER:-} ]]; then
+    cargo build --locked -p lithe-server --example serve
+    SERVER=${CARGO_TARGET_DIR:-$root/target}/debug/examples/serve
+fi
 CHROMIUM=${CHROMIUM:-$(command -v chromium)}
 export SERVER CHROMIUM
 if [[ ${1:-} == --screenshots ]]; then
