@@ -75,6 +75,11 @@ trails:
     cargo test --release -p lithedb --test it -- --ignored --nocapture --exact \
         backup::trail::model::restored_at_any_stamp_it_is_what_it_was_in_many_runs
 
+# The server beside redis-server and BedrockDB's table, on a machine that does nothing else:
+# `just served --parts redis --requests 1000000`, `just served --parts http --out /tmp/served.md`.
+served *ARGS:
+    cargo bench -p lithe-server --bench served -- {{ARGS}}
+
 # Random operations against maps.
 model SEED='1':
     cargo run --release -p lithe-sim -- model --seed {{SEED}}

@@ -30,6 +30,7 @@ impl Latency {
     }
 
     /// Adds what another thread counted.
+    #[expect(clippy::missing_panics_doc, reason = "all have the same bounds")]
     pub fn merge(&mut self, other: &Latency) {
         self.histogram.add(&other.histogram).expect("both have the same bounds");
     }

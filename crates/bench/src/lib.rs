@@ -45,6 +45,7 @@ pub use data::{Dice, KeyShape, append_value, values_repeat};
 pub use driver::{Launch, launch_child, report, run_child_on, run_engine};
 pub use engine::{Commit, Engine, Error, Memory, Offered, Result, View, Walk, wrong};
 pub use job::{CHILD_SUBCOMMAND, Job as ChildArgs, KEYS_FULL, Step};
+pub use latency::Latency;
 pub use lithe::{Encrypted, InFlex, InHistory, InLsm, Lithe, LitheHistory, LitheIn, LitheLsm};
 pub use measure::{directory_size, machine, memory_peak, memory_resident};
 pub use plan::{Planned, Workload, plan};

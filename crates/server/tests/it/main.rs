@@ -3,3 +3,4 @@
 
 mod http;
 mod redis;
+mod served;
