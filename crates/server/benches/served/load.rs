@@ -3,8 +3,8 @@
 //! Invariants
 //! - L1  At a fixed rate, a latency counts from when its request was due, not from when it was
 //!   sent: one that waits for its connection, or for this program, counts in full, and all that
-//!   were due are sent. So a server that stops for a while is not asked less meanwhile ("coordinated
-//!   omission").
+//!   were due are sent. So a server that stops for a while is not asked less meanwhile
+//!   ("coordinated omission").
 //! - L2  Every answer is compared with what it has to be; the first that is another ends the run.
 
 use std::io::{Read as _, Write as _};

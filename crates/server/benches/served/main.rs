@@ -3,17 +3,17 @@
 //!
 //!     cargo bench -p lithe-server --bench served
 //!     cargo bench -p lithe-server --bench served -- --parts redis --requests 1000000
-//!     cargo bench -p lithe-server --bench served -- --parts http --seconds 10 --out /tmp/served.md
+//!     cargo bench -p lithe-server --bench served -- --parts http --out /tmp/served.md
 //!
 //! Part `redis` is `redis-benchmark` with 50 clients and pipelines of 1 and 16, in front of this
 //! server and of redis-server, each on a fresh directory, by turns; medians of three rounds. Part
-//! `http` is 20 connections: requests at a fixed rate for `--seconds` (30), then for as long as many
-//! as are answered.
+//! `http` is 20 connections: requests at a fixed rate for `--seconds` (30), then for as long one behind
+//! the other on each.
 //!
 //! `--requests` (200,000) are those of one run of `redis-benchmark`. `--dir` is where databases go:
 //! durable writes are as fast as its disk. `--wrk2-waits` has connections wait as wrk2's do, in
-//! whole milliseconds, which is half a millisecond of a latency on average: BedrockDB's figures were
-//! measured so, by its author, on an i7-13650HX.
+//! whole milliseconds, which is half a millisecond of a latency on average: so BedrockDB's figures
+//! were measured, by its author, on an i7-13650HX.
 //!
 //! Servers are processes of their own; this program starts itself for that. Answers over HTTP are
 //! all compared with what they have to be; of what `redis-benchmark` does not look at, the
