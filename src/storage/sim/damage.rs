@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::SimStorage;
+use super::disk::Stored;
 use super::machine::Machine;
 use crate::storage::content::{Content, check_range};
 use crate::storage::names::NodeId;
@@ -33,7 +34,7 @@ use crate::storage::names::NodeId;
 /// ```
 #[derive(Clone, Debug)]
 pub struct FileSnapshot {
-    content: Arc<Content>,
+    content: Arc<Stored>,
 }
 
 impl SimStorage {
@@ -127,7 +128,7 @@ impl SimStorage {
             }
             found => found?,
         };
-        machine.damage(file, |content| *content = (*snapshot.content).clone());
+        machine.damage(file, |content| content.clone_from(&snapshot.content));
         Ok(())
     }
 }

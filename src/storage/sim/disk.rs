@@ -12,9 +12,12 @@
 //!   not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
-use crate::storage::content::Content;
+use super::random::mix;
+use crate::base::hash_key;
+use crate::storage::content::{Content, PAGE_SIZE};
 use crate::storage::names::{Names, Node, NodeId, Place};
 
 /// The unit that a disk writes whole or not at all.
@@ -24,7 +27,51 @@ pub(super) const SECTOR_SIZE: u64 = 512;
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     pub(super) names: Names,
-    pub(super) contents: BTreeMap<NodeId, Arc<Content>>,
+    pub(super) contents: BTreeMap<NodeId, Arc<Stored>>,
+}
+
+/// The contents of a file, and the digest of them once somebody has asked: most files of a disk are
+/// those of the disks that it comes of, and are not to be hashed again for each.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    content: Content,
+    digest: OnceLock<u64>,
+}
+
+impl Stored {
+    /// For changing.
+    pub(super) fn content_mut(&mut self) -> &mut Content {
+        self.digest = OnceLock::new();
+        &mut self.content
+    }
+
+    /// A hash of length, room taken and bytes.
+    pub(super) fn digest(&self) -> u64 {
+        *self.digest.get_or_init(|| {
+            let mut buffer = [0; PAGE_SIZE];
+            let mut digest = mix(self.content.len()) ^ self.content.allocated_bytes();
+            for offset in (0..self.content.len()).step_by(PAGE_SIZE) {
+                let count = self.content.read_at(&mut buffer, offset);
+                digest = mix(digest.rotate_left(7) ^ hash_key(&buffer[..count]));
+            }
+            digest
+        })
+    }
+}
+
+impl Clone for Stored {
+    /// Who copies is going to change.
+    fn clone(&self) -> Stored {
+        Stored { content: self.content.clone(), digest: OnceLock::new() }
+    }
+}
+
+impl Deref for Stored {
+    type Target = Content;
+
+    fn deref(&self) -> &Content {
+        &self.content
+    }
 }
 
 /// A change to a file's contents.
@@ -75,7 +122,7 @@ impl Disk {
 
     /// The contents of a file for changing; copied first if a duplicate shares them.
     pub(super) fn content_mut(&mut self, file: NodeId) -> &mut Content {
-        Arc::make_mut(self.contents.entry(file).or_default())
+        Arc::make_mut(self.contents.entry(file).or_default()).content_mut()
     }
 
     pub(super) fn apply(&mut self, change: Change<'_>) {
@@ -115,7 +162,7 @@ impl Disk {
         self.contents.retain(|file, _| names.is_named(*file));
         for content in self.contents.values_mut() {
             if content.holds_bytes_past_end() {
-                Arc::make_mut(content).clip();
+                Arc::make_mut(content).content_mut().clip();
             }
         }
     }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::check::Checks;
-use super::disk::{Disk, NameChange, Unsynced};
+use super::disk::{Disk, NameChange, Stored, Unsynced};
 use super::fault::{FaultEffect, FaultPlan, Operation};
 use super::random::{Random, mix};
 use crate::base::hash_key;
@@ -233,7 +233,7 @@ impl Machine {
     }
 
     /// The contents that the process sees.
-    pub(super) fn live_content(&self, file: NodeId) -> &Arc<Content> {
+    pub(super) fn live_content(&self, file: NodeId) -> &Arc<Stored> {
         self.live.contents.get(&file).expect("a file with a name or a handle has contents")
     }
 

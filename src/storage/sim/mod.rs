@@ -8,6 +8,7 @@
 //! | `disk` | durable names and contents, and the ordered changes that are not synced |
 //! | `crash` | which of those changes a power cut leaves |
 //! | `fault` | rules: which calls go wrong, and how |
+//! | `fingerprint` | a hash of all that is there |
 //! | `machine` | the state, and the way every call takes |
 //! | `calls` | the calls themselves |
 //! | `check` | suspicious use |
@@ -25,6 +26,7 @@ mod crash;
 mod damage;
 mod disk;
 mod fault;
+mod fingerprint;
 mod machine;
 mod random;
 #[cfg(test)]
@@ -211,6 +213,16 @@ impl SimStorage {
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
         self.machine().trace
+    }
+
+    /// A hash of the disk: names, links, lengths, bytes, and what is not synced, with how it came
+    /// about. Whoever opens the same thing with equal hashes finds the same; what was counted,
+    /// traced or set to go wrong is not in it.
+    ///
+    /// Cheap: a file costs as much as it has bytes once, and not again in copies that leave it.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.machine().fingerprint()
     }
 
     /// Sets the faults to come, instead of those that were set before.

@@ -3,6 +3,7 @@
 mod crashes;
 mod durability;
 mod faults;
+mod fingerprints;
 mod links;
 mod renames;
 mod use_and_damage;
