@@ -24,9 +24,11 @@ use lithedb::{Access, Db, Error, OpenExisting};
 
 use crate::checkpoints::{Beside, Use, expect_backups_whole, write_to};
 use crate::clock::SimClock;
+use crate::crash::known::{Key, Known};
 use crate::crash::states::{self, CrashState};
 use crate::crash::{BESIDE_RECOVERED, BUILT_ON, CHECKPOINTS_NOT_MADE, CHECKPOINTS_OPENED};
-use crate::crash::{STATES_AFTER_RECOVERY, STATES_IN_RECOVERY, STATES_READ_FIRST};
+use crate::crash::{STATES_AFTER_RECOVERY, STATES_IN_RECOVERY};
+use crate::crash::{STATES_MET_BEFORE, STATES_READ_FIRST};
 use crate::finding::{Fault, Finding, Verdict, expect_no_misuse};
 use crate::indexed::expect_building_goes_on;
 use crate::ledger::Ledger;
@@ -60,27 +62,62 @@ const WRITTEN_BESIDE_PER_MILLE: u64 = 250;
 const BESIDE_PER_MILLE: u64 = 350;
 /// How many states in a thousand are opened to be read first.
 const READ_FIRST_PER_MILLE: u64 = 120;
+/// How many disks in a thousand that were met before are examined in full all the same.
+const AGAIN_PER_MILLE: u64 = 20;
 
 /// Judges crash states of one run.
 #[derive(Clone)]
 pub(super) struct Examiner {
     pub setup: Arc<Setup>,
     pub ledger: Arc<Ledger>,
+    /// What was found on disks that were met before.
+    pub known: Arc<Known>,
 }
 
 impl Examiner {
     /// The same for a history of its own.
     pub(super) fn forked(&self, salt: u64) -> Examiner {
-        let (setup, ledger) = (Arc::new(self.setup.forked(salt)), Arc::clone(&self.ledger));
-        Examiner { setup, ledger }
+        Examiner { setup: Arc::new(self.setup.forked(salt)), ..self.clone() }
     }
 
-    /// Opens on a state and judges it; `depth` is how many more crashes may follow.
+    /// Judges a state by what was found on its disk, if that was met before, or opens on it;
+    /// `depth` is how many more crashes may follow. What is drawn comes from `seed` alone, so that
+    /// a state is examined alike whatever was met before.
     pub(super) fn examine(
         &self,
         state: &CrashState,
         timeline: &Arc<Timeline>,
-        random: &mut Random,
+        seed: u64,
+        depth: u32,
+    ) -> Verdict {
+        let mut random = Random::new(seed);
+        let is_again = random.chance(AGAIN_PER_MILLE);
+        let key = Key::of((&self.setup, &state.storage), timeline, depth);
+        let known = key.and_then(|key| self.known.get(key));
+        if let Some(found) = &known
+            && !is_again
+            && timeline.judge(found, state.survival).is_ok()
+        {
+            self.ledger.count(STATES_MET_BEFORE);
+            return Ok(());
+        }
+        let note = |found: &Found| match (&known, key) {
+            (Some(known), _) => expect_same(found, known, "the same disk showed another moment"),
+            (None, Some(key)) => {
+                self.known.note(key, found);
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        };
+        self.examine_in_full(state, timeline, (&mut random, note), depth)
+    }
+
+    /// Opens on a state and judges it. Hands on what it finds, if that is in order.
+    fn examine_in_full(
+        &self,
+        state: &CrashState,
+        timeline: &Arc<Timeline>,
+        (random, note): (&mut Random, impl FnOnce(&Found) -> Verdict),
         depth: u32,
     ) -> Verdict {
         let storage = &state.storage;
@@ -116,6 +153,7 @@ impl Examiner {
             used.map_err(|finding| finding.at(&format!("{}", of.path.display())))?;
         }
         expect_no_misuse(storage)?; // Nobody writes to what a checkpoint has as well.
+        note(&found)?;
         let verdict = match random.below(8) {
             0 => self.expect_same_after(&found, &storage.crash(CrashMode::DropAll, 0), "power cut"),
             1 => self.expect_same_after(&found, &storage.crash(CrashMode::KeepAll, 0), "kill"),
@@ -346,7 +384,7 @@ impl Examiner {
             self.ledger.count(STATES_AFTER_RECOVERY);
             let number = random.below(32) * 2 + number;
             let state = states::numbered(storage, None, number, random.draw());
-            self.examine(&state, &timeline, random, depth - 1)
+            self.examine(&state, &timeline, random.draw(), depth - 1)
                 .map_err(|finding| finding.at(&format!("behind the recovery, {}", state.what)))?;
         }
         storage.crash_at(storage.mutation_count()); // Neither writes anything more.
@@ -418,7 +456,8 @@ impl Nested {
                 "recovery: {} before {:?} {:?}",
                 state.what, mutation.operation, mutation.path
             );
-            let verdict = self.examiner.examine(&state, &self.timeline, random, self.depth);
+            let (examiner, seed) = (&self.examiner, random.draw());
+            let verdict = examiner.examine(&state, &self.timeline, seed, self.depth);
             verdict.map_err(|finding| finding.at(&place))
         });
     }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `states` | what a crash leaves: two generators, written independently |
 //! | `examine` | opening on what is left, judging it, going on and crashing again |
+//! | `known` | disks that were met before, and are judged by what was found on them |
 //! | `smaller` | cutting a run down that goes wrong |
 //! | `canary` | planted mistakes that must be found |
 //!
@@ -17,6 +18,7 @@
 
 pub mod canary;
 mod examine;
+mod known;
 mod smaller;
 pub(crate) mod states;
 
@@ -49,6 +51,8 @@ pub const STATES: &str = "crash states";
 pub const STATES_IN_RECOVERY: &str = "crash states inside recovery";
 /// Count of states that were tried after writing went on behind a recovery.
 pub const STATES_AFTER_RECOVERY: &str = "crash states after writing on behind a recovery";
+/// Count of states, of all of these, whose disk was met before: they are judged by what was found.
+pub const STATES_MET_BEFORE: &str = "crash states met before";
 /// Count of states that were opened to be read first.
 pub const STATES_READ_FIRST: &str = "crash states opened to be read first";
 /// Count of indexes that were built on behind a crash.
@@ -169,7 +173,11 @@ impl CrashRun {
             run: self.clone(),
             storage: storage.clone(),
             timeline: SharedTimeline::default(),
-            examiner: Examiner { setup: Arc::clone(&setup), ledger: Arc::clone(ledger) },
+            examiner: Examiner {
+                setup: Arc::clone(&setup),
+                ledger: Arc::clone(ledger),
+                known: Arc::default(),
+            },
             first: Mutex::new(None),
             point: AtomicU64::new(0),
             operation: AtomicUsize::new(0),
@@ -253,7 +261,7 @@ impl Striker {
                 let state = states::numbered(&self.storage, Some(mutation), index, seed);
                 what.clone_from(&state.what);
                 let examiner = self.examiner.forked(seed);
-                examiner.examine(&state, &timeline, &mut Random::new(seed), DEPTH)
+                examiner.examine(&state, &timeline, seed, DEPTH)
             });
             if let Err(finding) = verdict {
                 let place = format!("{what} before {:?} {:?}", mutation.operation, mutation.path);
