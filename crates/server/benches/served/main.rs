@@ -7,8 +7,8 @@
 //!
 //! Part `redis` is `redis-benchmark` with 50 clients and pipelines of 1 and 16, in front of this
 //! server and of redis-server, each on a fresh directory, by turns; medians of three rounds. Part
-//! `http` is 20 connections: requests at a fixed rate for `--seconds` (30), then for as long one behind
-//! the other on each.
+//! `http` is 20 connections: requests at a fixed rate for `--seconds` (30), then for as long one
+//! behind the other on each.
 //!
 //! `--requests` (200,000) are those of one run of `redis-benchmark`. `--dir` is where databases go:
 //! durable writes are as fast as its disk. `--wrk2-waits` has connections wait as wrk2's do, in
