@@ -71,7 +71,7 @@ pub fn table(asked: &Asked) -> Result<String> {
          writes durable; in memory {HOT_KEYS} keys; else {COLD_KEYS} with {} MiB of memory, \
          reopened; ranges of {RANGE_COUNT}; latencies in ms from when a request was due\n\n\
          | call | offered /s | reached /s | p50 | p90 | p99 | p99.9 \
-         | BedrockDB p50 / p90 / p99 | ahead | one behind the other /s |\n\
+         | BedrockDB p50 / p90 / p99 | ahead | closed loop /s |\n\
          |---|---:|---:|---:|---:|---:|---:|---|---|---:|\n",
         asked.seconds,
         asked.waits,

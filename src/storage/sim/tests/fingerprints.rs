@@ -41,7 +41,8 @@ fn what_a_crash_leaves_is_told_apart_and_comes_again() {
 
 #[test]
 fn every_change_makes_another_fingerprint() {
-    let changes: [(&str, fn(&SimStorage)); 11] = [
+    type Change = fn(&SimStorage);
+    let changes: [(&str, Change); 11] = [
         ("bytes", |storage| storage.overwrite(Path::new("/d/one"), 5000, b"x").unwrap()),
         ("a bit", |storage| storage.flip_bit(Path::new("/d/one"), 9999, 7).unwrap()),
         ("a cut", |storage| storage.truncate(Path::new("/d/one"), 9999).unwrap()),
