@@ -309,25 +309,43 @@ pub fn expect_backups_whole(storage: &Arc<dyn Storage>, path: &Path) -> Verdict 
     }
 }
 
-/// Removes a checkpoint, so that the database has its files to itself. Durably: names that are not
-/// gone for certain are carried along by a simulated disk, with what they lead to, to the end.
+/// Removes a checkpoint, so that the database has its files to itself; a power cut may bring it
+/// back, or some of it.
 ///
 /// # Errors
 /// `Refused`.
 pub fn remove(storage: &dyn Storage, path: &Path) -> Verdict {
-    let refused = |error: std::io::Error| {
+    remove_and(storage, path, |_| Ok(()))
+}
+
+/// As [`remove`], durably: names that are not gone for certain are carried along by a simulated
+/// disk, with what they lead to, to the end.
+///
+/// # Errors
+/// `Refused`.
+pub fn remove_durably(storage: &dyn Storage, path: &Path) -> Verdict {
+    remove_and(storage, path, |directory| storage.sync_dir(directory))
+}
+
+/// Does `settle` for each directory in which something was removed.
+fn remove_and(
+    storage: &dyn Storage,
+    path: &Path,
+    settle: impl Fn(&Path) -> io::Result<()> + Copy,
+) -> Verdict {
+    let refused = |error: io::Error| {
         Finding::new(Fault::Refused, format!("removing {}: {error}", path.display()))
     };
     for entry in storage.list_dir(path).map_err(refused)? {
         let inner = path.join(&entry.name);
         match entry.entry_type {
-            EntryType::Directory => remove(storage, &inner)?,
+            EntryType::Directory => remove_and(storage, &inner, settle)?,
             _ => storage.remove_file(&inner).map_err(refused)?,
         }
     }
-    storage.sync_dir(path).map_err(refused)?;
+    settle(path).map_err(refused)?;
     storage.remove_dir(path).map_err(refused)?;
-    storage.sync_dir(path.parent().unwrap_or(path)).map_err(refused)
+    settle(path.parent().unwrap_or(path)).map_err(refused)
 }
 
 fn failed(action: &str, error: &Error) -> Finding {

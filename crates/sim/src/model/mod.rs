@@ -398,7 +398,7 @@ impl Run {
                     self.seen.extend(seen.map(|seen| (checkpoint.path.clone(), seen)));
                     left.push(checkpoint.clone());
                 }
-                Use::WrittenTo => checkpoints::remove(&*self.storage, &checkpoint.path)?,
+                Use::WrittenTo => checkpoints::remove_durably(&*self.storage, &checkpoint.path)?,
             }
         }
         self.session.timeline().checkpoints = left;
