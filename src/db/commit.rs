@@ -352,6 +352,22 @@ impl Core {
     /// Commits a batch, if what it was made on holds in front of it.
     pub(super) fn commit_on(
         &self,
+        batch: WriteBatch,
+        durability: Durability,
+        basis: Basis<'_>,
+    ) -> Result<SeqNo> {
+        let committed = self.commit_if(batch, durability, basis);
+        if let Basis::Transaction { premise: Some(premise), .. } = basis
+            && matches!(committed, Err(Error::Conflict))
+        {
+            self.show_conflicting(&premise)?;
+        }
+        committed
+    }
+
+    #[inline]
+    fn commit_if(
+        &self,
         mut batch: WriteBatch,
         durability: Durability,
         basis: Basis<'_>,
@@ -525,6 +541,29 @@ impl Core {
             Verdict::Holds => Ok(()),
             Verdict::Changed => Err(Error::Conflict),
         }
+    }
+
+    /// Has the commits that `premise` conflicts with be visible: they may wait for a sync, and who
+    /// tries again meanwhile would meet them again, as often as it tries. Does what they wait for,
+    /// as they do it themselves.
+    #[cold]
+    fn show_conflicting(&self, premise: &Premise<'_>) -> Result<()> {
+        if is_planted(Mistake::ConflictUnseen) {
+            return Ok(());
+        }
+        let pending: Vec<Arc<Pending>> = lock(&self.log.queue).iter().cloned().collect();
+        let last = pending
+            .into_iter()
+            .rev()
+            .find(|commit| premise.against_commit(commit.batch.operations()) == Verdict::Changed);
+        // What has left the queue by now is published when the applier's lock is free.
+        let own = Caller::new(last.as_ref().map_or(Lsn::ZERO, |last| last.end));
+        self.apply_ready(&own);
+        if let Some(last) = last.filter(|last| !last.caller.is_done()) {
+            self.sync_to(last.end)?; // It, or one in front of it, waits for that.
+            self.apply_ready(&own);
+        }
+        Ok(())
     }
 
     /// D4: a log that fails otherwise than for want of room leaves doubt.

@@ -71,6 +71,7 @@ pub fn mistakes(arguments: &Arguments) -> bool {
         (Mistake::ReleaseLogEarly, "crashes"),
         (Mistake::CallsSeenLate, "seals"),
         (Mistake::PremiseCheckedOnce, "transactions"),
+        (Mistake::ConflictUnseen, "transactions"),
         (Mistake::TrailBeginsBesideIngest, "trails"),
     ] {
         let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name);

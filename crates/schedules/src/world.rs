@@ -22,9 +22,6 @@ const START_MILLIS: u64 = 1_700_000_000_000;
 /// What a look at the clock takes.
 const LOOK: Duration = Duration::from_micros(20);
 
-/// Before a transaction that has met a conflict is tried again.
-const BETWEEN_TRIES: Duration = Duration::from_micros(100);
-
 /// The modelled clock.
 #[derive(Debug)]
 struct ModelClock;
@@ -262,13 +259,16 @@ impl World {
         self.view(&self.snapshot())
     }
 
-    /// Reads a key and writes it and another, in a transaction that is tried until it is committed.
+    /// Reads a key and writes it and another, in a transaction that is tried until it is committed;
+    /// each time it sees more than before.
     pub fn transact(&self, read: Place, also: Place) -> Result<()> {
+        let mut seen = None;
         loop {
             let mut transaction = self.db.begin_update();
+            let at = transaction.seqno()?;
+            assert!(seen < Some(at), "a conflict at {at} with what could not be seen");
             match self.try_transact(&mut transaction, read, also) {
-                // What it conflicts with may be waiting for the time to pass.
-                Err(Error::Conflict) => thread::sleep(BETWEEN_TRIES),
+                Err(Error::Conflict) => seen = Some(at),
                 other => return other,
             }
         }

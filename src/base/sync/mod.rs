@@ -47,6 +47,8 @@ pub enum Mistake {
     CallsSeenLate,
     /// A transaction is not checked again under the log's lock.
     PremiseCheckedOnce,
+    /// A transaction is told of a conflict with a commit that the next one would not see.
+    ConflictUnseen,
     /// A trail may begin between where an ingest has ended the one before and where it is there.
     TrailBeginsBesideIngest,
 }
