@@ -388,6 +388,15 @@ impl Db {
         self.core().stats()
     }
 
+    /// How often a commit has begun to wait for background work to catch up, since the database was
+    /// opened: slowed down, or stopped. One look at a counter, unlike [`Db::stats`], which says how
+    /// long they waited. While it grows, whoever has threads to keep free had better not commit on
+    /// them.
+    #[must_use]
+    pub fn writes_held_back(&self) -> u64 {
+        self.core().stalls.begun()
+    }
+
     /// What opening found and did.
     #[must_use]
     pub fn recovery(&self) -> &RecoveryReport {

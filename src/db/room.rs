@@ -164,6 +164,7 @@ impl Core {
         }
         let wait = self.pacer.wait_for(bytes, rate, self.clock.monotonic());
         if !wait.is_zero() {
+            self.stalls.begin();
             self.stalls.count_slow(wait);
             self.clock.sleep(wait);
         }
@@ -173,6 +174,7 @@ impl Core {
     /// Waits for a flush behind the ones that were `seen`; `goes_on` if the same writer has before.
     fn wait_for_room(&self, seen: u64, goes_on: bool) -> Result<()> {
         let since = self.clock.monotonic();
+        self.stalls.begin();
         if self.background == Background::Stepped {
             if !self.step()? {
                 // Another thread is at it.

@@ -150,7 +150,7 @@ pub struct Config {
     pub durability: Durability,
     /// The directory that backups over the network go below; without it there are none.
     pub backup_root: Option<PathBuf>,
-    /// Threads that serve connections; 0 for one a processor, but four at least.
+    /// Threads that serve connections; 0 for one a processor, but two at least.
     pub workers: usize,
     /// How much there may be of each.
     pub limits: Limits,
@@ -241,7 +241,7 @@ impl Config {
     /// Threads that serve connections.
     pub(crate) fn worker_count(&self) -> usize {
         match self.workers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from).max(4),
+            0 => std::thread::available_parallelism().map_or(1, usize::from).max(2),
             count => count,
         }
     }

@@ -3,8 +3,8 @@
 //! A look at a key or a small write is done where the request is: that takes microseconds, and
 //! handing it to another thread takes longer. What goes through much, or waits (scans, backups,
 //! large batches), is done on threads of its own, of which there is a limited number. When the
-//! engine holds writers back, since its disk does not keep up, writes are noted to be slow, and
-//! make room for other requests before they begin, for a while.
+//! engine holds writers back, since its disk does not keep up, writes make room for other requests
+//! before they begin, for a while: each else keeps a thread that could serve these.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,9 +20,10 @@ use crate::sync::{NotSynced, Syncer};
 
 /// The keyspace of calls that name none.
 pub const DEFAULT_KEYSPACE: &str = "default";
-/// Writes that take longer are slow ..
-const SLOW_FROM: Duration = Duration::from_millis(1);
-/// .. and for so long others are expected to be.
+/// A write that takes longer waits for the disk, whatever the engine knows of it. On busy
+/// processors any write may take some milliseconds, and making room takes longer than writing.
+const SLOW_FROM: Duration = Duration::from_millis(20);
+/// For so long after one was held back others are expected to be.
 const SLOW_FOR: Duration = Duration::from_millis(200);
 
 /// Why a request of the store was not done, or may not have been.
@@ -73,6 +74,8 @@ pub struct Store {
     began: Instant,
     /// Until when writes are expected to be slow, in nanoseconds since the start.
     slow_until: AtomicU64,
+    /// What the engine has counted of writes that it held back, when that was last looked at.
+    held_back: AtomicU64,
 }
 
 impl Store {
@@ -89,8 +92,9 @@ impl Store {
             source,
         })?;
         let blocking = Arc::new(Semaphore::new(blocking));
+        let held_back = AtomicU64::new(db.writes_held_back());
         let (began, slow_until) = (Instant::now(), AtomicU64::new(0));
-        Ok(Store { db, syncer, durability, blocking, began, slow_until })
+        Ok(Store { db, syncer, durability, blocking, began, slow_until, held_back })
     }
 
     /// The database.
@@ -160,15 +164,30 @@ impl Store {
     /// anybody is told of it: so several may be done with one sync.
     pub fn buffered<T>(&self, write: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let start = self.began.elapsed();
-        let start_nanos = u64::try_from(start.as_nanos()).unwrap_or(u64::MAX);
-        let is_slow = start_nanos < self.slow_until.load(Ordering::Relaxed);
-        let done = if is_slow { tokio::task::block_in_place(write) } else { write() };
+        let done = match self.expects_to_wait(start) {
+            true => tokio::task::block_in_place(write),
+            false => write(),
+        };
         let end = self.began.elapsed();
         if end.saturating_sub(start) >= SLOW_FROM {
-            let until = u64::try_from((end + SLOW_FOR).as_nanos()).unwrap_or(u64::MAX);
-            self.slow_until.fetch_max(until, Ordering::Relaxed);
+            self.expect_waits(end);
         }
         done
+    }
+
+    /// Whether a write is expected to be held back.
+    fn expects_to_wait(&self, now: Duration) -> bool {
+        let held_back = self.db.writes_held_back();
+        // Without writing to it each time: all who write look at this.
+        if self.held_back.load(Ordering::Relaxed) != held_back {
+            self.held_back.store(held_back, Ordering::Relaxed);
+            self.expect_waits(now);
+        }
+        nanos(now) < self.slow_until.load(Ordering::Relaxed)
+    }
+
+    fn expect_waits(&self, now: Duration) {
+        self.slow_until.fetch_max(nanos(now + SLOW_FOR), Ordering::Relaxed);
     }
 
     /// Waits until what was written is as durable as asked for, or as the server was told.
@@ -183,4 +202,8 @@ impl Store {
     pub fn close(&self) {
         self.syncer.close();
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,21 +2,28 @@
 //!
 //! A request writes to the log without a sync and then asks for one. The thread here syncs as long
 //! as somebody asks; whoever asks while a sync is under way is served by the next, as what they
-//! wrote may be behind it. This is the engine's group commit for callers that are not threads.
+//! wrote may be behind it. That waits a little for those who were just served: this is the engine's
+//! group commit (`db/group/`) for callers that are not threads.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lithedb::Db;
 use tokio::sync::watch;
+
+/// A sync waits for no longer than this for those who are served together, however slow the disk is.
+const PATIENCE_MAX: Duration = Duration::from_millis(1);
+/// Syncs that are faster cost less than to sleep and be woken.
+const SYNC_TIME_MIN: Duration = Duration::from_micros(20);
 
 /// The thread that syncs, and how to ask it to.
 #[derive(Debug)]
 pub struct Syncer {
     shared: Arc<Shared>,
-    /// Turns that are over.
-    done: watch::Receiver<Turn>,
+    /// Turns that are over: the even ones, and the odd ones. Who waits for a turn is not woken by
+    /// the one before.
+    done: [watch::Receiver<Turn>; 2],
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -36,10 +43,12 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The turn that somebody waits for, at least.
-    wanted: u64,
+    /// Those who wait for the next turn.
+    waiting: usize,
     /// The turn that is under way, or was last.
     begun: u64,
+    /// The thread sleeps until so many wait; to wake it for each costs a system call.
+    sleeps_for: Option<usize>,
     is_closing: bool,
 }
 
@@ -51,23 +60,30 @@ impl Syncer {
     /// Starts the thread. Every `interval`, it syncs though nobody asks.
     pub fn start(db: Db, interval: Option<Duration>) -> std::io::Result<Syncer> {
         let shared = Arc::new(Shared { state: Mutex::default(), asked: Condvar::new() });
-        let (tell, done) = watch::channel(Turn::default());
+        let (even, even_done) = watch::channel(Turn::default());
+        let (odd, odd_done) = watch::channel(Turn::default());
         let thread = std::thread::Builder::new().name("lithe-sync".to_owned()).spawn({
             let shared = Arc::clone(&shared);
-            move || shared.work(&db, interval, &tell)
+            move || shared.work(&db, interval, &[even, odd])
         })?;
-        Ok(Syncer { shared, done, thread: Mutex::new(Some(thread)) })
+        Ok(Syncer { shared, done: [even_done, odd_done], thread: Mutex::new(Some(thread)) })
     }
 
     /// Waits until all that was written before this call is durable.
     pub async fn durable(&self) -> Result<(), NotSynced> {
         let number = {
             let mut state = self.shared.lock();
-            state.wanted = state.begun + 1; // What is under way may have begun too early.
-            self.shared.asked.notify_one();
-            state.wanted
+            state.waiting += 1;
+            let number = state.begun + 1; // What is under way may have begun too early.
+            let waiting = state.waiting;
+            let has_enough = state.sleeps_for.take_if(|enough| waiting >= *enough).is_some();
+            drop(state);
+            if has_enough {
+                self.shared.asked.notify_one();
+            }
+            number
         };
-        let mut done = self.done.clone();
+        let mut done = self.done[(number % 2) as usize].clone();
         let turn = done.wait_for(|turn| turn.number >= number || turn.failed.is_some()).await;
         match turn.as_deref() {
             Ok(Turn { failed: None, .. }) => Ok(()),
@@ -92,44 +108,176 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self, db: &Db, interval: Option<Duration>, tell: &watch::Sender<Turn>) {
-        while let Some(number) = self.next(interval) {
+    fn work(&self, db: &Db, interval: Option<Duration>, tell: &[watch::Sender<Turn>; 2]) {
+        let mut group = Group::default();
+        while let Some(number) = self.next(interval, &mut group) {
+            let began = Instant::now();
             let failed = db.sync().err().map(|error| error.to_string().into());
-            let is_over = failed.is_some();
-            tell.send_replace(Turn { number, failed });
-            if is_over {
-                return; // Nothing will be durable until the database is opened anew.
+            group.note_sync(began.elapsed());
+            let turn = Turn { number, failed };
+            if turn.failed.is_some() {
+                // Nothing will be durable until the database is opened anew.
+                tell.iter().for_each(|tell| drop(tell.send_replace(turn.clone())));
+                return;
             }
+            tell[(number % 2) as usize].send_replace(turn);
         }
     }
 
-    /// Waits for somebody to ask, or for so long; `None` when it is time to end.
-    fn next(&self, interval: Option<Duration>) -> Option<u64> {
+    /// Waits for somebody to ask, or for so long, and then for a group; `None` when it is time to
+    /// end.
+    fn next(&self, interval: Option<Duration>, group: &mut Group) -> Option<u64> {
         let mut state = self.lock();
-        let is_idle = |state: &mut State| state.wanted <= state.begun && !state.is_closing;
-        state = match interval {
-            Some(interval) => {
-                let waited = self.asked.wait_timeout_while(state, interval, is_idle);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => {
-                let waited = self.asked.wait_while(state, is_idle);
-                waited.unwrap_or_else(PoisonError::into_inner)
-            }
-        };
-        if state.wanted <= state.begun && state.is_closing {
+        state = self.gather(state, group);
+        if state.waiting == 0 {
+            state = self.sleep(state, interval, 1).0;
+        }
+        if state.waiting == 0 && state.is_closing {
             return None;
         }
         state.begun += 1;
+        group.served = std::mem::take(&mut state.waiting);
         Some(state.begun)
+    }
+
+    /// Waits for those who were just served, as long as some come.
+    fn gather<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        group: &Group,
+    ) -> MutexGuard<'s, State> {
+        let all = group.served + state.waiting;
+        let began = Instant::now();
+        while all > 1 && began.elapsed() < group.patience() {
+            let before = state.waiting;
+            let (later, is_late) = self.sleep(state, Some(group.quiet()), all);
+            state = later;
+            if !is_late || state.waiting == before {
+                break;
+            }
+        }
+        state
+    }
+
+    /// Sleeps until so many wait, or it is to end, or the time is over; whether it is.
+    fn sleep<'s>(
+        &self,
+        mut state: MutexGuard<'s, State>,
+        longest: Option<Duration>,
+        enough: usize,
+    ) -> (MutexGuard<'s, State>, bool) {
+        let goes_on = |state: &mut State| state.waiting < enough && !state.is_closing;
+        state.sleeps_for = Some(enough);
+        let (mut state, is_late) = match longest {
+            Some(longest) => {
+                let waited = self.asked.wait_timeout_while(state, longest, goes_on);
+                let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                (state, waited.timed_out())
+            }
+            None => {
+                let waited = self.asked.wait_while(state, goes_on);
+                (waited.unwrap_or_else(PoisonError::into_inner), false)
+            }
+        };
+        state.sleeps_for = None;
+        (state, is_late)
+    }
+}
+
+/// For how long a sync waits for more to cover.
+///
+/// Who was served asks again soon, or has something else to do. A sync for half of them is followed
+/// by one for the other half, which had to wait for it: so the next one begins when all have asked
+/// again, or nobody has for about half of the time that a sync takes. Then a processor has nothing
+/// to do, or does something else.
+#[derive(Debug, Default)]
+struct Group {
+    /// By the last sync.
+    served: usize,
+    /// About what a sync takes, when nothing disturbs it.
+    sync_time: Duration,
+}
+
+impl Group {
+    /// How long the next sync waits at most.
+    fn patience(&self) -> Duration {
+        match self.sync_time {
+            time if time < SYNC_TIME_MIN => Duration::ZERO,
+            time => (time * 8).min(PATIENCE_MAX),
+        }
+    }
+
+    /// When nobody comes for so long, nobody is expected.
+    fn quiet(&self) -> Duration {
+        (self.sync_time / 2).min(self.patience() / 4)
+    }
+
+    /// A sync took so long. Some take far longer than most, so one that does counts little.
+    fn note_sync(&mut self, took: Duration) {
+        self.sync_time = match self.sync_time {
+            Duration::ZERO => took,
+            time if took < time => (time * 3 + took) / 4,
+            time => (time + time / 16).min(took),
+        };
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lithedb::storage::MemoryStorage;
     use lithedb::{Durability, WriteBatch};
+
+    use super::*;
+
+    const SYNC_TIME: Duration = Duration::from_micros(80);
+
+    #[test]
+    fn syncs_wait_for_a_time_that_is_in_proportion() {
+        let mut group = Group::default();
+        assert_eq!(group.patience(), Duration::ZERO, "nothing is known yet");
+        group.note_sync(SYNC_TIME);
+        assert_eq!((group.patience(), group.quiet()), (SYNC_TIME * 8, SYNC_TIME / 2));
+        group.note_sync(Duration::from_secs(1));
+        assert!(group.quiet() < SYNC_TIME, "one that takes far longer counts little");
+        (0..1000).for_each(|_| group.note_sync(Duration::from_secs(1)));
+        assert_eq!((group.patience(), group.quiet()), (PATIENCE_MAX, PATIENCE_MAX / 4));
+        (0..100).for_each(|_| group.note_sync(SYNC_TIME_MIN / 2));
+        assert_eq!(group.patience(), Duration::ZERO, "it costs less than to be woken");
+    }
+
+    fn idle() -> Shared {
+        Shared { state: Mutex::default(), asked: Condvar::new() }
+    }
+
+    #[test]
+    fn who_comes_alone_is_not_kept_waiting_and_a_group_is_complete_at_once() {
+        let shared = idle();
+        let hour = Duration::from_secs(3600);
+        // Would wait for an hour, if it did.
+        let group = Group { served: 1, sync_time: hour };
+        assert_eq!(shared.gather(shared.lock(), &group).waiting, 0);
+        let group = Group { served: 0, sync_time: hour };
+        shared.lock().waiting = 1;
+        assert_eq!(shared.gather(shared.lock(), &group).waiting, 1);
+    }
+
+    #[test]
+    fn the_one_who_completes_a_group_wakes_the_thread() {
+        let shared = Arc::new(idle());
+        let syncer = Syncer {
+            shared: Arc::clone(&shared),
+            done: [watch::channel(Turn::default()).1, watch::channel(Turn::default()).1],
+            thread: Mutex::default(),
+        };
+        let asks = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            (0..2).for_each(|_| assert!(runtime.block_on(syncer.durable()).is_err(), "no thread"));
+        });
+        let (state, is_late) = shared.sleep(shared.lock(), Some(Duration::from_secs(60)), 2);
+        assert_eq!((state.waiting, is_late, state.sleeps_for), (2, false, None));
+        drop(state);
+        asks.join().unwrap();
+    }
 
     #[test]
     fn all_who_ask_are_served_and_the_thread_ends() {

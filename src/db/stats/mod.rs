@@ -16,6 +16,8 @@ use crate::db::trail::TrailStatus;
 /// How often and how long writers waited.
 #[derive(Debug, Default)]
 pub(super) struct StallCounters {
+    /// Waits that were begun, of both kinds.
+    begun: AtomicU64,
     stops: AtomicU64,
     stop_nanos: AtomicU64,
     slows: AtomicU64,
@@ -29,6 +31,15 @@ impl StallCounters {
 
     fn slow_time(&self) -> Duration {
         Duration::from_nanos(self.slow_nanos.load(Ordering::Relaxed))
+    }
+
+    /// A wait begins; it is counted by kind when it is over.
+    pub(super) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// One wait; a stop that goes on after it is one stop.

@@ -81,7 +81,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub backups: Option<PathBuf>,
 
-    /// Threads that serve [default: one a processor, at least 4]
+    /// Threads that serve [default: one a processor, at least 2]
     #[arg(long, value_name = "COUNT")]
     pub workers: Option<usize>,
 
