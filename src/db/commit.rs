@@ -360,7 +360,7 @@ impl Core {
         if let Basis::Transaction { premise: Some(premise), .. } = basis
             && matches!(committed, Err(Error::Conflict))
         {
-            self.show_conflicting(&premise)?;
+            self.show_conflicting(&premise);
         }
         committed
     }
@@ -543,14 +543,16 @@ impl Core {
         }
     }
 
-    /// Has the commits that `premise` conflicts with be visible: they may wait for a sync, and who
-    /// tries again meanwhile would meet them again, as often as it tries. Does what they wait for,
-    /// as they do it themselves.
+    /// Has what `premise` conflicts with be visible: it may wait for a sync, or be an ingest, and who
+    /// tries again meanwhile would meet it again, as often as it tries. Does what a commit waits for,
+    /// as that does itself. If that fails, nothing will be visible, and who tries again finds out.
     #[cold]
-    fn show_conflicting(&self, premise: &Premise<'_>) -> Result<()> {
+    fn show_conflicting(&self, premise: &Premise<'_>) {
         if is_planted(Mistake::ConflictUnseen) {
-            return Ok(());
+            return;
         }
+        // An ingest is noted in front of its commit, and holds all others until it is visible.
+        drop(self.wait_while_held(lock(&self.log.log))); // It may be closed, too.
         let pending: Vec<Arc<Pending>> = lock(&self.log.queue).iter().cloned().collect();
         let last = pending
             .into_iter()
@@ -559,11 +561,11 @@ impl Core {
         // What has left the queue by now is published when the applier's lock is free.
         let own = Caller::new(last.as_ref().map_or(Lsn::ZERO, |last| last.end));
         self.apply_ready(&own);
-        if let Some(last) = last.filter(|last| !last.caller.is_done()) {
-            self.sync_to(last.end)?; // It, or one in front of it, waits for that.
-            self.apply_ready(&own);
+        if let Some(last) = last.filter(|last| !last.caller.is_done())
+            && self.sync_to(last.end).is_ok()
+        {
+            self.apply_ready(&own); // It, or one in front of it, waited for that.
         }
-        Ok(())
     }
 
     /// D4: a log that fails otherwise than for want of room leaves doubt.
