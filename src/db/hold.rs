@@ -65,6 +65,7 @@ impl Core {
         let mut log = log;
         while log.is_held() {
             self.check_writable()?;
+            self.stalls.begin();
             let waited = self.log.unheld.wait_timeout(log, WAIT_MAX);
             log = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

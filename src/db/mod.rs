@@ -388,10 +388,11 @@ impl Db {
         self.core().stats()
     }
 
-    /// How often a commit has begun to wait for background work to catch up, since the database was
-    /// opened: slowed down, or stopped. One look at a counter, unlike [`Db::stats`], which says how
-    /// long they waited. While it grows, whoever has threads to keep free had better not commit on
-    /// them.
+    /// How often writers have begun to wait since the database was opened: slowed down or stopped to
+    /// let background work catch up, or held while something else is made visible. Who goes on
+    /// waiting is counted again, at least every 50 ms. One look at a counter, unlike [`Db::stats`],
+    /// which says how long they waited. While it grows, whoever has threads to keep free had better
+    /// not commit on them.
     #[must_use]
     pub fn writes_held_back(&self) -> u64 {
         self.core().stalls.begun()

@@ -287,4 +287,22 @@ mod tests {
             });
         }
     }
+
+    #[test]
+    fn who_waits_for_flushes_is_counted_when_the_wait_begins() {
+        let storage = Arc::new(MemoryStorage::new());
+        let db = Builder::default().storage(storage).background(Background::Stepped);
+        let db = db.open("/db").unwrap();
+        let options = KeyspaceOptions::flex().memtable_size(64 << 10);
+        let keyspace = db.create_keyspace("a", options).unwrap();
+        for key in 0_u32.. {
+            let (before, stops) = (db.writes_held_back(), db.stats().stalls);
+            keyspace.put_with(key.to_be_bytes(), [1; 300], Durability::Buffered).unwrap();
+            let waits = db.writes_held_back() - before;
+            assert_eq!(waits > 0, db.stats().stalls > stops, "at {key}: {waits}");
+            if waits > 0 {
+                return;
+            }
+        }
+    }
 }

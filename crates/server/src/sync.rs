@@ -9,13 +9,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use lithedb::Db;
+use lithedb::{Db, Error};
 use tokio::sync::watch;
 
 /// A sync waits for no longer than this for those who are served together, however slow the disk is.
 const PATIENCE_MAX: Duration = Duration::from_millis(1);
 /// Syncs that are faster cost less than to sleep and be woken.
 const SYNC_TIME_MIN: Duration = Duration::from_micros(20);
+/// A sync of what is durable takes less, of anything else more.
+const NOTHING_TO_DO: Duration = Duration::from_micros(1);
 
 /// The thread that syncs, and how to ask it to.
 #[derive(Debug)]
@@ -28,10 +30,11 @@ pub struct Syncer {
 }
 
 /// How far it is.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Turn {
+    /// The last one that has succeeded.
     number: u64,
-    /// Why the last one failed: behind it nothing is durable any more (the engine is read-only).
+    /// Why one has failed: behind it nothing is durable any more (the engine is read-only).
     failed: Option<Arc<str>>,
 }
 
@@ -59,12 +62,19 @@ pub struct NotSynced(pub Arc<str>);
 impl Syncer {
     /// Starts the thread. Every `interval`, it syncs though nobody asks.
     pub fn start(db: Db, interval: Option<Duration>) -> std::io::Result<Syncer> {
+        Syncer::start_with(move || db.sync(), interval)
+    }
+
+    fn start_with(
+        sync: impl FnMut() -> Result<(), Error> + Send + 'static,
+        interval: Option<Duration>,
+    ) -> std::io::Result<Syncer> {
         let shared = Arc::new(Shared { state: Mutex::default(), asked: Condvar::new() });
         let (even, even_done) = watch::channel(Turn::default());
         let (odd, odd_done) = watch::channel(Turn::default());
         let thread = std::thread::Builder::new().name("lithe-sync".to_owned()).spawn({
             let shared = Arc::clone(&shared);
-            move || shared.work(&db, interval, &[even, odd])
+            move || shared.work(sync, interval, &[even, odd])
         })?;
         Ok(Syncer { shared, done: [even_done, odd_done], thread: Mutex::new(Some(thread)) })
     }
@@ -86,9 +96,9 @@ impl Syncer {
         let mut done = self.done[(number % 2) as usize].clone();
         let turn = done.wait_for(|turn| turn.number >= number || turn.failed.is_some()).await;
         match turn.as_deref() {
-            Ok(Turn { failed: None, .. }) => Ok(()),
+            Ok(turn) if turn.number >= number => Ok(()),
             Ok(Turn { failed: Some(why), .. }) => Err(NotSynced(Arc::clone(why))),
-            Err(_closed) => Err(NotSynced("the server stops".into())),
+            Ok(_) | Err(_) => Err(NotSynced("the server stops".into())),
         }
     }
 
@@ -108,19 +118,24 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self, db: &Db, interval: Option<Duration>, tell: &[watch::Sender<Turn>; 2]) {
+    fn work(
+        &self,
+        mut sync: impl FnMut() -> Result<(), Error>,
+        interval: Option<Duration>,
+        tell: &[watch::Sender<Turn>; 2],
+    ) {
         let mut group = Group::default();
         while let Some(number) = self.next(interval, &mut group) {
             let began = Instant::now();
-            let failed = db.sync().err().map(|error| error.to_string().into());
-            group.note_sync(began.elapsed());
-            let turn = Turn { number, failed };
-            if turn.failed.is_some() {
+            if let Err(error) = sync() {
                 // Nothing will be durable until the database is opened anew.
-                tell.iter().for_each(|tell| drop(tell.send_replace(turn.clone())));
+                let why: Arc<str> = error.to_string().into();
+                let fail = |turn: &mut Turn| turn.failed = Some(Arc::clone(&why));
+                tell.iter().for_each(|tell| tell.send_modify(fail));
                 return;
             }
-            tell[(number % 2) as usize].send_replace(turn);
+            group.note_sync(began.elapsed());
+            tell[(number % 2) as usize].send_replace(Turn { number, failed: None });
         }
     }
 
@@ -150,7 +165,8 @@ impl Shared {
         let began = Instant::now();
         while all > 1 && began.elapsed() < group.patience() {
             let before = state.waiting;
-            let (later, is_late) = self.sleep(state, Some(group.quiet()), all);
+            let left = group.patience().saturating_sub(began.elapsed());
+            let (later, is_late) = self.sleep(state, Some(group.quiet().min(left)), all);
             state = later;
             if !is_late || state.waiting == before {
                 break;
@@ -188,7 +204,7 @@ impl Shared {
 ///
 /// Who was served asks again soon, or has something else to do. A sync for half of them is followed
 /// by one for the other half, which had to wait for it: so the next one begins when all have asked
-/// again, or nobody has for about half of the time that a sync takes. Then a processor has nothing
+/// again, or nobody has for half of the time that a sync takes, or 250 µs. Then a processor has nothing
 /// to do, or does something else.
 #[derive(Debug, Default)]
 struct Group {
@@ -214,6 +230,9 @@ impl Group {
 
     /// A sync took so long. Some take far longer than most, so one that does counts little.
     fn note_sync(&mut self, took: Duration) {
+        if took < NOTHING_TO_DO {
+            return; // All was durable.
+        }
         self.sync_time = match self.sync_time {
             Duration::ZERO => took,
             time if took < time => (time * 3 + took) / 4,
@@ -224,6 +243,8 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use lithedb::storage::MemoryStorage;
     use lithedb::{Durability, WriteBatch};
 
@@ -245,38 +266,69 @@ mod tests {
         assert_eq!(group.patience(), Duration::ZERO, "it costs less than to be woken");
     }
 
-    fn idle() -> Shared {
-        Shared { state: Mutex::default(), asked: Condvar::new() }
-    }
-
-    #[test]
-    fn who_comes_alone_is_not_kept_waiting_and_a_group_is_complete_at_once() {
-        let shared = idle();
-        let hour = Duration::from_secs(3600);
-        // Would wait for an hour, if it did.
-        let group = Group { served: 1, sync_time: hour };
-        assert_eq!(shared.gather(shared.lock(), &group).waiting, 0);
-        let group = Group { served: 0, sync_time: hour };
-        shared.lock().waiting = 1;
-        assert_eq!(shared.gather(shared.lock(), &group).waiting, 1);
-    }
-
     #[test]
     fn the_one_who_completes_a_group_wakes_the_thread() {
-        let shared = Arc::new(idle());
+        let shared = Arc::new(Shared { state: Mutex::default(), asked: Condvar::new() });
         let syncer = Syncer {
             shared: Arc::clone(&shared),
             done: [watch::channel(Turn::default()).1, watch::channel(Turn::default()).1],
             thread: Mutex::default(),
         };
         let asks = std::thread::spawn(move || {
+            while syncer.shared.lock().sleeps_for != Some(2) {
+                std::thread::yield_now();
+            }
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             (0..2).for_each(|_| assert!(runtime.block_on(syncer.durable()).is_err(), "no thread"));
         });
-        let (state, is_late) = shared.sleep(shared.lock(), Some(Duration::from_secs(60)), 2);
+        // Without an end: it is woken, or sleeps for ever.
+        let (state, is_late) = shared.sleep(shared.lock(), None, 2);
         assert_eq!((state.waiting, is_late, state.sleeps_for), (2, false, None));
         drop(state);
         asks.join().unwrap();
+    }
+
+    /// With syncs that take as long as groups are gathered for, and one at last that fails.
+    #[test]
+    fn nobody_is_told_of_a_sync_that_began_before_it_asked() {
+        const SYNC_COUNT: u64 = 200;
+        let begun = Arc::new(AtomicU64::new(0));
+        let ended = Arc::new(AtomicU64::new(0));
+        let sync = {
+            let (begun, ended) = (Arc::clone(&begun), Arc::clone(&ended));
+            move || {
+                let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
+                std::thread::sleep(SYNC_TIME);
+                if number > SYNC_COUNT {
+                    return Err(Error::Closed);
+                }
+                ended.store(number, Ordering::SeqCst);
+                Ok(())
+            }
+        };
+        let syncer = Arc::new(Syncer::start_with(sync, None).unwrap());
+        let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let (syncer, begun, ended) =
+                    (Arc::clone(&syncer), Arc::clone(&begun), Arc::clone(&ended));
+                runtime.spawn(async move {
+                    let mut count = 0;
+                    loop {
+                        let before = begun.load(Ordering::SeqCst);
+                        if syncer.durable().await.is_err() {
+                            return count;
+                        }
+                        assert!(ended.load(Ordering::SeqCst) > before);
+                        count += 1;
+                    }
+                })
+            })
+            .collect();
+        let served: u64 = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).sum();
+        assert_eq!(begun.load(Ordering::SeqCst), SYNC_COUNT + 1, "each is for somebody");
+        assert!(served >= SYNC_COUNT, "{served}");
+        assert!(runtime.block_on(syncer.durable()).is_err(), "it has failed");
     }
 
     #[test]

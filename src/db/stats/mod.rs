@@ -16,7 +16,7 @@ use crate::db::trail::TrailStatus;
 /// How often and how long writers waited.
 #[derive(Debug, Default)]
 pub(super) struct StallCounters {
-    /// Waits that were begun, of both kinds.
+    /// Waits that were begun, also for the end of a hold (`db/hold.rs`).
     begun: AtomicU64,
     stops: AtomicU64,
     stop_nanos: AtomicU64,
@@ -33,7 +33,7 @@ impl StallCounters {
         Duration::from_nanos(self.slow_nanos.load(Ordering::Relaxed))
     }
 
-    /// A wait begins; it is counted by kind when it is over.
+    /// A commit begins to wait, or goes on with it: counted again every few milliseconds.
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
