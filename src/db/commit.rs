@@ -543,9 +543,10 @@ impl Core {
         }
     }
 
-    /// Has what `premise` conflicts with be visible: it may wait for a sync, or be an ingest, and who
-    /// tries again meanwhile would meet it again, as often as it tries. Does what a commit waits for,
-    /// as that does itself. If that fails, nothing will be visible, and who tries again finds out.
+    /// Has what `premise` conflicts with be visible: it may wait for a sync, or be an ingest, and
+    /// who tries again meanwhile would meet it again, as often as it tries. Does what a commit
+    /// waits for, as that does itself. If that fails, nothing will be visible, and who tries again
+    /// finds out.
     #[cold]
     fn show_conflicting(&self, premise: &Premise<'_>) {
         if is_planted(Mistake::ConflictUnseen) {

@@ -388,8 +388,8 @@ impl Db {
         self.core().stats()
     }
 
-    /// How often writers have begun to wait since the database was opened: slowed down or stopped to
-    /// let background work catch up, or held while something else is made visible. Who goes on
+    /// How often writers have begun to wait since the database was opened: slowed down or stopped
+    /// to let background work catch up, or held while something else is made visible. Who goes on
     /// waiting is counted again, at least every 50 ms. One look at a counter, unlike [`Db::stats`],
     /// which says how long they waited. While it grows, whoever has threads to keep free had better
     /// not commit on them.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use lithedb::{Db, Error};
 use tokio::sync::watch;
 
-/// A sync waits for no longer than this for those who are served together, however slow the disk is.
+/// A sync waits no longer than this for those who are served together, however slow the disk is.
 const PATIENCE_MAX: Duration = Duration::from_millis(1);
 /// Syncs that are faster cost less than to sleep and be woken.
 const SYNC_TIME_MIN: Duration = Duration::from_micros(20);
@@ -204,8 +204,8 @@ impl Shared {
 ///
 /// Who was served asks again soon, or has something else to do. A sync for half of them is followed
 /// by one for the other half, which had to wait for it: so the next one begins when all have asked
-/// again, or nobody has for half of the time that a sync takes, or 250 µs. Then a processor has nothing
-/// to do, or does something else.
+/// again, or nobody has for half of the time that a sync takes, or 250 µs. Then a processor has
+/// nothing to do, or does something else.
 #[derive(Debug, Default)]
 struct Group {
     /// By the last sync.

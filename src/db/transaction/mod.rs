@@ -567,8 +567,8 @@ impl Transaction {
     /// `Conflict` when something that it has read was changed, or has expired, since it began (or
     /// it is open for so long that this is not known any more; or an index of a keyspace that it
     /// writes to has come or gone): nothing has happened; run it again, what it conflicts with is
-    /// visible by then. That may take as long as the sync of another. `UniqueViolation` when an index
-    /// that is to have each key once would have one twice.
+    /// visible by then. That may take as long as the sync of another. `UniqueViolation` when an
+    /// index that is to have each key once would have one twice.
     /// Else as [`Db::write_with`]; `TransactionEnded` when it was rolled back.
     pub fn commit_with(&mut self, durability: Durability) -> Result<SeqNo> {
         match &self.phase {
