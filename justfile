@@ -92,6 +92,11 @@ torture SECONDS='600' SEED='1' *ARGS:
 torture-kill ROUNDS='10000' SEED='1' DIR='/dev/shm/lithe-torture' *ARGS:
     cargo run --release -- torture kill --dir {{DIR}} --rounds {{ROUNDS}} --seed {{SEED}} --workers 2 {{ARGS}}
 
+# Servers that are killed under writers of both protocols: `just served-kills 1000 7`.
+served-kills ROUNDS='1000' SEED='1':
+    LITHE_ROUNDS={{ROUNDS}} LITHE_SEED={{SEED}} cargo test --release -p lithe-cli --test cli -- --ignored --exact --nocapture \
+        serving::nothing_acknowledged_is_lost_in_many_rounds
+
 # File systems whose power is cut, to be run as root: `just torture-power xfs 1000`.
 torture-power FS='ext4' ROUNDS='1000' SEED='1' IMAGE='/dev/shm/lithe-torture.img' *ARGS:
     cargo build --release

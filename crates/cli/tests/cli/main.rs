@@ -14,6 +14,7 @@ mod inspecting;
 mod loading;
 mod reading;
 mod recording;
+mod serving;
 mod sessions;
 mod settings;
 mod shell;
