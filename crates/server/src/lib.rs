@@ -40,6 +40,7 @@ mod tls;
 /// What a fuzzer is given: decoders of bytes that anybody may send.
 #[doc(hidden)]
 pub mod fuzzing {
+    pub use crate::http::feed::{Feed as HttpFeed, judge as judge_http};
     pub use crate::redis::feed::Feed as RedisFeed;
     pub use crate::redis::frame::{FrameError, FrameLimits, Parsed, parse as parse_redis};
     pub use crate::redis::glob::{Steps, matches as matches_glob};

@@ -14,6 +14,7 @@
 //! | `keyspaces`, `options`, `tables` | keyspaces |
 //! | `history`, `snapshots`, `changes` | moments |
 //! | `stats`, `metrics`, `jobs`, `backups`, `openapi`, `console` | the server |
+//! | `feed` | a connection that is none, for fuzzers and tests |
 //!
 //! Invariants
 //! - H1  A handler runs only for a principal whom the table of routes lets in, and comes to the
@@ -32,6 +33,7 @@ mod conditions;
 mod console;
 mod events;
 mod failure;
+pub mod feed;
 mod guard;
 mod history;
 mod jobs;

@@ -12,6 +12,7 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::ask::{Ask, Outcome, forbidden};
@@ -33,6 +34,14 @@ use crate::server::Shared;
 /// Serves one connection, until it ends or the server does.
 pub async fn serve(connection: Connection, shared: Arc<Shared>) {
     let Connection { stream, peer, place: _place } = connection;
+    serve_stream(stream, peer, shared).await;
+}
+
+/// The same, of whatever bytes come and go by.
+pub async fn serve_stream<S>(stream: S, peer: SocketAddr, shared: Arc<Shared>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let under_way = UnderWay::default();
     let limits = &shared.limits;
     let stream = Paced::new(stream, limits, Arc::clone(&shared.metrics), under_way.clone());

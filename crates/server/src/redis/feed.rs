@@ -69,3 +69,9 @@ impl Feed {
         (out.bytes, false)
     }
 }
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.shared.store.close(); // Its thread has the database, and would go on.
+    }
+}

@@ -1,5 +1,6 @@
 //! HTTP, by a client that writes requests as they are, also such as no client should.
 
+mod any_bytes;
 mod batch;
 mod client;
 mod connections;
