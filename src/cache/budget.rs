@@ -204,7 +204,8 @@ impl MemoryBudget {
         let indexes = [Part::Index, Part::CachedIndex];
         let others = [Part::Memtable, Part::Transaction, Part::Buffer];
         let others = others.iter().chain(&indexes);
-        others.map(|&part| self.usage(part)).sum::<usize>() + self.unused()
+        let of_heaps = self.heap.set_aside() + self.guide_heap.set_aside();
+        others.map(|&part| self.usage(part)).sum::<usize>() + self.unused_beside(of_heaps)
     }
 
     /// Bytes that are taken and in use by nobody: of the heap, and what an allocator is reckoned
@@ -213,10 +214,13 @@ impl MemoryBudget {
     /// lies between others, for the next.
     #[must_use]
     pub fn unused(&self) -> usize {
+        self.unused_beside(self.heap.unused() + self.guide_heap.unused())
+    }
+
+    fn unused_beside(&self, of_heaps: usize) -> usize {
         let index = self.usage(Part::Index);
         let peak = self.index_peak.0.load(Ordering::Relaxed).max(index);
         let others = self.usage(Part::Transaction) + self.usage(Part::Buffer);
-        let of_heaps = self.heap.unused() + self.guide_heap.unused();
         of_heaps + with_unused(peak + others) - (index + others)
     }
 

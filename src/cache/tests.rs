@@ -9,6 +9,7 @@ use super::MemoryBudget;
 use super::Part;
 use super::Slot;
 use super::store::FillOutcome;
+use crate::memory::Buffer;
 
 const WEIGHT: usize = 16 << 10;
 /// What a filled slot is charged, at most.
@@ -303,4 +304,25 @@ fn threads_see_only_the_value_of_their_slot_and_the_budget_holds() {
     assert!(cache.usage() <= cache.budget().cache_target());
     drop(shared_slots);
     assert_eq!(cache.usage(), 0);
+}
+
+/// What is evicted is idle in the heap before the system has it back. Were that to leave the cache
+/// less room, one value too many would have the cache evict until the heap gives memory back.
+#[test]
+fn a_full_cache_evicts_about_as_much_as_comes_whatever_the_heap_keeps_idle() {
+    const LIMIT: usize = 8 << 20;
+    let cache: Cache<Buffer> = Cache::new(MemoryBudget::new(LIMIT));
+    let heap = Arc::clone(cache.budget().heap());
+    let slots: Vec<_> = (0..3000).map(|_| Slot::new()).collect();
+    let mut evicted = 0;
+    for (number, slot) in slots.iter().enumerate() {
+        let value = heap.take(WEIGHT + number * 7919 % WEIGHT);
+        let weight = value.len();
+        cache.fill(slot, Arc::new(value), weight, Admission::Normal);
+        let at_once = cache.counts().evictions - evicted;
+        evicted += at_once;
+        assert!(at_once <= 4, "{at_once} for the value number {number}");
+        assert!(heap.used() + heap.unused() <= LIMIT);
+    }
+    assert!(evicted > 2500 && heap.used() > LIMIT / 4 * 3, "{evicted} {}", heap.used());
 }

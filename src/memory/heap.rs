@@ -57,6 +57,8 @@ pub struct Heap {
     unused: AtomicUsize,
     /// What [`Heap::used`] returns.
     used: AtomicUsize,
+    /// What of the unused bytes could be given back.
+    idle: AtomicUsize,
 }
 
 /// A used span, as whoever has it gives it back.
@@ -109,8 +111,8 @@ impl Heap {
     }
 
     fn with(idle_min: usize, idle_fraction: usize) -> Arc<Heap> {
-        let (spans, unused, used) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Heap { spans, idle_min, idle_fraction, unused, used })
+        let [unused, used, idle] = std::array::from_fn(|_| AtomicUsize::new(0));
+        Arc::new(Heap { spans: Mutex::default(), idle_min, idle_fraction, unused, used, idle })
     }
 
     /// Idle bytes that are kept at most while so many are used.
@@ -149,6 +151,15 @@ impl Heap {
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that are set aside for [`Heap::unused`]: as if as much were idle as may be kept beside
+    /// what is used.
+    #[must_use]
+    pub fn set_aside(&self) -> usize {
+        let (used, idle) = (self.used(), self.idle.load(Ordering::Relaxed));
+        let idle_max = self.idle_max(used).min(used);
+        self.unused() + idle_max.saturating_sub(idle)
     }
 
     /// Bytes by which [`Heap::unused`] goes up and down by itself, at most: what is kept idle, and
@@ -190,6 +201,7 @@ impl Heap {
     fn note_unused(&self, spans: &Spans) {
         self.unused.store(spans.taken - spans.used, Ordering::Relaxed); // H3
         self.used.store(spans.used, Ordering::Relaxed);
+        self.idle.store(spans.idle, Ordering::Relaxed);
     }
 
     /// Nothing panics half-way.
