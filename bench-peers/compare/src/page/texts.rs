@@ -108,9 +108,9 @@ const ABOUT: &[(&str, &str)] = &[
     (
         "W17",
         "What the tables of Roots read, on stores of three sizes that were opened anew: gets, \
-             gets of 1000 keys at a time on one view, scans of the square root and of a sixteenth \
-             of the entries; and large values, each put durably, then read out of a store that was \
-             opened anew.",
+             as many further gets of other keys, gets of 1000 keys at a time on one view, scans of \
+             the square root and of a sixteenth of the entries; and large values, each put durably, \
+             then read out of a store that was opened anew.",
     ),
     (
         "Trade",

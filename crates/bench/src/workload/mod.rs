@@ -51,6 +51,7 @@ mod stream {
     pub const OVERWRITES: u64 = 0xB0;
     pub const TAIL_GETS: u64 = 0xF0;
     pub const TRADE_SCANS: u64 = 0x100;
+    /// And 16 above it: the gets behind the first ones.
     pub const ROOTS_GETS: u64 = 0x110;
     pub const ROOTS_MULTI_GETS: u64 = 0x111;
     pub const ROOTS_SCANS: u64 = 0x112;
