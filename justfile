@@ -97,6 +97,11 @@ served-kills ROUNDS='1000' SEED='1':
     LITHE_ROUNDS={{ROUNDS}} LITHE_SEED={{SEED}} cargo test --release -p lithe-cli --test cli -- --ignored --exact --nocapture \
         serving::nothing_acknowledged_is_lost_in_many_rounds
 
+# Processes that are killed while they write at full speed and follow that: `just feed-kills 1000`.
+feed-kills ROUNDS='100':
+    LITHE_ROUNDS={{ROUNDS}} cargo test --release --test it -- --ignored --exact --nocapture \
+        feed::a_mirror_of_a_load_as_fast_as_it_goes_has_each_commit_once
+
 # File systems whose power is cut, to be run as root: `just torture-power xfs 1000`.
 torture-power FS='ext4' ROUNDS='1000' SEED='1' IMAGE='/dev/shm/lithe-torture.img' *ARGS:
     cargo build --release
