@@ -20,6 +20,9 @@ use lithedb::SeqNo;
 const MILLIS_PER_DAY: u64 = 86_400_000;
 /// From 0000-03-01.
 const DAYS_TO_1970: u64 = 719_468;
+/// After so many years the calendar is the same again, after so many days.
+const YEARS_PER_ERA: u64 = 400;
+const DAYS_PER_ERA: u64 = 146_097;
 /// What a duration is a number of, in milliseconds, the largest first.
 const UNITS: [(&str, u64); 6] = [
     ("w", 7 * MILLIS_PER_DAY),
@@ -39,8 +42,10 @@ const UNITS: [(&str, u64); 6] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MomentError {
-    /// It is no RFC 3339 time, or none from 1970 on.
+    /// It is no time.
     NotATime(String),
+    /// It is a time before 1970.
+    Before1970(String),
     /// It is no stamp.
     NotAStamp(String),
     /// It would be a stamp of so many milliseconds, which do not fit.
@@ -58,6 +63,9 @@ impl fmt::Display for MomentError {
         match self {
             MomentError::NotATime(text) => {
                 write!(f, "no time: {text:?}; one is as in 2026-11-22T04:56:03Z, from 1970 on")
+            }
+            MomentError::Before1970(text) => {
+                write!(f, "{text} is before 1970, where times begin")
             }
             MomentError::NotAStamp(text) => {
                 write!(f, "no stamp: {text:?}; one is as in 1795250864285.0")
@@ -103,25 +111,44 @@ fn date_and_clock(millis: u64, between: char) -> String {
 }
 
 /// The moment that an RFC 3339 time means: `2026-11-22T04:56:03Z`, `2026-11-22T06:56:03.5+02:00`;
-/// years 1970 to 99,999, up to nine digits behind the second.
+/// years 1970 to 99,999, up to nine digits behind the second. Also as times are shown to people,
+/// with a blank in place of the `T`: then the seconds and the zone, which is UTC, may be left out.
 ///
 /// # Errors
-/// `NotATime`.
+/// `NotATime`, `Before1970`.
 pub fn parse_time(text: &str) -> Result<SystemTime, MomentError> {
-    parsed_time(text).ok_or_else(|| MomentError::NotATime(text.to_owned()))
+    let (seconds, nanos) =
+        parsed_time(text).ok_or_else(|| MomentError::NotATime(text.to_owned()))?;
+    let seconds = u64::try_from(seconds).map_err(|_| MomentError::Before1970(text.to_owned()))?;
+    let time = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos));
+    time.ok_or_else(|| MomentError::NotATime(text.to_owned()))
 }
 
-fn parsed_time(text: &str) -> Option<SystemTime> {
-    let (date, time) = text.split_once(['T', 't', ' '])?;
+/// Seconds from 1970 on, or before it, and nanoseconds.
+fn parsed_time(text: &str) -> Option<(i64, u32)> {
+    let between = text.find(['T', 't', ' '])?;
+    let (date, time) = (&text[..between], &text[between + 1..]);
+    let is_for_people = text.as_bytes()[between] == b' ';
     let mut fields = date.split('-');
     let (year, month, day) = (fields.next()?, fields.next()?, fields.next()?);
     let is_date = fields.next().is_none() && year.len() >= 4 && month.len() == 2 && day.len() == 2;
-    let zone_at = time.find(['Z', 'z', '+', '-'])?;
-    let (clock, zone) = time.split_at(zone_at);
-    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
+    let (clock, zone) = match time.find(['Z', 'z', '+', '-']) {
+        Some(zone_at) => time.split_at(zone_at),
+        None if is_for_people => (time, "Z"),
+        None => return None,
+    };
+    let (clock, fraction) = match clock.split_once('.') {
+        Some((clock, fraction)) => (clock, Some(fraction)),
+        None => (clock, None),
+    };
     let mut fields = clock.split(':');
     let (hour, minute) = (fields.next()?, fields.next()?);
-    let second = fields.next()?;
+    let second = match fields.next() {
+        Some(second) => second,
+        None if is_for_people && fraction.is_none() => "00",
+        None => return None,
+    };
+    let fraction = fraction.unwrap_or("0");
     let is_time = fields.next().is_none()
         && [hour, minute, second].iter().all(|field| field.len() == 2)
         && (1..=9).contains(&fraction.len());
@@ -135,9 +162,8 @@ fn parsed_time(text: &str) -> Option<SystemTime> {
         return None;
     }
     let nanos = number(fraction)? * 10u64.pow(9 - fraction.len() as u32);
-    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
-    let seconds = seconds.checked_add_signed(-offset_of(zone)?)?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos as u32))
+    let seconds = days * 86_400 + (hour * 3600 + minute * 60 + second) as i64;
+    Some((seconds - offset_of(zone)?, nanos as u32))
 }
 
 fn number(digits: &str) -> Option<u64> {
@@ -158,11 +184,15 @@ fn offset_of(zone: &str) -> Option<i64> {
     is_one.then_some(if sign == "-" { -seconds } else { seconds })
 }
 
-/// How many days after 1970-01-01 that is, if there is such a day: the inverse of [`date`].
-fn days_to(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(1..=12).contains(&month) || !(1970..=99_999).contains(&year) {
+/// How many days after 1970-01-01 that is, or before it, if there is such a day: the inverse of
+/// [`date`].
+fn days_to(year: u64, month: u64, day: u64) -> Option<i64> {
+    // So that nothing in between is below zero.
+    const ERAS: u64 = 5;
+    if !(1..=12).contains(&month) || year > 99_999 {
         return None;
     }
+    let year = year + ERAS * YEARS_PER_ERA;
     // As `date` counts: years from March on, days from 0000-03-01.
     let (year_from_march, month_from_march) = match month {
         3.. => (year, month - 3),
@@ -173,14 +203,14 @@ fn days_to(year: u64, month: u64, day: u64) -> Option<u64> {
     let days = year_from_march * 365 + leap_days + days_before_month + day.checked_sub(1)?;
     let days = days.checked_sub(DAYS_TO_1970)?;
     // A day that the month does not have is another one.
-    (date(days) == (year, month, day)).then_some(days)
+    let is_day = date(days) == (year, month, day);
+    is_day.then_some(days as i64 - (ERAS * DAYS_PER_ERA) as i64)
 }
 
 /// Year, month and day, so many days after 1970-01-01. Years are taken to begin in March, so that
 /// the day that may be missing is the last one; 400 of them have 146,097 days (H. Hinnant,
 /// "chrono-Compatible Low-Level Date Algorithms").
 fn date(days: u64) -> (u64, u64, u64) {
-    const DAYS_PER_ERA: u64 = 146_097;
     let days = days + DAYS_TO_1970;
     let (era, day_of_era) = (days / DAYS_PER_ERA, days % DAYS_PER_ERA);
     let leap_days = day_of_era / 1460 + day_of_era / 146_096 - day_of_era / 36_524;
@@ -189,7 +219,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let year = era * YEARS_PER_ERA + year_of_era + u64::from(month <= 2);
     (year, month, day)
 }
 
@@ -211,6 +241,21 @@ pub fn parse_stamp(text: &str) -> Result<SeqNo, MomentError> {
         return Err(MomentError::StampTooLarge(millis));
     }
     Ok(SeqNo::from_parts(millis, counter.parse().map_err(|_| wrong())?))
+}
+
+/// A stamp as [`stamp_time_text`] writes it: `2026-11-22 04:56:03.123 +7`.
+///
+/// # Errors
+/// `NotAStamp`.
+pub fn parse_stamp_time(text: &str) -> Result<SeqNo, MomentError> {
+    let wrong = || MomentError::NotAStamp(text.to_owned());
+    let (time, counter) = text.rsplit_once(" +").ok_or_else(wrong)?;
+    let time = parse_time(time).map_err(|_| wrong())?;
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).map_err(|_| wrong())?;
+    let is_number = counter.bytes().all(|byte| byte.is_ascii_digit());
+    let counter = counter.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
+    let millis = u64::try_from(since.as_millis()).ok().filter(|millis| *millis < 1 << 48);
+    Ok(SeqNo::from_parts(millis.ok_or_else(wrong)?, counter))
 }
 
 /// How long that is: `90s`, `10m`, `36h`, `7d`, `2w`, `250ms`; also `10 min`.
@@ -275,6 +320,41 @@ mod tests {
     }
 
     #[test]
+    fn times_are_read_as_they_are_shown_to_people() {
+        let time = |millis| Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
+        for (text, millis) in [
+            ("2026-11-21 08:47:44.285", 1_795_250_864_285),
+            ("2026-11-21 08:47:44.285Z", 1_795_250_864_285),
+            ("2026-11-21 10:47:44.285+02:00", 1_795_250_864_285),
+            ("2026-11-21 08:47:44", 1_795_250_864_000),
+            ("2026-11-21 08:47", 1_795_250_820_000),
+            ("2026-11-21 08:47z", 1_795_250_820_000),
+            ("2026-11-21 10:47+02:00", 1_795_250_820_000),
+        ] {
+            assert_eq!(parse_time(text), time(millis), "{text}");
+        }
+        for millis in [0, 951_782_400_000, 1_795_250_864_285, 4_107_542_399_999] {
+            let shown = stamp_time_text(SeqNo::from_parts(millis, 7));
+            let (shown, _) = shown.split_once(" +").unwrap();
+            assert_eq!(parse_time(shown), time(millis), "{shown}");
+        }
+    }
+
+    #[test]
+    fn times_before_1970_are_told_as_that() {
+        for text in [
+            "1969-01-01T00:00:00Z",
+            "1969-12-31T23:59:59.999Z",
+            "1970-01-01T00:00:00+01:00",
+            "1968-02-29 12:00",
+            "0000-01-01T00:00:00Z",
+        ] {
+            assert_eq!(parse_time(text), Err(MomentError::Before1970(text.to_owned())));
+        }
+        assert_eq!(parse_time("1969-12-31T23:00:00-01:00"), Ok(SystemTime::UNIX_EPOCH));
+    }
+
+    #[test]
     fn what_is_no_time_is_not_read_as_one() {
         for text in [
             "",
@@ -290,9 +370,18 @@ mod tests {
             "2026-11-21T08:47:44+2:00",
             "2026-11-21T08:47:44\u{e9}",
             "2026-11-21T08:47:44+\u{e9}:0",
-            "1969-12-31T23:59:59Z",
-            "1970-01-01T00:00:00+01:00",
+            "1969-02-29T00:00:00Z",
             "+026-11-21T08:47:44Z",
+            "100000-01-01T00:00:00Z",
+            "2026-11-21 ",
+            "2026-11-21 08",
+            "2026-11-21 8:47",
+            "2026-11-21 08:47.5",
+            "2026-11-21 08:47.0",
+            "2026-11-21 08:47:",
+            "2026-11-21 08:47:44.",
+            "2026-11-21  08:47:44",
+            "2026-11-21 08:47:44 Z",
         ] {
             assert_eq!(parse_time(text), Err(MomentError::NotATime(text.to_owned())));
         }
@@ -302,6 +391,13 @@ mod tests {
     fn stamps_are_read_as_they_are_printed() {
         let stamp = SeqNo::from_parts(1_795_250_864_285, 7);
         assert_eq!(parse_stamp(&stamp.to_string()), Ok(stamp));
+        assert_eq!(parse_stamp_time(&stamp_time_text(stamp)), Ok(stamp));
+        for text in ["", " +7", "2026-11-21 08:47:44.285", "2026-11-21 08:47:44.285 +"] {
+            assert_eq!(parse_stamp_time(text), Err(MomentError::NotAStamp(text.to_owned())));
+        }
+        for text in ["2026-11-21 08:47:44.285 ++7", "99999-01-01 00:00:00 +0", "x +65536"] {
+            assert!(parse_stamp_time(text).is_err(), "{text}");
+        }
         assert_eq!(parse_stamp(&stamp.as_u64().to_string()), Ok(stamp));
         for text in ["", ".", "1.", ".1", "1.70000", "x", "+1", "1.+1", "1.0.0", "-1"] {
             assert_eq!(parse_stamp(text), Err(MomentError::NotAStamp(text.to_owned())));
@@ -343,6 +439,10 @@ mod tests {
             (
                 parse_time("noon").unwrap_err(),
                 "no time: \"noon\"; one is as in 2026-11-22T04:56:03Z, from 1970 on",
+            ),
+            (
+                parse_time("1969-01-01T00:00:00Z").unwrap_err(),
+                "1969-01-01T00:00:00Z is before 1970, where times begin",
             ),
             (parse_stamp("x").unwrap_err(), "no stamp: \"x\"; one is as in 1795250864285.0"),
             (

@@ -10,7 +10,7 @@ use lithedb::{KeyVersion, PointInTime, SeqNo};
 use crate::args::Globals;
 use crate::database::open_keyspace;
 use crate::failure::{Failure, Outcome};
-use crate::notation::{Notation, parse_moment, stamp_time_text, write_escaped};
+use crate::notation::{Notation, millis_text, parse_moment, stamp_time_text, write_escaped};
 use crate::output::{stdout, write_json_bytes};
 
 const EXAMPLES: &str = "\
@@ -110,15 +110,16 @@ fn write_version(
     version: &KeyVersion,
 ) -> io::Result<()> {
     let KeyVersion { seqno, value, .. } = version;
-    let time = stamp_time_text(*seqno);
-    let time = time.split(" +").next().unwrap_or_default();
     match format {
         HistoryFormat::Escaped => {
             let what = if value.is_some() { "put" } else { "delete" };
+            let time = stamp_time_text(*seqno);
+            let time = time.split(" +").next().unwrap_or_default();
             write!(out, "{seqno}\t{time}\t{what}\t")?;
             write_escaped(out, value.as_deref().unwrap_or_default())?;
         }
         HistoryFormat::Jsonl => {
+            let time = millis_text(seqno.millis());
             write!(out, "{{\"stamp\":\"{seqno}\",\"time\":\"{time}\",\"value\":")?;
             match value {
                 Some(value) => write_json_bytes(out, value)?,

@@ -172,6 +172,7 @@ fn parse_when(field: &[u8]) -> Result<Lifetime, String> {
     }
     match parse_time(&text) {
         Ok(time) => Ok(Lifetime::Until(time.into())),
+        Err(error @ MomentError::Before1970(_)) => Err(error.to_string()),
         Err(_) => match parse_duration(&text) {
             Ok(duration) => Ok(Lifetime::For(duration)),
             Err(error) => Err(error.to_string()),

@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 pub use escape::{is_shown_as_is, parse_escaped, shown, write_escaped};
 pub use hex::{parse_hex, write_hex};
 pub use lithe_server::moment::{
-    MomentError, exact_duration_text, parse_duration, parse_stamp, parse_time, stamp_time_text,
-    time_text,
+    MomentError, exact_duration_text, millis_text, parse_duration, parse_stamp, parse_stamp_time,
+    parse_time, stamp_time_text, time_text,
 };
 pub use moment::parse_moment;
 pub use units::{bytes_text, count_text, duration_text, parse_size, parse_small_size, rate_text};

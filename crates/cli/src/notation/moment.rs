@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use lithedb::PointInTime;
 use lithedb::base::{Clock as _, SystemClock};
 
-use super::{parse_duration, parse_stamp, parse_time};
+use super::{MomentError, parse_duration, parse_stamp, parse_stamp_time, parse_time};
 
 /// Units that are words, in the letters that [`parse_duration`] knows.
 const UNITS: [(&str, &str); 6] = [
@@ -18,7 +18,7 @@ const UNITS: [(&str, &str); 6] = [
 ];
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
-/// A moment: a stamp, an RFC 3339 time, or how long it is ago.
+/// A moment: a stamp, a time, both as they are printed, or how long it is ago.
 pub fn parse_moment(text: &str) -> Result<PointInTime, String> {
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(SystemClock::new().wall_millis());
     moment_as_of(text, now)
@@ -31,14 +31,15 @@ fn moment_as_of(text: &str, now: SystemTime) -> Result<PointInTime, String> {
         let time = now.checked_sub(duration).unwrap_or(SystemTime::UNIX_EPOCH);
         return Ok(PointInTime::Time(time.max(SystemTime::UNIX_EPOCH)));
     }
-    if let Ok(stamp) = parse_stamp(text) {
+    if let Ok(stamp) = parse_stamp(text).or_else(|_| parse_stamp_time(text)) {
         return Ok(PointInTime::Stamp(stamp));
     }
-    parse_time(text).map(PointInTime::Time).map_err(|_| {
-        format!(
+    parse_time(text).map(PointInTime::Time).map_err(|error| match error {
+        MomentError::Before1970(_) => error.to_string(),
+        _ => format!(
             "no moment: {text:?}; one is a stamp as in 1795250864285.0, a time as in \
              2026-11-22T04:56:03Z, or as in 5 minutes ago"
-        )
+        ),
     })
 }
 
@@ -80,6 +81,12 @@ mod tests {
         assert_eq!(moment_as_of("1795250864285.0", now), Ok(stamp));
         let time = PointInTime::Time(SystemTime::UNIX_EPOCH + Duration::from_secs(60));
         assert_eq!(moment_as_of("1970-01-01T00:01:00Z", now), Ok(time));
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_250_864_285);
+        let shown = moment_as_of("2026-11-21 08:47:44.285", now);
+        assert_eq!(shown, Ok(PointInTime::Time(time)));
+        assert_eq!(moment_as_of("2026-11-21 08:47:44.285 +0", now), Ok(stamp));
+        let early = moment_as_of("1969-01-01T00:00:00Z", now).unwrap_err();
+        assert!(early.contains("is before 1970"), "{early}");
         for text in ["", "ago", "five minutes ago", "5 parsecs ago", "yesterday", "5 m"] {
             assert!(moment_as_of(text, now).is_err(), "{text}");
         }

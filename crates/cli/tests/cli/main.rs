@@ -12,6 +12,7 @@ mod guide;
 mod indexes;
 mod inspecting;
 mod loading;
+mod past;
 mod reading;
 mod recording;
 mod serving;

@@ -1,0 +1,50 @@
+//! The past of keys: what is said of it, and bringing it back.
+
+use crate::shell::{Run, Shell};
+
+/// A database with keyspace `prices`, which keeps versions as the options say.
+struct Prices(Shell);
+
+impl Prices {
+    fn new(options: &[&str]) -> Prices {
+        let shell = Shell::new();
+        let create = ["keyspaces", "create", "prices", "--structure", "history"];
+        shell.db(&[&create[..], options].concat()).ok();
+        Prices(shell)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        self.0.db(&[&["--keyspace", "prices"], arguments].concat())
+    }
+
+    /// The fields of what `history` prints of a key.
+    fn history(&self, key: &str) -> Vec<Vec<String>> {
+        let text = self.run(&["history", key]).ok_text();
+        text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+    }
+}
+
+#[test]
+fn times_that_are_printed_can_be_asked_for() {
+    let prices = Prices::new(&[]);
+    prices.run(&["put", "bread", "3.10"]).ok();
+    let shown = prices.history("bread")[0][1].clone();
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    prices.run(&["put", "bread", "3.40"]).ok();
+    let json = prices.run(&["history", "bread", "--oldest-first", "--format", "jsonl"]).ok_text();
+    let first: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    let time = first["time"].as_str().unwrap();
+    assert_eq!(time, shown.replace(' ', "T") + "Z");
+    let view = prices.run(&["view", "--stamps"]).ok_text();
+    let written = view.lines().last().unwrap().rsplit("  ").next().unwrap();
+    for (at, value) in [
+        (&shown[..], "3.10"),
+        (&format!("{shown}Z"), "3.10"),
+        (time, "3.10"),
+        (written.trim(), "3.40"),
+    ] {
+        assert_eq!(prices.run(&["get", "bread", "--at", at]).ok_text(), value, "{at}");
+    }
+    let refused = prices.run(&["get", "bread", "--at", "1969-01-01T00:00:00Z"]).fails(2);
+    assert!(refused.contains("1969-01-01T00:00:00Z is before 1970"), "{refused}");
+}
