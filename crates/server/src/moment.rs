@@ -13,6 +13,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use lithedb::SeqNo;
@@ -23,6 +24,9 @@ const DAYS_TO_1970: u64 = 719_468;
 /// After so many years the calendar is the same again, after so many days.
 const YEARS_PER_ERA: u64 = 400;
 const DAYS_PER_ERA: u64 = 146_097;
+/// Numbers that are not taken for stamps: milliseconds from the year 2000 on, and before 2200. As
+/// stamps they would be of the first two days of 1970.
+const MILLIS_ALONE: Range<u64> = 946_684_800_000..7_258_118_400_000;
 /// What a duration is a number of, in milliseconds, the largest first.
 const UNITS: [(&str, u64); 6] = [
     ("w", 7 * MILLIS_PER_DAY),
@@ -48,6 +52,8 @@ pub enum MomentError {
     Before1970(String),
     /// It is no stamp.
     NotAStamp(String),
+    /// It is one number: a stamp of 1970, or, as is likelier, so many milliseconds.
+    MillisAlone(u64),
     /// It would be a stamp of so many milliseconds, which do not fit.
     StampTooLarge(u64),
     /// It has a unit, and no number in front of it that fits into 64 bits.
@@ -69,6 +75,11 @@ impl fmt::Display for MomentError {
             }
             MomentError::NotAStamp(text) => {
                 write!(f, "no stamp: {text:?}; one is as in 1795250864285.0")
+            }
+            MomentError::MillisAlone(number) => {
+                let (time, stamp) = (millis_text(*number), SeqNo::from_u64(*number));
+                write!(f, "{number} could be milliseconds or a stamp as one number: write ")?;
+                write!(f, "{number}.0 for that of {time}, {stamp} for that of 1970")
             }
             MomentError::StampTooLarge(millis) => write!(f, "too large for a stamp: {millis}"),
             MomentError::NotADuration(text) => write!(f, "no duration: {text:?}"),
@@ -224,17 +235,22 @@ fn date(days: u64) -> (u64, u64, u64) {
 }
 
 /// A stamp: `1795250864285.0`, milliseconds since 1970 and a counter, or both as one number. Digits
-/// alone, without a sign.
+/// alone, without a sign. One number that would be a time of our days as milliseconds, and as a
+/// stamp is of the beginning of 1970, is none: its counter has been forgotten.
 ///
 /// # Errors
-/// `NotAStamp`, `StampTooLarge`.
+/// `NotAStamp`, `MillisAlone`, `StampTooLarge`.
 pub fn parse_stamp(text: &str) -> Result<SeqNo, MomentError> {
     let wrong = || MomentError::NotAStamp(text.to_owned());
     if !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(wrong());
     }
     let Some((millis, counter)) = text.split_once('.') else {
-        return text.parse().map(SeqNo::from_u64).map_err(|_| wrong());
+        let number = text.parse().map_err(|_| wrong())?;
+        return match MILLIS_ALONE.contains(&number) {
+            true => Err(MomentError::MillisAlone(number)),
+            false => Ok(SeqNo::from_u64(number)),
+        };
     };
     let millis = millis.parse().map_err(|_| wrong())?;
     if millis >= 1 << 48 {
@@ -407,6 +423,24 @@ mod tests {
     }
 
     #[test]
+    fn milliseconds_alone_are_not_taken_for_a_stamp() {
+        for number in [946_684_800_000, 1_795_811_035_801, 7_258_118_399_999] {
+            let error = parse_stamp(&number.to_string()).unwrap_err();
+            assert_eq!(error, MomentError::MillisAlone(number));
+            // Both that are named can be read, and the one is the number.
+            let stamps = [format!("{number}.0"), SeqNo::from_u64(number).to_string()];
+            let read = stamps.clone().map(|stamp| parse_stamp(&stamp).unwrap());
+            assert!(stamps.iter().all(|stamp| error.to_string().contains(stamp)), "{error}");
+            assert_eq!((read[0].millis(), read[1].as_u64()), (number, number));
+        }
+        assert_eq!(millis_text(MILLIS_ALONE.start), "2000-01-01T00:00:00.000Z");
+        assert_eq!(millis_text(MILLIS_ALONE.end), "2200-01-01T00:00:00.000Z");
+        for number in [0, 7, 946_684_799_999, 7_258_118_400_000, u64::MAX] {
+            assert_eq!(parse_stamp(&number.to_string()), Ok(SeqNo::from_u64(number)));
+        }
+    }
+
+    #[test]
     fn durations_are_read_with_their_unit() {
         for (text, millis) in [
             ("250ms", 250),
@@ -445,6 +479,12 @@ mod tests {
                 "1969-01-01T00:00:00Z is before 1970, where times begin",
             ),
             (parse_stamp("x").unwrap_err(), "no stamp: \"x\"; one is as in 1795250864285.0"),
+            (
+                parse_stamp("1795811035801").unwrap_err(),
+                "1795811035801 could be milliseconds or a stamp as one number: write \
+                 1795811035801.0 for that of 2026-11-27T20:23:55.801Z, 27401901.51865 for that of \
+                 1970",
+            ),
             (
                 parse_stamp("281474976710656.0").unwrap_err(),
                 "too large for a stamp: 281474976710656",

@@ -31,8 +31,10 @@ fn moment_as_of(text: &str, now: SystemTime) -> Result<PointInTime, String> {
         let time = now.checked_sub(duration).unwrap_or(SystemTime::UNIX_EPOCH);
         return Ok(PointInTime::Time(time.max(SystemTime::UNIX_EPOCH)));
     }
-    if let Ok(stamp) = parse_stamp(text).or_else(|_| parse_stamp_time(text)) {
-        return Ok(PointInTime::Stamp(stamp));
+    match parse_stamp(text).or_else(|error| parse_stamp_time(text).map_err(|_| error)) {
+        Ok(stamp) => return Ok(PointInTime::Stamp(stamp)),
+        Err(error @ MomentError::MillisAlone(_)) => return Err(error.to_string()),
+        Err(_) => {}
     }
     parse_time(text).map(PointInTime::Time).map_err(|error| match error {
         MomentError::Before1970(_) => error.to_string(),
@@ -87,6 +89,8 @@ mod tests {
         assert_eq!(moment_as_of("2026-11-21 08:47:44.285 +0", now), Ok(stamp));
         let early = moment_as_of("1969-01-01T00:00:00Z", now).unwrap_err();
         assert!(early.contains("is before 1970"), "{early}");
+        let alone = moment_as_of("1795250864285", now).unwrap_err();
+        assert!(alone.contains("1795250864285.0"), "{alone}");
         for text in ["", "ago", "five minutes ago", "5 parsecs ago", "yesterday", "5 m"] {
             assert!(moment_as_of(text, now).is_err(), "{text}");
         }

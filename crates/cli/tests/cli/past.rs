@@ -48,3 +48,23 @@ fn times_that_are_printed_can_be_asked_for() {
     let refused = prices.run(&["get", "bread", "--at", "1969-01-01T00:00:00Z"]).fails(2);
     assert!(refused.contains("1969-01-01T00:00:00Z is before 1970"), "{refused}");
 }
+
+#[test]
+fn milliseconds_alone_are_not_taken_for_a_stamp() {
+    let prices = Prices::new(&[]);
+    prices.run(&["put", "bread", "3.10"]).ok();
+    let stamp = prices.history("bread")[0][0].clone();
+    let (millis, counter) = stamp.split_once('.').unwrap();
+    for arguments in [
+        &["get", "bread", "--at", millis][..],
+        &["history", "bread", "--from", millis],
+        &["restore", "--all", "--at", millis],
+        &["commits", "--from", millis],
+    ] {
+        let refused = prices.run(arguments).fails(2);
+        assert!(refused.contains(&format!("write {millis}.0 for that of 2")), "{refused}");
+    }
+    let number = millis.parse::<u64>().unwrap() << 16 | counter.parse::<u64>().unwrap();
+    let got = prices.run(&["get", "bread", "--at", &number.to_string()]);
+    assert_eq!(got.ok_text(), "3.10");
+}
