@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::ops::Bound;
 
 use clap::{Args, ValueEnum};
-use lithedb::{KeyVersion, PointInTime, SeqNo};
+use lithedb::{Error, KeyVersion, Keyspace, PointInTime, SeqNo};
 
 use crate::args::Globals;
 use crate::database::open_keyspace;
@@ -21,7 +21,8 @@ Examples:
   lithe --db my.lithe --keyspace prices history bread --limit 1 --format jsonl
 
 Of keyspaces of the structure history. A line has the stamp of the commit (milliseconds since 1970,
-dot, counter), its time in UTC, `put` or `delete`, and the value. The newest comes first.";
+dot, counter), its time in UTC, `put` or `delete`, and the value. The newest comes first. Exit code 1
+if there is none: nothing happened, or what did is not kept any more, which is told apart.";
 
 /// Options of `lithe history`.
 #[derive(Args, Debug)]
@@ -68,12 +69,18 @@ pub enum HistoryFormat {
 /// Prints the versions.
 pub fn run(globals: &Globals, args: &HistoryArgs) -> Outcome {
     let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
+    let (from, to) = (args.from.map(first_of), args.to.map(last_of));
+    if from.zip(to).is_some_and(|(from, to)| from > to) {
+        return Err(Failure::usage("--from is later than --to"));
+    }
     let (_db, keyspace) = open_keyspace(globals)?;
-    let from = args.from.map_or(Bound::Unbounded, |from| Bound::Included(first_of(from)));
-    let to = args.to.map_or(Bound::Unbounded, |to| Bound::Included(last_of(to)));
+    let stamps = (
+        from.map_or(Bound::Unbounded, Bound::Included),
+        to.map_or(Bound::Unbounded, Bound::Included),
+    );
     let versions = match args.oldest_first {
-        true => keyspace.history_from_oldest(&key, (from, to))?,
-        false => keyspace.history(&key, (from, to))?,
+        true => keyspace.history_from_oldest(&key, stamps)?,
+        false => keyspace.history(&key, stamps)?,
     };
     let (mut out, mut count) = (stdout(), 0);
     for version in versions.take(args.limit.unwrap_or(usize::MAX)) {
@@ -81,11 +88,32 @@ pub fn run(globals: &Globals, args: &HistoryArgs) -> Outcome {
         count += 1;
     }
     out.flush()?;
-    if count == 0 {
-        let what = format!("nothing happened to {:?} in {:?}", args.key, globals.keyspace);
-        return Err(Failure::NotFound { what });
+    match count == 0 && args.limit != Some(0) {
+        true => Err(nothing_found(&keyspace, &key, globals, args)),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+/// What is said when no version is there: that nothing happened, if all that did is kept.
+fn nothing_found(
+    keyspace: &Keyspace,
+    key: &[u8],
+    globals: &Globals,
+    args: &HistoryArgs,
+) -> Failure {
+    let then = match (args.from, args.to) {
+        (None, None) => "",
+        _ => " in that time",
+    };
+    // As of where the time begins: what is known of the key then has not been dropped since.
+    let begin = args.from.map_or(SeqNo::ZERO, first_of);
+    let what = match keyspace.get_at(key, begin) {
+        Err(error @ Error::BeyondRetention { .. }) => {
+            format!("{error}; there is nothing of {:?}{then}", args.key)
+        }
+        _ => format!("nothing happened to {:?} in {:?}{then}", args.key, globals.keyspace),
+    };
+    Failure::NotFound { what }
 }
 
 /// The first stamp that is not before this moment.

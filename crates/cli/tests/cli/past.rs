@@ -68,3 +68,44 @@ fn milliseconds_alone_are_not_taken_for_a_stamp() {
     let got = prices.run(&["get", "bread", "--at", &number.to_string()]);
     assert_eq!(got.ok_text(), "3.10");
 }
+
+#[test]
+fn what_is_not_kept_is_not_said_never_to_have_happened() {
+    let last = Prices::new(&["--keep-versions", "2"]);
+    for value in ["1", "2", "3", "4"] {
+        last.run(&["put", "bread", value]).ok();
+    }
+    let kept = last.history("bread");
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    let oldest = &kept[1][0];
+    let (millis, _) = oldest.split_once('.').unwrap();
+    let before = format!("{}.0", millis.parse::<u64>().unwrap() - 1);
+    let gone = last.run(&["history", "bread", "--to", &before]).fails(1);
+    assert!(gone.contains("it keeps the last 2 versions of each key"), "{gone}");
+    assert!(gone.contains("nothing of \"bread\" in that time"), "{gone}");
+    let none = last.run(&["history", "figs"]).fails(1);
+    assert!(none.contains("nothing happened to \"figs\" in \"prices\"\n"), "{none}");
+
+    let brief = Prices::new(&["--keep-for", "1ms"]);
+    brief.run(&["put", "bread", "1"]).ok();
+    brief.run(&["delete", "bread"]).ok();
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    // What is kept begins with the newest commit at the latest.
+    brief.run(&["put", "figs", "1"]).ok();
+    for arguments in [&["history", "bread"][..], &["history", "bread", "--to", "1 hour ago"]] {
+        let gone = brief.run(arguments).fails(1);
+        assert!(gone.contains("it keeps what there was from "), "{gone}");
+    }
+
+    let all = Prices::new(&[]);
+    all.run(&["put", "bread", "1"]).ok();
+    let none = all.run(&["history", "bread", "--to", "1 hour ago"]).fails(1);
+    assert!(none.contains("nothing happened to \"bread\" in \"prices\" in that time"), "{none}");
+    let wrong = ["history", "bread", "--from", "1 hour ago", "--to", "2 hours ago"];
+    assert!(all.run(&wrong).fails(2).contains("--from is later than --to"));
+    assert_eq!(all.run(&["history", "bread", "--limit", "0"]).ok_text(), "");
+    assert_eq!(all.run(&["history", "figs", "--limit", "0"]).ok_text(), "");
+    let stamp = &all.history("bread")[0][0];
+    let one = all.run(&["history", "bread", "--from", stamp, "--to", stamp]).ok_text();
+    assert_eq!(one.lines().count(), 1);
+}
