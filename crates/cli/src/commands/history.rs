@@ -10,7 +10,9 @@ use lithedb::{Error, KeyVersion, Keyspace, PointInTime, SeqNo};
 use crate::args::Globals;
 use crate::database::open_keyspace;
 use crate::failure::{Failure, Outcome};
-use crate::notation::{Notation, millis_text, parse_moment, stamp_time_text, write_escaped};
+use crate::notation::{
+    Notation, millis_text, parse_moment, stamp_time_text, time_text, write_escaped,
+};
 use crate::output::{stdout, write_json_bytes};
 
 const EXAMPLES: &str = "\
@@ -21,8 +23,9 @@ Examples:
   lithe --db my.lithe --keyspace prices history bread --limit 1 --format jsonl
 
 Of keyspaces of the structure history. A line has the stamp of the commit (milliseconds since 1970,
-dot, counter), its time in UTC, `put` or `delete`, and the value. The newest comes first. Exit code 1
-if there is none: nothing happened, or what did is not kept any more, which is told apart.";
+dot, counter), its time in UTC, `put` or `delete`, the value, and
+`expires` with the time if the value does. The newest comes first. Exit code 1 if there is none:
+nothing happened, or what did is not kept any more, which is told apart.";
 
 /// Options of `lithe history`.
 #[derive(Args, Debug)]
@@ -60,9 +63,11 @@ pub struct HistoryArgs {
 /// How versions are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HistoryFormat {
-    /// Stamp, time, what and value between tabs; text with \xNN and \\
+    /// Stamp, time, what, value and, if it expires, `expires` and when between tabs; text with \xNN
+    /// and \\
     Escaped,
-    /// One object per line: `stamp`, `time`, and `value`, which is null for a deletion
+    /// One object per line: `stamp`, `time`, `value`, which is null for a deletion, and `expires`,
+    /// which is null for never
     Jsonl,
 }
 
@@ -137,7 +142,8 @@ fn write_version(
     format: HistoryFormat,
     version: &KeyVersion,
 ) -> io::Result<()> {
-    let KeyVersion { seqno, value, .. } = version;
+    let KeyVersion { seqno, value, expiry, .. } = version;
+    let expires = expiry.time().map(time_text);
     match format {
         HistoryFormat::Escaped => {
             let what = if value.is_some() { "put" } else { "delete" };
@@ -145,6 +151,9 @@ fn write_version(
             let time = time.split(" +").next().unwrap_or_default();
             write!(out, "{seqno}\t{time}\t{what}\t")?;
             write_escaped(out, value.as_deref().unwrap_or_default())?;
+            if let Some(time) = expires {
+                write!(out, "\texpires {time}")?;
+            }
         }
         HistoryFormat::Jsonl => {
             let time = millis_text(seqno.millis());
@@ -153,7 +162,10 @@ fn write_version(
                 Some(value) => write_json_bytes(out, value)?,
                 None => out.write_all(b"null")?,
             }
-            out.write_all(b"}")?;
+            match expires {
+                Some(time) => write!(out, ",\"expires\":\"{time}\"}}")?,
+                None => out.write_all(b",\"expires\":null}")?,
+            }
         }
     }
     out.write_all(b"\n")

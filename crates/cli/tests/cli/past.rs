@@ -109,3 +109,19 @@ fn what_is_not_kept_is_not_said_never_to_have_happened() {
     let one = all.run(&["history", "bread", "--from", stamp, "--to", stamp]).ok_text();
     assert_eq!(one.lines().count(), 1);
 }
+
+#[test]
+fn history_says_when_a_value_expires() {
+    let prices = Prices::new(&[]);
+    prices.run(&["put", "bread", "1"]).ok();
+    prices.run(&["put", "bread", "2", "--expires", "2999-01-01T00:00:00Z"]).ok();
+    let told = prices.history("bread");
+    assert_eq!(told[0][2..], ["put", "2", "expires 2999-01-01T00:00:00.000Z"]);
+    assert_eq!(told[1][2..], ["put", "1"]);
+    let json = prices.run(&["history", "bread", "--format", "jsonl"]).ok_text();
+    let expires: Vec<serde_json::Value> = json
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["expires"].clone())
+        .collect();
+    assert_eq!(expires, [serde_json::json!("2999-01-01T00:00:00.000Z"), serde_json::json!(null)]);
+}
