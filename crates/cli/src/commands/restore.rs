@@ -45,7 +45,7 @@ pub struct RestoreArgs {
 
 /// Restores.
 pub fn run(globals: &Globals, notices: Notices, args: &RestoreArgs) -> Outcome {
-    let Some(range) = range_of(args)? else { return Ok(()) };
+    let range = range_of(args)?;
     let db = open_existing(globals)?;
     let keyspace = db.keyspace(&globals.keyspace)?;
     let report = keyspace.restore_range((range.start, range.end), args.at)?;
@@ -55,16 +55,18 @@ pub fn run(globals: &Globals, notices: Notices, args: &RestoreArgs) -> Outcome {
     Ok(())
 }
 
-fn range_of(args: &RestoreArgs) -> Result<Option<KeyRange>, Failure> {
+fn range_of(args: &RestoreArgs) -> Result<KeyRange, Failure> {
     let RangeArgs { prefix, from, to, key_format } = &args.range;
     let has_range = prefix.is_some() || from.is_some() || to.is_some();
     match &args.key {
         Some(_) if has_range => Err(Failure::usage("a key or a range, not both")),
         Some(key) => {
             let key = key_format.parse(key).map_err(Failure::usage)?;
-            Ok(Some(KeyRange::new(&(key.as_slice()..=key.as_slice()))))
+            Ok(KeyRange::new(&(key.as_slice()..=key.as_slice())))
         }
-        None if has_range || args.all => args.range.key_range(),
+        None if has_range || args.all => {
+            args.range.key_range()?.ok_or_else(|| Failure::usage("no key is in this range"))
+        }
         None => Err(Failure::usage("say what: a key, --prefix, --from, --to, or --all")),
     }
 }

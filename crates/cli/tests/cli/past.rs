@@ -125,3 +125,16 @@ fn history_says_when_a_value_expires() {
         .collect();
     assert_eq!(expires, [serde_json::json!("2999-01-01T00:00:00.000Z"), serde_json::json!(null)]);
 }
+
+#[test]
+fn restoring_no_key_at_all_is_an_error() {
+    let prices = Prices::new(&[]);
+    prices.run(&["put", "bread", "1"]).ok();
+    let stamp = prices.history("bread")[0][0].clone();
+    let backwards = ["restore", "--from", "z", "--to", "a", "--at", &stamp];
+    assert!(prices.run(&backwards).fails(2).contains("no key is in this range"));
+    prices.0.db(&[&["--keyspace", "nobody"], &backwards[..]].concat()).fails(2);
+    prices.0.db(&["--keyspace", "nobody", "restore", "bread", "--at", &stamp]).fails(1);
+    prices.0.run(&["--db", "none", "restore", "bread", "--at", &stamp]).fails(3);
+    assert!(!prices.0.path("none").exists());
+}
