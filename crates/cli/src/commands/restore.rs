@@ -7,6 +7,7 @@ use lithedb::{KeyRange, PointInTime};
 
 use super::range::RangeArgs;
 use crate::args::Globals;
+use crate::confirm::{Yes, confirm};
 use crate::database::{close, open_existing};
 use crate::failure::{Failure, Outcome};
 use crate::notation::{count_text, parse_moment};
@@ -15,12 +16,12 @@ use crate::output::Notices;
 const EXAMPLES: &str = "\
 Examples:
   lithe --db my.lithe --keyspace prices restore bread --at '5 minutes ago'
-  lithe --db my.lithe --keyspace prices restore --prefix fruit: --at 2026-11-22T18:00:00Z
-  lithe --db my.lithe --keyspace prices restore --all --at 1795250864285.0
+  lithe --db my.lithe --keyspace prices restore --prefix fruit: --at 2026-11-22T18:00:00Z --yes
+  lithe --db my.lithe --keyspace prices restore --all --at 1795250864285.0 --yes
 
 Of keyspaces of the structure history. Keys that have changed since are put as they were, by one
-commit, and those that were not there are deleted; nothing of what happened is lost. When the
-command returns, it is durable.";
+commit, and those that were not there are deleted; nothing of what happened is lost. A range is
+asked about on a terminal, and elsewhere needs --yes. When the command returns, it is durable.";
 
 /// Options of `lithe restore`.
 #[derive(Args, Debug)]
@@ -41,11 +42,21 @@ pub struct RestoreArgs {
     /// The range.
     #[command(flatten)]
     pub range: RangeArgs,
+
+    /// Do not ask before a range or all is restored
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// Restores.
 pub fn run(globals: &Globals, notices: Notices, args: &RestoreArgs) -> Outcome {
     let range = range_of(args)?;
+    if args.key.is_none() {
+        let name = &globals.keyspace;
+        let what = if args.all { "all that is in" } else { "a range of keys of" };
+        let what = format!("this overwrites and deletes {what} keyspace {name:?}");
+        confirm(&what, Yes(args.yes))?;
+    }
     let db = open_existing(globals)?;
     let keyspace = db.keyspace(&globals.keyspace)?;
     let report = keyspace.restore_range((range.start, range.end), args.at)?;

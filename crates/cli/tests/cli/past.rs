@@ -131,10 +131,29 @@ fn restoring_no_key_at_all_is_an_error() {
     let prices = Prices::new(&[]);
     prices.run(&["put", "bread", "1"]).ok();
     let stamp = prices.history("bread")[0][0].clone();
-    let backwards = ["restore", "--from", "z", "--to", "a", "--at", &stamp];
+    let backwards = ["restore", "--from", "z", "--to", "a", "--at", &stamp, "--yes"];
     assert!(prices.run(&backwards).fails(2).contains("no key is in this range"));
     prices.0.db(&[&["--keyspace", "nobody"], &backwards[..]].concat()).fails(2);
     prices.0.db(&["--keyspace", "nobody", "restore", "bread", "--at", &stamp]).fails(1);
     prices.0.run(&["--db", "none", "restore", "bread", "--at", &stamp]).fails(3);
     assert!(!prices.0.path("none").exists());
+}
+
+#[test]
+fn restoring_a_range_needs_a_yes_and_a_key_does_not() {
+    let prices = Prices::new(&[]);
+    prices.run(&["put", "bread", "1"]).ok();
+    let stamp = prices.history("bread")[0][0].clone();
+    prices.run(&["put", "bread", "2"]).ok();
+    prices.run(&["put", "figs", "2"]).ok();
+    for range in [&["--all"][..], &["--prefix", "b"], &["--from", "a", "--to", "z"]] {
+        let restore = [&["restore", "--at", &stamp], range].concat();
+        let refused = prices.run(&restore).fails(2);
+        assert!(refused.contains("keyspace \"prices\": add --yes"), "{refused}");
+    }
+    assert_eq!(prices.run(&["scan"]).ok_text(), "bread\t2\nfigs\t2\n");
+    prices.run(&["restore", "bread", "--at", &stamp]).ok();
+    assert_eq!(prices.run(&["scan"]).ok_text(), "bread\t1\nfigs\t2\n");
+    prices.run(&["restore", "--from", "a", "--at", &stamp, "--yes"]).ok();
+    assert_eq!(prices.run(&["scan"]).ok_text(), "bread\t1\n");
 }

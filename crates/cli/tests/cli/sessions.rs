@@ -232,6 +232,8 @@ fn what_cannot_be_taken_back_needs_a_yes_where_nobody_can_be_asked() {
         &["delete", "--prefix", "a"][..],
         &["delete", "--from", "a", "--to", "b"],
         &["delete", "--all"],
+        &["restore", "--all", "--at", "0.0"],
+        &["restore", "--prefix", "a", "--at", "0.0"],
         &["keyspaces", "drop", "default"],
         &["consumers", "remove", "mirror"],
         &["backup", "remove", "kept", "1"],

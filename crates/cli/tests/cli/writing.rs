@@ -498,7 +498,7 @@ fn a_keyspace_with_history_shows_its_past_and_brings_it_back() {
     assert!(prices(&["restore", "--at", &stamp]).fails(2).contains("--all"));
     prices(&["restore", "figs", "--at", &stamp]).ok();
     assert_eq!(prices(&["scan"]).ok(), b"bread\t3.40\nfigs\t7\n");
-    prices(&["restore", "--all", "--at", &stamp]).ok();
+    prices(&["restore", "--all", "--yes", "--at", &stamp]).ok();
     assert_eq!(prices(&["scan"]).ok(), b"bread\t3.10\nfigs\t7\n");
     shell.db(&["put", "k", "v"]).ok();
     assert!(shell.db(&["get", "k", "--at", "0.0"]).fails(2).contains("keeps no versions"));
