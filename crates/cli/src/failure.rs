@@ -14,6 +14,8 @@ use std::path::PathBuf;
 
 use lithedb::Error;
 
+use crate::notation::millis_text;
+
 /// Why a command ended early.
 #[derive(Debug)]
 pub enum Failure {
@@ -177,7 +179,9 @@ impl Failure {
             Failure::NotFound { what } | Failure::Usage { what } | Failure::Tortured { what } => {
                 Some(what.clone())
             }
-            Failure::Store(error) => Some(error.to_string()),
+            Failure::Store(error) => {
+                Some(future_message(error).unwrap_or_else(|| error.to_string()))
+            }
             Failure::Input { path, source } => {
                 Some(format!("could not read {}: {source}", path.display()))
             }
@@ -256,6 +260,14 @@ const BACKUP_ADVICE: &str = "`lithe backup create --verify-shared` makes a backu
 
 const TORTURE_ADVICE: &str =
     "keep the directory that is named: `story.txt` and `records.txt` in it say how it came about";
+
+/// What is said of a time in the future: the store has both as numbers.
+fn future_message(error: &Error) -> Option<String> {
+    let Error::InvalidArgument { what } = error else { return None };
+    let (then, now) = what.split_once(" ms since 1970 is in the future: it is ")?;
+    let (then, now) = (millis_text(then.parse().ok()?), millis_text(now.parse().ok()?));
+    Some(format!("{then} is in the future: it is {now}"))
+}
 
 fn store_exit_code(error: &Error) -> u8 {
     match error {
@@ -373,6 +385,16 @@ mod tests {
         let message = failure.message().unwrap();
         assert!(message.contains("db/wal/3") && message.contains("4096"), "{message}");
         assert!(failure.advice().unwrap().contains("backup"));
+    }
+
+    #[test]
+    fn a_time_in_the_future_is_told_as_a_time() {
+        let message = |what: &str| Failure::from(Error::invalid(what)).message().unwrap();
+        assert_eq!(
+            message("4070908800000 ms since 1970 is in the future: it is 1795811156291"),
+            "2099-01-01T00:00:00.000Z is in the future: it is 2026-11-27T20:25:56.291Z"
+        );
+        assert_eq!(message("a key is too long"), "invalid argument: a key is too long");
     }
 
     #[test]

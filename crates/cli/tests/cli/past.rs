@@ -157,3 +157,11 @@ fn restoring_a_range_needs_a_yes_and_a_key_does_not() {
     prices.run(&["restore", "--from", "a", "--at", &stamp, "--yes"]).ok();
     assert_eq!(prices.run(&["scan"]).ok_text(), "bread\t1\n");
 }
+
+#[test]
+fn a_time_in_the_future_is_told_as_it_was_asked_for() {
+    let prices = Prices::new(&[]);
+    let refused = prices.run(&["get", "bread", "--at", "2999-01-01T00:00:00Z"]).fails(2);
+    assert!(refused.contains("2999-01-01T00:00:00.000Z is in the future: it is 2"), "{refused}");
+    assert!(refused.contains("Z\n"), "{refused}");
+}
