@@ -9,7 +9,7 @@ use lithedb::{Entry, PointInTime};
 use crate::args::Globals;
 use crate::database::open_keyspace;
 use crate::failure::{Failure, Outcome};
-use crate::notation::{Notation, parse_moment, write_escaped, write_hex};
+use crate::notation::{Notation, millis_text, parse_moment, write_escaped, write_hex};
 use crate::output::{Columns, Row, RowFormat, RowWriter, Surface, stdout};
 
 const EXAMPLES: &str = "\
@@ -69,7 +69,18 @@ pub fn run(globals: &Globals, args: &GetArgs) -> Outcome {
 
 /// What is said when the key is not there.
 pub fn not_found(globals: &Globals, args: &GetArgs) -> Failure {
-    let what = format!("{:?} is not in keyspace {:?}", args.key, globals.keyspace);
+    let (key, keyspace) = (&args.key, &globals.keyspace);
+    let what = match args.at {
+        None => format!("{key:?} is not in keyspace {keyspace:?}"),
+        Some(at) => {
+            let then = millis_text(at.millis());
+            let stamp = match at {
+                PointInTime::Stamp(stamp) => format!("{stamp}, "),
+                PointInTime::Time(_) => String::new(),
+            };
+            format!("{key:?} was not in keyspace {keyspace:?} as of {stamp}{then}")
+        }
+    };
     Failure::NotFound { what }
 }
 

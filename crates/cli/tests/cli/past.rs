@@ -165,3 +165,16 @@ fn a_time_in_the_future_is_told_as_it_was_asked_for() {
     assert!(refused.contains("2999-01-01T00:00:00.000Z is in the future: it is 2"), "{refused}");
     assert!(refused.contains("Z\n"), "{refused}");
 }
+
+#[test]
+fn what_was_not_there_is_said_not_to_have_been_there_then() {
+    let prices = Prices::new(&[]);
+    prices.run(&["put", "bread", "1"]).ok();
+    let missing = prices.run(&["get", "bread", "--at", "1999-01-01T00:00:00Z"]).fails(1);
+    let said = "\"bread\" was not in keyspace \"prices\" as of 1999-01-01T00:00:00.000Z\n";
+    assert!(missing.contains(said), "{missing}");
+    let missing = prices.run(&["get", "bread", "--at", "1000000000000.3"]).fails(1);
+    assert!(missing.contains("as of 1000000000000.3, 2001-09-09T01:46:40.000Z\n"), "{missing}");
+    let missing = prices.run(&["get", "figs"]).fails(1);
+    assert!(missing.contains("\"figs\" is not in keyspace \"prices\"\n"), "{missing}");
+}
