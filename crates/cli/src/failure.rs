@@ -309,6 +309,9 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         Error::FormatVersion { .. } => Some("use a newer `lithe`"),
         Error::BeyondRetention { .. } => Some("`lithe history` prints what is kept of a key"),
         Error::ReadOnly { why } if why.contains("follows somebody") => Some("leave --beside out"),
+        Error::ReadOnly { why } if why.contains("opened to be read") => {
+            Some("leave --read-only out; settings may say it, too: `lithe config` shows them")
+        }
         Error::ReadOnly { .. } => Some("look after the disk, then run the command again"),
         Error::KeyNeeded { .. } => Some("name its key with --key-file, or use --passphrase"),
         Error::WrongKey { .. } => {

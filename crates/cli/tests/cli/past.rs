@@ -178,3 +178,19 @@ fn what_was_not_there_is_said_not_to_have_been_there_then() {
     let missing = prices.run(&["get", "figs"]).fails(1);
     assert!(missing.contains("\"figs\" is not in keyspace \"prices\"\n"), "{missing}");
 }
+
+#[test]
+fn who_asked_for_reading_alone_is_not_sent_to_the_disk() {
+    let prices = Prices::new(&[]);
+    prices.run(&["put", "bread", "1"]).ok();
+    let stamp = prices.history("bread")[0][0].clone();
+    prices.run(&["put", "bread", "2"]).ok();
+    for arguments in [
+        &["--read-only", "restore", "bread", "--at", &stamp][..],
+        &["--read-only", "put", "bread", "3"],
+    ] {
+        let refused = prices.run(arguments).fails(3);
+        assert!(refused.contains("leave --read-only out"), "{refused}");
+        assert!(!refused.contains("disk"), "{refused}");
+    }
+}
