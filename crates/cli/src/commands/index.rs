@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use clap::{Args, Subcommand, ValueEnum};
 use lithedb::{
-    Index, IndexBuildReport, IndexEntry, IndexInfo, IndexOptions, KeyRange, Keyspace, Slice,
+    Error, Index, IndexBuildReport, IndexEntry, IndexInfo, IndexOptions, KeyRange, Keyspace, Slice,
 };
 use serde_json::{Value, json};
 
@@ -219,7 +219,8 @@ pub fn run(
             };
             let build =
                 |go_on: GoOn<'_>| keyspace.create_index_while(name, extractor, options, go_on);
-            built(&db, (notices, interrupt), &format!("created index {name:?}"), build)
+            let created = format!("created index {name:?}");
+            built(&db, (notices, interrupt), &created, build).map_err(unknown_extractor)
         }
         Action::Rebuild { name } => {
             let build = |go_on: GoOn<'_>| keyspace.rebuild_index_while(name, go_on);
@@ -236,6 +237,17 @@ pub fn run(
             Ok(())
         }
         Action::Scan(args) => scan(&keyspace, args),
+    }
+}
+
+/// Of an index that is not made yet, nobody has an extractor that this program does not have.
+fn unknown_extractor(failure: Failure) -> Failure {
+    match failure {
+        Failure::Store(Error::ExtractorMissing { name }) => Failure::usage(format!(
+            "there is no extractor {name:?}: there are `value`, `value_prefix:N` and \
+             `field:SEPARATOR:N`, with N from 1 on; programs that have others make indexes of them"
+        )),
+        other => other,
     }
 }
 

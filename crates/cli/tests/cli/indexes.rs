@@ -45,9 +45,11 @@ fn indexes_are_listed_rebuilt_and_dropped() {
     shell.db(&["index", "rebuild", "by_value"]).ok();
     shell.db(&["index", "build", "by_value"]).ok();
     assert_eq!(shell.db(&["index", "scan", "by_value"]).ok_text(), "x\ta\n");
-    assert!(
-        shell.db(&["index", "create", "other", "--extractor", "nope"]).fails(2).contains("nope")
-    );
+    for name in ["nope", "value_prefix:0", "field:,"] {
+        let refused = shell.db(&["index", "create", "other", "--extractor", name]).fails(2);
+        assert!(refused.contains(&format!("there is no extractor {name:?}: ")), "{refused}");
+        assert!(refused.contains("`value_prefix:N`") && !refused.contains("made"), "{refused}");
+    }
     shell.db(&["index", "drop", "by_value"]).ok();
     shell.db(&["index", "drop", "by_value"]).fails(1);
     shell.db(&["index", "scan", "by_value"]).fails(1);
