@@ -58,7 +58,7 @@ pub enum Action {
         /// Its name
         name: String,
         /// How much of the log is kept for it at most
-        #[arg(long, value_name = "SIZE", default_value = LOG_MAX, value_parser = parse_size)]
+        #[arg(long, value_name = "SIZE", default_value = LOG_MAX, value_parser = parse_log_max)]
         log_max: u64,
     },
     /// Remove one
@@ -69,6 +69,14 @@ pub enum Action {
         #[arg(long)]
         yes: bool,
     },
+}
+
+/// A consumer for whom nothing is kept is lost with the next commit.
+fn parse_log_max(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("of a log that is not kept nothing can be read: say a size".to_owned()),
+        size => Ok(size),
+    }
 }
 
 /// Does what was asked for.

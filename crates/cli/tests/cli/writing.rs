@@ -520,6 +520,10 @@ fn a_consumer_gets_what_is_new_to_it_and_the_log_is_kept_meanwhile() {
     assert!(shell.db(&["changes", "--consumer", "mirror"]).fails(1).contains("mirror"));
     shell.db(&["consumers", "create", "mirror", "--log-max", "64MiB"]).ok();
     assert!(shell.db(&["consumers", "create", "mirror"]).fails(2).contains("mirror"));
+    for none in ["0", "0MiB"] {
+        let refused = shell.db(&["consumers", "create", "none", "--log-max", none]).fails(2);
+        assert!(refused.contains("say a size"), "{refused}");
+    }
     shell.db(&["put", "apple", r"red\"]).ok();
     shell.db(&["delete", "apple"]).ok();
     shell.db(&["delete", "--prefix", "a", "--yes"]).ok();
