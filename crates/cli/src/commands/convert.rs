@@ -19,15 +19,17 @@ const EXAMPLES: &str = "\
 Examples:
   lithe --db my.lithe convert events --structure lsm --codec zstd
   lithe --db my.lithe convert events --structure flex --interval-size 64KiB
-  lithe --db my.lithe convert prices --structure history --keep-for 30d
+  lithe --db my.lithe convert users --structure history --keep-for 30d
   lithe --db my.lithe convert prices --structure flex --yes
 
 What is not said stays as it is, as far as the structure has it. The merge operator cannot be
 changed. All keys and small values are read and written once; large values stay where they are. The
-past of what is converted to structure history begins with that. What is converted from it loses all
-versions but the present ones, which has to be confirmed by --yes. Ctrl-C ends it after the slice at
-hand, with exit code 130: the keyspace is as it was. A second one ends it at once, which loses
-nothing: what was made is removed when the database is opened next.";
+past of what is converted to structure history begins with that, and which versions are kept from
+then on is said with it: for what has this structure already, --keep-for and --keep-versions cannot
+be changed. What is converted from it loses all versions but the present ones, which has to be
+confirmed by --yes. Ctrl-C ends it after the slice at hand, with exit code 130: the keyspace is as
+it was. A second one ends it at once, which loses nothing: what was made is removed when the
+database is opened next.";
 
 /// Options of `lithe convert`.
 #[derive(Args, Debug)]

@@ -570,6 +570,8 @@ fn a_keyspace_is_converted() {
     assert!(listed().contains("\"block_size\":8192") && listed().contains("\"codec\":\"lz4\""));
     let told = shell.db(&["convert", "k", "--structure", "history", "--keep-versions", "3"]);
     assert!(told.stderr.contains("its past begins with "), "{told:?}");
+    let keep = ["convert", "k", "--structure", "history", "--keep-versions", "4"];
+    assert!(shell.db(&keep).fails(2).contains("which a conversion cannot change"));
     shell.db(&["--keyspace", "k", "put", "00001", "changed"]).ok();
     let refused = shell.db(&["convert", "k", "--structure", "flex"]);
     assert!(refused.stderr.contains("add --yes"), "{refused:?}");
