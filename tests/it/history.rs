@@ -583,3 +583,22 @@ fn the_time_that_a_snapshot_shows_can_be_asked_for_though_the_clock_was_set_back
     let refused = db.snapshot_at(time(START + 1001)).unwrap_err();
     assert!(matches!(refused, Error::InvalidArgument { .. }), "{refused}");
 }
+
+#[test]
+fn what_is_as_it_was_is_not_written_again() {
+    let db = Db::builder().storage(Arc::new(MemoryStorage::new())).open("/db").unwrap();
+    let keyspace = db.create_keyspace("k", KeyspaceOptions::history()).unwrap();
+    let then = keyspace.put("a", "1").unwrap();
+    keyspace.put("a", "2").unwrap();
+    keyspace.put("b", "2").unwrap();
+    let restored = keyspace.restore_range(.."z", then).unwrap();
+    assert_eq!((restored.put, restored.deleted), (1, 1));
+    let again = keyspace.restore_range(.."z", then).unwrap();
+    assert_eq!((again.put, again.deleted, again.seqno), (0, 0, restored.seqno));
+    assert_eq!(keyspace.history("a", ..).unwrap().count(), 3);
+    // With another expiry it is not the same.
+    let expiry = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
+    keyspace.put_until("a", "1", expiry).unwrap();
+    assert_eq!(keyspace.restore("a", then).unwrap().put, 1);
+    assert_eq!(keyspace.get_entry("a").unwrap().unwrap().expiry, Expiry::Never);
+}

@@ -59,7 +59,9 @@ impl Keyspace {
             let Difference { key, before, after } = difference?;
             // What has expired since is not there, as it would not be if nothing had happened.
             let after = after.filter(|entry| entry.expires_at().is_none_or(|until| now < until));
-            if before.is_none() && after.is_none() {
+            // It may have been written anew since, and be the same.
+            let content = |entry: &Entry| (entry.value.clone(), entry.expiry);
+            if before.as_ref().map(content) == after.as_ref().map(content) {
                 continue;
             }
             match after {
