@@ -606,6 +606,13 @@ fn who_is_done_with_everything_is_not_behind_and_nobody_is_done_with_the_future(
     assert!(matches!(refused, Err(Error::InvalidArgument { .. })));
     let stamp = keyspace.put("k", "v").unwrap();
     assert_eq!(tight.next().unwrap().unwrap().seqno, stamp);
+    tight.acknowledge(stamp).unwrap();
+    drop((tight, keyspace));
+    db.close().unwrap();
+    drop(db);
+    let db = small_log(&storage).open(PATH).unwrap();
+    let [told] = &db.consumers().unwrap()[..] else { panic!("one") };
+    assert_eq!((told.done, told.bytes_behind, told.is_lost), (stamp, 0, false), "closed since");
 }
 
 /// Where a child finds what it is to do.
@@ -646,7 +653,11 @@ impl Load {
         batch
     }
 }
-/// Kinds of records in what a mirror knows of itself.
+/// What its load is drawn from.
+const CHILD_SEED: &str = "LITHE_FEED_TEST_SEED";
+/// What it ends with when it has found something wrong, in any thread.
+const PANICKED: i32 = 101;
+/// Where a mirror has the stamp that it has come to.
 const STAMP: &[u8] = b"stamp";
 
 fn open_pair(dir: &std::path::Path) -> (Db, Db) {
@@ -685,6 +696,12 @@ fn mirror_commit(mirror: &Db, commit: &CommitChanges) {
 
 /// Writes as fast as it can, and follows that, until it is killed.
 fn write_and_follow(dir: &std::path::Path, load: &Load) -> ! {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::exit(PANICKED); // The other thread has no end.
+    }));
+    let seed = std::env::var(CHILD_SEED).unwrap().parse().unwrap();
     let (source, mirror) = open_pair(dir);
     let data = source.keyspace_or_create("data").unwrap();
     if source.consumers().unwrap().is_empty() {
@@ -692,7 +709,7 @@ fn write_and_follow(dir: &std::path::Path, load: &Load) -> ! {
     }
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut random = Random::new(u64::from(std::process::id()));
+            let mut random = Random::new(seed);
             loop {
                 let batch = load.batch(&data, &mut random);
                 source.write_with(batch, Durability::Buffered).unwrap();
@@ -717,11 +734,13 @@ fn kill_and_compare(test: &str, load: &Load, rounds: u64) {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..rounds {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let child = child.args([test, "--exact", "--include-ignored"]).env(CHILD_DIR, dir.path());
+        let child = child.args([test, "--exact", "--include-ignored", "--nocapture"]);
+        let child = child.env(CHILD_DIR, dir.path()).env(CHILD_SEED, round.to_string());
         let mut child = child.stdout(std::process::Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(300 + 70 * (round % 8)));
         child.kill().unwrap();
-        child.wait().unwrap();
+        let ended = child.wait().unwrap();
+        assert_ne!(ended.code(), Some(PANICKED), "round {round}");
     }
     let (source, mirror) = open_pair(dir.path());
     let before = stored_stamp(&mirror);

@@ -9,6 +9,8 @@ use lithedb::{Access, Builder, Db, Durability, FollowUpTo, SeqNo, WriteBatch};
 use crate::support::assert_sound;
 
 const CHILD_DIR: &str = "LITHE_FOLLOWED_DIR";
+/// What it ends with when it has panicked.
+const PANICKED: i32 = 101;
 const NAME: &str = "follow::process::a_writer_is_followed_however_often_it_is_killed";
 /// What a commit writes to each of the two keyspaces.
 const KEYS_A_COMMIT: u64 = 8;
@@ -96,7 +98,7 @@ fn a_writer_is_followed_however_often_it_is_killed() {
             }
         }
         child.kill().unwrap();
-        child.wait().unwrap();
+        assert_ne!(child.wait().unwrap().code(), Some(PANICKED), "round {round}");
     }
     let reader = builder().access(Access::ReadOnly).open(&dir).unwrap();
     followers[1].catch_up().unwrap();
