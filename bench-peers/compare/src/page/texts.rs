@@ -108,7 +108,7 @@ const ABOUT: &[(&str, &str)] = &[
     (
         "W17",
         "What the tables of Roots read, on stores of three sizes that were opened anew: gets, \
-             as many further gets of other keys, gets of 1000 keys at a time on one view, scans of \
+             as many further gets, drawn anew, gets of 1000 keys at a time on one view, scans of \
              the square root and of a sixteenth of the entries; and large values, each put durably, \
              then read out of a store that was opened anew.",
     ),

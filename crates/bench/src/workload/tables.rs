@@ -1,7 +1,7 @@
 //! W17: what the tables of Roots read, beside W8. On stores of 1k, 100k and 1M entries that were
-//! opened anew: gets, as many once more of other keys, gets of 1000 keys at a time, scans of the
-//! square root and of a sixteenth of the entries. And large values: each put durably, then each read
-//! out of a store that was opened anew.
+//! opened anew: gets, as many once more, drawn anew, gets of 1000 keys at a time, scans of the
+//! square root and of a sixteenth of the entries. And large values: each put durably, then each
+//! read out of a store that was opened anew.
 //!
 //! The first gets meet an engine that has read nothing yet, and may be at work still on what the
 //! load has left; those that follow show what it settles at.
