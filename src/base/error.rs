@@ -144,7 +144,8 @@ pub enum Error {
     },
     /// Commits were asked for that may have been in the log, and are not kept any more.
     CommitsNotKept {
-        /// The first one that is there; `None` when there is none.
+        /// The first one that is there; `None` when there is none. Who asks for what is behind the
+        /// stamp just below gets it, and all that follow.
         oldest: Option<SeqNo>,
     },
     /// A moment of the past was asked for that a keyspace is not kept as of any more; see

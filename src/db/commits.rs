@@ -48,8 +48,8 @@ impl Db {
     ///
     /// # Errors
     /// `CommitsNotKept` when the range begins before the first commit that is there, so that others
-    /// in it may be gone. `InvalidArgument` for a follower ([`crate::Follower`]), whose log is
-    /// somebody else's. `Corruption`, `Io`, `Closed`.
+    /// in it may be gone. `InvalidArgument` for what a follower shows, which has
+    /// [`crate::Follower::changes`]. `Corruption`, `Io`, `Closed`.
     pub fn commits(&self, range: impl RangeBounds<SeqNo>) -> Result<Commits> {
         let range = (range.start_bound().cloned(), range.end_bound().cloned());
         Commits::open(&self.handle, range)
@@ -71,6 +71,22 @@ impl Core {
         let applied = self.log.lock_applier().applied();
         self.log.reader(applied)
     }
+
+    /// Whether the log has every commit behind `since`. `first` is the first commit that it has, or
+    /// a later one that is not behind `since`. Between the first one that is there and a moment
+    /// before it there may have been others; not where no stamp lies between, nor where what is
+    /// there begins behind the closing of the database, whose newest commit is known.
+    pub(super) fn has_commits_behind(&self, since: SeqNo, first: Option<SeqNo>) -> bool {
+        let is_behind_closing = |(end, newest)| since >= newest && self.log.has_all_from(end);
+        since >= self.visible()
+            || first.is_some_and(|first| follows_at_once(since, first))
+            || self.closed_at.is_some_and(is_behind_closing)
+    }
+}
+
+/// Whether no commit can lie between a moment and this one.
+pub(super) fn follows_at_once(since: SeqNo, commit: SeqNo) -> bool {
+    commit.as_u64() <= since.as_u64().saturating_add(1)
 }
 
 impl Commits {
@@ -90,19 +106,20 @@ impl Commits {
         })?;
         let handle = Arc::clone(handle);
         let mut commits = Commits { handle, reader, range, ahead: None, has_ended: false };
-        if is_from_birth || lower == Bound::Unbounded {
+        if is_from_birth {
             return Ok(commits);
         }
+        let since = match lower {
+            Bound::Included(from) => SeqNo::from_u64(from.as_u64().saturating_sub(1)),
+            Bound::Excluded(from) => from,
+            Bound::Unbounded => return Ok(commits),
+        };
         commits.ahead = commits.read()?;
         let first = commits.ahead.as_ref().map(|commit| commit.seqno);
-        // Between the first that is there and any moment before it, there may have been others.
-        let visible = commits.handle.core.visible();
-        let is_answered = match lower {
-            Bound::Included(from) => first.is_some_and(|first| first <= from) || from > visible,
-            Bound::Excluded(from) => first.is_some_and(|first| first <= from) || from >= visible,
-            Bound::Unbounded => true,
-        };
-        if is_answered { Ok(commits) } else { Err(Error::CommitsNotKept { oldest: first }) }
+        match commits.handle.core.has_commits_behind(since, first) {
+            true => Ok(commits),
+            false => Err(Error::CommitsNotKept { oldest: first }),
+        }
     }
 
     /// The next commit of the log.

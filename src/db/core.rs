@@ -30,7 +30,7 @@ use crate::operator::{MergeLimits, Merging, Operators, Reducers};
 use crate::storage::{Guard, Storage, StorageLock};
 use crate::structure::{SharedStores, StorePlace};
 use crate::value_log::ValueLog;
-use crate::wal::RECORD_BUFFER_SIZE;
+use crate::wal::{Lsn, RECORD_BUFFER_SIZE};
 
 /// Memtables that are kept to check transactions against take up to the memory budget over this.
 const KEPT_FRACTION: u64 = 4;
@@ -87,6 +87,9 @@ pub(super) struct Core {
     /// What is told when the health changes.
     pub listener: Option<HealthListener>,
     pub recovery: RecoveryReport,
+    /// Where the log ended when the database was closed in front of this opening, if nothing was
+    /// changed since, and the newest commit in front of that.
+    pub closed_at: Option<(Lsn, SeqNo)>,
     /// What was written before this opening.
     pub totals_before: Totals,
     /// Of the buffer that records of the log are put together in.
@@ -178,6 +181,11 @@ impl Core {
         let log_buffer = parts.budget.charge(Part::Buffer, RECORD_BUFFER_SIZE);
         let manifest_bytes = AtomicU64::new(parts.manifest.bytes_written());
         let trail = parts.manifest.state().trail().copied();
+        let closed_at = parts
+            .manifest
+            .state()
+            .clean_log_end()
+            .map(|end| (Lsn::from_u64(end), parts.manifest.state().newest_commit()));
         Core {
             dir: parts.dir,
             storage: builder.storage,
@@ -204,6 +212,7 @@ impl Core {
             index_step_entries: builder.index_step_entries,
             listener: builder.listener,
             recovery: parts.recovery,
+            closed_at,
             totals_before: parts.totals_before,
             _log_buffer: log_buffer,
             indexing: Mutex::new(()),
@@ -266,7 +275,7 @@ impl Core {
         match self.follows {
             false => Ok(()),
             true => Err(Error::invalid(
-                "commits and changes are not read by a follower: ask whoever writes the database",
+                "a follower reads commits and changes with `Follower::changes` alone",
             )),
         }
     }

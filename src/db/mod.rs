@@ -90,7 +90,7 @@ pub use encryption::{KeyDestructionReport, KeyRotationReport, unlock};
 pub use feed::{
     Change, ChangeFeed, ChangeKind, CommitChanges, Consumer, ConsumerInfo, FeedOptions, Previous,
 };
-pub use follow::{CaughtUp, FollowUpTo, Follower, Followers, KeepingUp};
+pub use follow::{CaughtUp, FollowUpTo, FollowedChanges, Follower, Followers, KeepingUp};
 pub use health::{BackgroundFailure, BackgroundWork, Health, HealthState};
 pub use history::{
     Difference, Differences, KeyVersion, PointInTime, RestoreReport, Versions, VersionsByStamp,

@@ -7,14 +7,17 @@
 //! record, also behind it (W5). Files that were released are found for as long as the storage has
 //! them.
 
+use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::storage::Storage;
 
 use super::directory::WalPlace;
 use super::header::FileHeader;
 use super::lsn::Lsn;
-use super::record::{RECORD_ALIGNMENT, RECORD_HEADER_SIZE, RecordHeader, RecordKind};
+use super::record::{MARK_SIZE, RECORD_ALIGNMENT, RECORD_HEADER_SIZE, RecordHeader, RecordKind};
 use super::replay::RecordRef;
 use super::survey::FoundFile;
 
@@ -77,6 +80,46 @@ impl LogFollower {
         LogFollower { place, current, at: from, durable_up_to, searched }
     }
 
+    /// Reads from the first commit on that is there; or from the newest file on whose first commit
+    /// `is_in_front` says yes of. It is asked of the newest file first, and not of those below the
+    /// one that it is told of, nor of what is behind `until`, up to where somebody has read the
+    /// log.
+    ///
+    /// # Errors
+    /// As [`Self::read_on`], and whatever `is_in_front` says.
+    pub fn behind(
+        place: WalPlace,
+        until: Lsn,
+        is_in_front: &mut dyn FnMut(RecordRef<'_>) -> Result<bool>,
+    ) -> Result<LogFollower> {
+        let mut log = LogFollower::new(place, Lsn::ZERO);
+        let mut header = log.newest_file(until)?;
+        loop {
+            log.at = header.start;
+            if log.first_commit_in(header, until, is_in_front)? {
+                return Ok(log);
+            }
+            match log.file_before(&header)? {
+                Some(before) => header = before,
+                None => return Ok(log),
+            }
+        }
+    }
+
+    /// Whether it has all commits behind this place, where one ends and a mark may follow.
+    pub fn is_by(&self, place: Lsn) -> bool {
+        self.at <= place.plus(MARK_SIZE)
+    }
+
+    /// Goes on in another storage, which has all of the log from `from` on, if that is not behind
+    /// where it is, or behind that with a mark between.
+    pub fn go_on_in(&mut self, storage: &Arc<dyn Storage>, from: Lsn) {
+        if from <= self.at.plus(MARK_SIZE) {
+            self.at = self.at.max(from);
+            self.place.storage = Arc::clone(storage);
+        }
+    }
+
     /// Where the log is.
     pub fn dir(&self) -> &Path {
         &self.place.dir
@@ -95,8 +138,9 @@ impl LogFollower {
         self.check_continuity(&self.chain()?[0])
     }
 
-    /// Offers the records behind the last one that was taken, in order, as far as there are any.
-    /// Memory: 256 KiB, or one record where that is larger.
+    /// Offers the records behind the last one that was taken, in order, as far as there are any,
+    /// and as they begin in front of `until`: what is behind that is not looked into. Memory: 256
+    /// KiB, or one record where that is larger.
     ///
     /// # Errors
     /// [`Error::WentBack`] when what was taken is not part of the log any more. Also when it only
@@ -106,6 +150,7 @@ impl LogFollower {
     /// was taken.
     pub fn read_on(
         &mut self,
+        until: Lsn,
         offer: &mut dyn FnMut(RecordRef<'_>) -> Result<Offered>,
     ) -> Result<FollowedLog> {
         let mut pieces = self.pieces()?;
@@ -115,6 +160,9 @@ impl LogFollower {
         let mut lsn = self.at;
         'pieces: for piece in &mut pieces {
             while lsn < piece.limit() {
+                if lsn >= until {
+                    break 'pieces;
+                }
                 let Some(record) = self.record_at(piece, lsn)? else {
                     self.refuse_damage(piece, lsn)?;
                     break 'pieces;
@@ -316,6 +364,48 @@ impl LogFollower {
         }
         chain.reverse();
         Ok(Some(chain))
+    }
+
+    /// The newest file with a header that does not begin behind `until`.
+    fn newest_file(&self, until: Lsn) -> Result<FileHeader> {
+        for number in self.place.numbers()?.into_iter().rev() {
+            if let Some(header) = self.header_of(number)?.filter(|header| header.start <= until) {
+                return Ok(header);
+            }
+        }
+        Err(Error::corruption(&self.place.dir, 0, "no log file has a valid header"))
+    }
+
+    /// The file that this one goes on from, if it is kept.
+    fn file_before(&self, header: &FileHeader) -> Result<Option<FileHeader>> {
+        let Some(previous) = header.previous else { return Ok(None) };
+        match self.header_of(previous.number) {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            found => Ok(found?.filter(|found| found.start == previous.start)),
+        }
+    }
+
+    /// What is said of the first commit in a file; no if there is none in front of `until`.
+    fn first_commit_in(
+        &self,
+        header: FileHeader,
+        until: Lsn,
+        is_in_front: &mut dyn FnMut(RecordRef<'_>) -> Result<bool>,
+    ) -> Result<bool> {
+        let file = FoundFile::open(&self.place, header.number)?;
+        let mut piece = Piece { header, file, end: None };
+        let mut lsn = header.start;
+        while lsn < until {
+            let Some(record) = self.record_at(&mut piece, lsn)? else { break };
+            if record.kind == RecordKind::Commit {
+                let offset = header.offset_of(lsn);
+                let (payload, file) = piece.file.payload(&record, offset)?;
+                let (end, durable_up_to) = (record.end(), self.durable_up_to);
+                return is_in_front(RecordRef { lsn, end, file, offset, durable_up_to, payload });
+            }
+            lsn = record.end();
+        }
+        Ok(false)
     }
 
     fn header_of(&self, number: u64) -> Result<Option<FileHeader>> {

@@ -102,14 +102,16 @@ impl Db {
     pub fn consumers(&self) -> Result<Vec<ConsumerInfo>> {
         let core = self.core();
         core.check_open()?;
-        let (_, end) = core.log_place();
+        let (visible, end) = core.log_place();
         let records = core.lock_manifest().state().consumers().clone();
         let consumers = records.into_iter().map(|(name, record)| {
             let record = core.as_acknowledged(&name, record);
             let at = Lsn::from_u64(record.log_position);
+            // Behind the last commit there may be a mark.
+            let is_done = record.done >= visible;
             ConsumerInfo {
                 done: record.done,
-                bytes_behind: end.bytes_since(at),
+                bytes_behind: if is_done { 0 } else { end.bytes_since(at) },
                 log_max: record.log_max,
                 is_lost: !core.log.has_all_from(at),
                 name,

@@ -21,7 +21,7 @@ const OPERATION_LEN_MIN: u64 = 2;
 
 /// Names of keyspaces, as changes have them.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashMap<u32, Arc<str>>);
+pub(in crate::db) struct Names(HashMap<u32, Arc<str>>);
 
 impl Names {
     fn of(&mut self, keyspace: &KeyspaceState) -> Arc<str> {
@@ -37,7 +37,7 @@ impl Names {
 
 /// The changes of a commit that are asked for, out of its record; `None` if there are none. The
 /// error is `None` when the record is none of a commit.
-pub(super) fn changes_of(
+pub(in crate::db) fn changes_of(
     core: &Core,
     options: &FeedOptions,
     names: &mut Names,

@@ -22,13 +22,13 @@ mod signal;
 
 pub(super) use consumer::Acknowledged;
 pub use consumer::{Consumer, ConsumerInfo};
+pub(super) use decode::{Names, changes_of};
 pub(super) use signal::FeedSignal;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::decode::Names;
 use self::past::PastCommits;
 use crate::base::{Error, Result, SeqNo, Slice};
 use crate::db::commits::not_a_commit;
@@ -46,7 +46,7 @@ pub struct FeedOptions {
     /// Numbers of keyspaces; `None` for all.
     keyspaces: Option<BTreeSet<u32>>,
     previous: bool,
-    durable_only: bool,
+    pub(super) durable_only: bool,
 }
 
 impl FeedOptions {
@@ -225,8 +225,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a moment in the future, and for a follower ([`crate::Follower`]),
-    /// whose log is somebody else's. `CommitsNotKept` when commits behind the moment may be gone
+    /// `InvalidArgument` for a moment in the future, and for what a follower shows, which has
+    /// [`crate::Follower::changes`]. `CommitsNotKept` when commits behind the moment may be gone
     /// from the log, and versions do not tell of them. Where versions do, the keyspaces are flushed
     /// first, with the errors of [`Db::flush`]: so in a database that is opened for reading alone
     /// `ReadOnly` when there is something to be flushed, or an ingest that is not archived.
@@ -251,7 +251,7 @@ impl ChangeFeed {
         let first = feed.first_stamp()?;
         // What was visible before that is in the log from there on, or in structures.
         let visible = handle.core.visible();
-        if since >= visible || first.is_some_and(|first| first <= since) {
+        if handle.core.has_commits_behind(since, first) {
             return Ok(feed);
         }
         // Of the two, the log knows more of a commit.
@@ -427,7 +427,7 @@ impl ChangeFeed {
                 Some(commit) => {
                     let seqno = commit.seqno;
                     let commit = (record.payload, commit);
-                    let changes = decode::changes_of(&handle.core, options, names, commit);
+                    let changes = changes_of(&handle.core, options, names, commit);
                     let changes = changes.map(|changes| (seqno, changes));
                     changes.map_err(|error| error.unwrap_or_else(|| not_a_commit(&record)))
                 }

@@ -8,11 +8,13 @@
 //! thread that brings it on by itself is in `keep_up.rs`.
 //! `docs/decisions/0051-following-a-writer.md` has the reasons.
 
+mod changes;
 mod keep_up;
 mod view;
 
 use std::path::Path;
 
+pub use self::changes::FollowedChanges;
 pub use self::keep_up::KeepingUp;
 use self::view::{Before, Order, Progress, View, open_view};
 use crate::base::sync::atomic::{AtomicBool, Ordering};
@@ -71,8 +73,9 @@ pub struct CaughtUp {
 /// that was taken before shows at least what it has shown, and need not go on. Snapshots show
 /// their moment in any case.
 ///
-/// Not to be asked for are commits and changes ([`Db::commits`], [`Db::changes`]:
-/// `InvalidArgument`), and whatever writes (`ReadOnly`), as flushes do that versions may need.
+/// What is written, commit by commit, is told by [`Follower::changes`]; the database that is shown
+/// has no log ([`Db::commits`], [`Db::changes`]: `InvalidArgument`), and refuses whatever writes
+/// (`ReadOnly`), as flushes do that versions may need.
 ///
 /// ```
 /// # fn main() -> lithedb::Result<()> {

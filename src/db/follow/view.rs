@@ -41,7 +41,7 @@ use crate::storage::{
     BesideStorage, Guard, MemoryStorage, Overlay, Registration, SealedStorage, Storage, StorageLock,
 };
 use crate::structure::Store;
-use crate::wal::{FollowedLog, LogFollower, Lsn, Offered, Wal, WalOptions, WalPlace};
+use crate::wal::{FollowedLog, LogFollower, Lsn, Offered, RecordRef, Wal, WalOptions, WalPlace};
 
 /// How often opening is tried again, as the database changes while it is read.
 const ATTEMPT_COUNT_MAX: u32 = 16;
@@ -70,11 +70,11 @@ pub(super) struct Order {
 #[derive(Debug)]
 pub(super) struct View {
     pub db: Db,
-    core: Arc<Core>,
+    pub core: Arc<Core>,
     /// Where files are that others write, and the registration for that.
     beside: Arc<BesideStorage>,
     /// The same with the keys.
-    live: Arc<dyn Storage>,
+    pub live: Arc<dyn Storage>,
     /// These, as bytes.
     keyring: Option<Vec<u8>>,
     log: LogFollower,
@@ -267,7 +267,7 @@ fn try_open(place: &Place<'_>, before: Before) -> Result<Option<(View, FollowedL
     let state = opening.open_keyspaces()?;
     let stores: Vec<Arc<dyn Store>> = ingested(&state).map(Arc::clone).collect();
     let in_stores = Reach::of(&state);
-    let mut log = log_follower(&live, dir, database, from);
+    let mut log = LogFollower::new(log_place(&live, dir, database), Lsn::from_u64(from));
     let known_stamp = in_stores.stamp.max(opening.manifest.state().newest_commit());
     let known_stamp = known_stamp.max(before.stamp);
     let limits = Limits { up_to: place.order.up_to, durable: known_stamp };
@@ -355,14 +355,13 @@ fn reading(builder: &Builder, storage: Arc<dyn Storage>) -> Builder {
     }
 }
 
-fn log_follower(storage: &Arc<dyn Storage>, dir: &Path, database: u64, from: u64) -> LogFollower {
-    let place = WalPlace {
+fn log_place(storage: &Arc<dyn Storage>, dir: &Path, database: u64) -> WalPlace {
+    WalPlace {
         storage: Arc::clone(storage),
         dir: dir.join(LOG_DIR),
         database_id: database,
         options: WalOptions::default(),
-    };
-    LogFollower::new(place, Lsn::from_u64(from))
+    }
 }
 
 /// Has the replayer take what comes in the log, as far as it is to be shown.
@@ -371,7 +370,7 @@ fn take_commits(
     replayer: &mut Replayer<'_>,
     limits: Limits,
 ) -> Result<FollowedLog> {
-    log.read_on(&mut |record| {
+    log.read_on(Lsn::MAX, &mut |record| {
         let stamp = decode_stamp(record.payload).unwrap_or(SeqNo::ZERO); // Refused below.
         let is_durable = record.end <= record.durable_up_to || stamp <= limits.durable;
         let is_shown = is_durable
@@ -453,6 +452,26 @@ impl View {
     pub(super) fn shown(&self) -> Before {
         let (database, stamp) = (Some(self.core.database), self.stamp());
         Before { database, stamp, log_read_to: self.log.position() }
+    }
+
+    /// A log follower of its own for who reads commits beside the view, behind those of which
+    /// `is_in_front` says yes: see [`LogFollower::behind`].
+    pub(super) fn log_behind(
+        &self,
+        is_in_front: &mut dyn FnMut(RecordRef<'_>) -> Result<bool>,
+    ) -> Result<LogFollower> {
+        let place = log_place(&self.live, &self.core.dir, self.core.database);
+        LogFollower::behind(place, self.log_read_to(), is_in_front)
+    }
+
+    /// Up to here it has read the log.
+    pub(super) fn log_read_to(&self) -> Lsn {
+        self.log.position()
+    }
+
+    /// From here on all of the log is kept for it (FO1).
+    pub(super) fn log_kept_from(&self) -> Lsn {
+        Lsn::from_u64(self.opened_from)
     }
 
     /// Up to which stamp it shows commits.

@@ -16,7 +16,7 @@ enum Taking {
 
 fn take(follower: &mut LogFollower, taking: Taking) -> Result<(Records, FollowedLog)> {
     let mut records = Records::new();
-    let read = follower.read_on(&mut |record| {
+    let read = follower.read_on(Lsn::MAX, &mut |record| {
         if taking == Taking::WhatIsDurable && record.end > record.durable_up_to {
             return Ok(Offered::Left);
         }

@@ -1,5 +1,6 @@
 //! Databases that are read beside their writer.
 
+mod changes;
 mod faults;
 mod port;
 mod process;

@@ -2,13 +2,15 @@
 
 use std::io::{self, Write};
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 use lithedb::{Change, ChangeKind, CommitChanges, Db, FeedOptions, PointInTime, Previous, SeqNo};
 
 use crate::args::Globals;
-use crate::database::{close, open_existing};
-use crate::failure::Outcome;
-use crate::notation::{parse_moment, stamp_time_text, write_escaped};
+use crate::database::{close, database_path, follow, open_existing};
+use crate::failure::{Failure, Outcome};
+use crate::notation::{millis_text, parse_moment, stamp_time_text, write_escaped};
 use crate::output::{stdout, write_json_bytes};
 
 const EXAMPLES: &str = "\
@@ -16,13 +18,17 @@ Examples:
   lithe --db my.lithe changes
   lithe --db my.lithe changes --since '10 minutes ago' --of orders --of customers
   lithe --db my.lithe changes --since 1795250864285.0 --format jsonl
+  lithe --db my.lithe changes --since '1 minute ago' --follow
   lithe --db my.lithe consumers create mirror --log-max 1GiB
   lithe --db my.lithe changes --consumer mirror --acknowledge
 
 A line has the stamp of the commit (milliseconds since 1970, dot, counter), its time in UTC, the
 keyspace, what was done, the key, and the value, the operand, or the end of a range. Commits are
 there until they are flushed, as closing the database does, and longer as far as consumers or
-`commits --keep` have them kept; of keyspaces of the structure history, named with --of, for ever.
+`commits --keep` have them kept; of keyspaces of the structure history, named with --of, as far back
+as these keep all versions. With --follow, or --beside, they are read beside another program that
+writes to the database, out of the log alone; with --follow each is shown as it comes, until it is
+interrupted or has shown --limit commits.
 What a bulk ingest has brought (`load --ingest`, `ingest`) is no change here; where versions are
 kept, `history` shows it.";
 
@@ -45,6 +51,10 @@ pub struct ChangesArgs {
     /// What is new to this consumer
     #[arg(long, value_name = "NAME", conflicts_with = "since")]
     pub consumer: Option<String>,
+
+    /// Go on with what another program commits, as it comes
+    #[arg(long, conflicts_with = "consumer")]
+    pub follow: bool,
 
     /// Note that the consumer is done with what was written
     #[arg(long, requires = "consumer")]
@@ -70,12 +80,11 @@ pub enum ChangesFormat {
 
 /// Prints the changes.
 pub fn run(globals: &Globals, args: &ChangesArgs) -> Outcome {
-    let db = open_existing(globals)?;
-    let mut options = FeedOptions::new().previous_values(args.previous);
-    if !args.of.is_empty() {
-        let chosen: Result<Vec<_>, _> = args.of.iter().map(|name| db.keyspace(name)).collect();
-        options = options.keyspaces(&chosen?);
+    if args.follow || globals.beside {
+        return run_beside(globals, args);
     }
+    let db = open_existing(globals)?;
+    let options = options_of(args, &db)?;
     match &args.consumer {
         Some(name) => write_new(&db, name, options, args)?,
         None => {
@@ -88,6 +97,49 @@ pub fn run(globals: &Globals, args: &ChangesArgs) -> Outcome {
         }
     }
     close(&db)
+}
+
+fn options_of(args: &ChangesArgs, db: &Db) -> Result<FeedOptions, Failure> {
+    let options = FeedOptions::new().previous_values(args.previous);
+    if args.of.is_empty() {
+        return Ok(options);
+    }
+    let chosen: Result<Vec<_>, _> = args.of.iter().map(|name| db.keyspace(name)).collect();
+    Ok(options.keyspaces(&chosen?))
+}
+
+/// Prints changes beside another program that makes them.
+fn run_beside(globals: &Globals, args: &ChangesArgs) -> Outcome {
+    /// How long it waits for a commit before it waits anew.
+    const PATIENCE: Duration = Duration::from_secs(3600);
+    if args.consumer.is_some() {
+        return Err(Failure::usage("a consumer is not read beside another program: leave it out"));
+    }
+    if globals.held.is_some() {
+        return Err(Failure::usage("nobody else writes while the shell has the database open"));
+    }
+    let follower = follow(globals, database_path(globals)?)?;
+    let since = args.since.unwrap_or(PointInTime::Stamp(SeqNo::ZERO));
+    let mut changes = follower.changes(since, options_of(args, &follower.db())?)?;
+    let mut out = stdout();
+    let mut left = args.limit.unwrap_or(usize::MAX);
+    while left > 0 {
+        let commit = match changes.next().transpose()? {
+            Some(commit) => commit,
+            None if !args.follow => break,
+            None => {
+                out.flush()?; // Before it waits.
+                match changes.wait(PATIENCE)? {
+                    Some(commit) => commit,
+                    None => continue,
+                }
+            }
+        };
+        write_commit(&mut out, args.format, &commit)?;
+        left -= 1;
+    }
+    out.flush()?;
+    Ok(follower.close()?)
 }
 
 /// Prints what is new to a consumer. What could not be written is not acknowledged.
@@ -109,10 +161,10 @@ fn write_commit(
     format: ChangesFormat,
     commit: &CommitChanges,
 ) -> io::Result<()> {
-    let time = stamp_time_text(commit.seqno);
-    let time = time.split(" +").next().unwrap_or_default();
     match format {
         ChangesFormat::Escaped => {
+            let time = stamp_time_text(commit.seqno);
+            let time = time.split(" +").next().unwrap_or_default();
             for change in &commit.changes {
                 write!(out, "{}\t{time}\t{}\t", commit.seqno, name_of(change))?;
                 write_change(out, &change.kind)?;
@@ -125,6 +177,7 @@ fn write_commit(
             Ok(())
         }
         ChangesFormat::Jsonl => {
+            let time = millis_text(commit.seqno.millis());
             write!(out, "{{\"stamp\":\"{}\",\"time\":\"{time}\"", commit.seqno)?;
             if let Some(payload) = &commit.payload {
                 out.write_all(b",\"payload\":")?;

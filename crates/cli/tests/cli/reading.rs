@@ -147,9 +147,38 @@ fn a_database_that_another_program_writes_to_is_read_beside_it() {
     shell.db(&["--beside", "stats"]).ok();
     shell.db(&["--beside", "put", "c", "3"]).fails(2);
     shell.db(&["--beside", "commits"]).fails(2);
-    shell.db(&["--beside", "changes"]).fails(2);
+    let changes = shell.db(&["--beside", "changes"]).ok_text();
+    let told = changes.lines().map(|line| line.splitn(3, '\t').last().unwrap());
+    assert_eq!(told.collect::<Vec<_>>(), ["default\tput\ta\t1", "default\tput\tb\t2"]);
     shell.db(&["--beside", "delete", "a"]).fails(3);
     assert!(!shell.path("db").join("followers").exists());
     db.close().unwrap();
     assert_eq!(shell.db(&["--beside", "count"]).ok_text(), "2\n");
+}
+
+#[test]
+fn changes_of_another_program_are_shown_as_they_come() {
+    let shell = Shell::new();
+    let db = lithedb::Db::open(shell.path("db")).unwrap();
+    let [one, other] = ["one", "other"].map(|name| db.keyspace_or_create(name).unwrap());
+    one.put("a", "1").unwrap();
+    let args = ["--db", "db", "changes", "--follow", "--of", "one", "--limit", "3"];
+    let mut child = shell.command(&args).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap().splitn(3, '\t').last().unwrap().to_owned();
+    assert_eq!(next(), "one\tput\ta\t1");
+    // The next one is shown before there is another behind it.
+    other.put("not asked for", "").unwrap();
+    one.put_with("b", "2", lithedb::Durability::Buffered).unwrap();
+    assert_eq!(next(), "one\tput\tb\t2");
+    db.flush().unwrap();
+    one.delete("a").unwrap();
+    assert_eq!(next(), "one\tdelete\ta\t");
+    assert!(child.wait().unwrap().success(), "it has shown three");
+    drop((one, other));
+    db.close().unwrap();
+
+    shell.db(&["changes", "--follow", "--consumer", "c"]).fails(2);
+    let in_shell = shell.run(&["db", "-c", "changes --follow"]).fails(2);
+    assert!(in_shell.contains("nobody else writes"), "{in_shell}");
 }

@@ -202,11 +202,11 @@ impl Following {
         done.map_err(|error| Failure::of_engine(&error, &self.principal, &self.shared.store))
     }
 
+    /// Goes on with the oldest that is kept.
     fn pass_gap(&self, oldest: Option<SeqNo>, out: &mut Vec<u8>) -> Result<Feed, Error> {
-        // Whether anything is missing in front of the oldest, the log does not know: so it is the
-        // first that one can go on behind.
         let now = self.shared.store.db().snapshot().seqno();
-        let since = oldest.unwrap_or(now).min(now);
+        let before = |oldest: SeqNo| SeqNo::from_u64(oldest.as_u64().saturating_sub(1));
+        let since = oldest.map_or(now, before).min(now);
         let feed = self.open(PointInTime::Stamp(since))?;
         let stamp = since.as_u64().to_string();
         let data = json!({

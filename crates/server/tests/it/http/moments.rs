@@ -172,9 +172,14 @@ fn commits_that_are_gone_are_a_gap_and_those_behind_it_are_shown() {
     let mut feed = follow(&server, "?since=0", &[]);
     let gap = events(&mut feed, 1).remove(0);
     assert_eq!((gap.0.as_str(), &gap.2["stamp"]), ("gap", &gap.1.as_str().into()));
+    // All that is kept is shown, the first one too.
+    let oldest = server.db.commits(..).unwrap().next().unwrap().unwrap().seqno.as_u64();
+    assert_eq!(gap.1, (oldest - 1).to_string());
     let last = put(&server.db, "default", "z", b"2");
     let last: u64 = last.parse().unwrap();
-    let mut before = gap.1.parse().unwrap();
+    let first = events(&mut feed, 1).remove(0);
+    assert_eq!((first.0.as_str(), &first.1), ("commit", &oldest.to_string()));
+    let mut before = oldest;
     while before < last {
         for (name, stamp, _) in events(&mut feed, 1) {
             let number: u64 = stamp.parse().unwrap();
