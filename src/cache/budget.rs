@@ -148,7 +148,8 @@ impl MemoryBudget {
     }
 
     /// By so many bytes at most what is left to blocks and guides goes up and down by itself, as
-    /// the heaps get memory and give it back.
+    /// the heaps get memory and give it back. More than it is, as what they keep idle is set aside
+    /// already, but for moments in which it is more.
     #[must_use]
     pub fn slack(&self) -> usize {
         self.heap.slack() + self.guide_heap.slack()

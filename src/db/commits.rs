@@ -72,21 +72,23 @@ impl Core {
         self.log.reader(applied)
     }
 
-    /// Whether the log has every commit behind `since`. `first` is the first commit that it has, or
-    /// a later one that is not behind `since`. Between the first one that is there and a moment
+    /// Whether a log has every commit behind `since`. `first` is the first commit that it has, or a
+    /// later one that is not behind `since`; `has_all_from` says whether it has all from a place on
+    /// where a commit ends. Between the first one that is there and a moment
     /// before it there may have been others; not where no stamp lies between, nor where what is
     /// there begins behind the closing of the database, whose newest commit is known.
-    pub(super) fn has_commits_behind(&self, since: SeqNo, first: Option<SeqNo>) -> bool {
-        let is_behind_closing = |(end, newest)| since >= newest && self.log.has_all_from(end);
+    pub(super) fn has_commits_behind(
+        &self,
+        since: SeqNo,
+        first: Option<SeqNo>,
+        has_all_from: impl Fn(Lsn) -> bool,
+    ) -> bool {
+        let follows_at_once = |first: SeqNo| first.as_u64() <= since.as_u64().saturating_add(1);
+        let is_behind_closing = |(end, newest)| since >= newest && has_all_from(end);
         since >= self.visible()
-            || first.is_some_and(|first| follows_at_once(since, first))
+            || first.is_some_and(follows_at_once)
             || self.closed_at.is_some_and(is_behind_closing)
     }
-}
-
-/// Whether no commit can lie between a moment and this one.
-pub(super) fn follows_at_once(since: SeqNo, commit: SeqNo) -> bool {
-    commit.as_u64() <= since.as_u64().saturating_add(1)
 }
 
 impl Commits {
@@ -116,7 +118,8 @@ impl Commits {
         };
         commits.ahead = commits.read()?;
         let first = commits.ahead.as_ref().map(|commit| commit.seqno);
-        match commits.handle.core.has_commits_behind(since, first) {
+        let core = &commits.handle.core;
+        match core.has_commits_behind(since, first, |place| core.log.has_all_from(place)) {
             true => Ok(commits),
             false => Err(Error::CommitsNotKept { oldest: first }),
         }

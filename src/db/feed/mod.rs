@@ -251,7 +251,8 @@ impl ChangeFeed {
         let first = feed.first_stamp()?;
         // What was visible before that is in the log from there on, or in structures.
         let visible = handle.core.visible();
-        if handle.core.has_commits_behind(since, first) {
+        let core = &handle.core;
+        if core.has_commits_behind(since, first, |place| core.log.has_all_from(place)) {
             return Ok(feed);
         }
         // Of the two, the log knows more of a commit.

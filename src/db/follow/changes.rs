@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Follower;
-use super::view::may_be_of_the_moment;
+use super::view::{ATTEMPT_COUNT_MAX, ATTEMPT_WAIT, may_be_of_the_moment};
 use crate::base::{Error, Result, SeqNo};
-use crate::db::commits::{follows_at_once, not_a_commit};
+use crate::db::commits::not_a_commit;
 use crate::db::core::lock;
 use crate::db::feed::{
     Change, ChangeKind, CommitChanges, FeedOptions, Names, Previous, changes_of,
@@ -29,9 +29,6 @@ use crate::wal::{LogFollower, Lsn, Offered};
 
 /// Bytes of records, with the large values in them, that are read at once and not shown yet, about.
 const AHEAD_BYTES_MAX: usize = 256 << 10;
-/// How often what may be of the moment is read again, and in front of each further time.
-const ATTEMPT_COUNT_MAX: u32 = 16;
-const ATTEMPT_WAIT: Duration = Duration::from_millis(1);
 /// How often who waits looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -112,12 +109,8 @@ impl Follower {
             })?;
             Ok((log, first))
         })?;
-        let is_behind_closing = |(end, newest)| since >= newest && log.is_by(end);
-        let has_all = log.position() == Lsn::ZERO
-            || since >= core.visible()
-            || first.is_some_and(|first| follows_at_once(since, first))
-            || core.closed_at.is_some_and(is_behind_closing);
-        if !has_all {
+        let is_from_birth = log.position() == Lsn::ZERO;
+        if !is_from_birth && !core.has_commits_behind(since, first, |end| log.is_by(end)) {
             return Err(Error::CommitsNotKept { oldest: first });
         }
         Ok(FollowedChanges {

@@ -43,10 +43,10 @@ use crate::storage::{
 use crate::structure::Store;
 use crate::wal::{FollowedLog, LogFollower, Lsn, Offered, RecordRef, Wal, WalOptions, WalPlace};
 
-/// How often opening is tried again, as the database changes while it is read.
-const ATTEMPT_COUNT_MAX: u32 = 16;
+/// How often what fails is tried again, as the database changes while it is read.
+pub(super) const ATTEMPT_COUNT_MAX: u32 = 16;
 /// In front of each further one.
-const ATTEMPT_WAIT: Duration = Duration::from_millis(1);
+pub(super) const ATTEMPT_WAIT: Duration = Duration::from_millis(1);
 /// Files that the writer has removed, and keeps for a view, take so many bytes before the view
 /// gives way to one that needs none of them.
 const HELD_BYTES_MAX: u64 = 256 << 20;

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lithe_sim::parallel::run_cases;
-use lithe_sim::random::Random;
-use lithe_sim::setup::Setup;
 use lithedb::storage::{Operation, SimStorage};
 use lithedb::{
     Background, ChangeKind, CommitChanges, Db, Durability, Encryption, Error, FeedOptions,
     FollowUpTo, FollowedChanges, SeqNo,
 };
 
-use super::writer::Writer;
-use super::{MODES, folder_is_there, follow};
+use super::{MODES, begin, folder_is_there, follow};
 use crate::THREADS;
 use crate::support::{PATH, create_tiny, step_to_rest, tiny, tiny_structures};
 
@@ -60,11 +57,7 @@ fn assert_same(early: &CommitChanges, late: &CommitChanges, seed: u64) {
 #[test]
 fn a_follower_tells_of_each_commit_what_the_writer_tells_of_it() {
     run_cases(THREADS, 60, |seed| {
-        let storage = SimStorage::new(seed);
-        storage.panic_on_violation();
-        let setup = if seed % 4 == 3 { Setup::tiny(1).encrypted() } else { Setup::tiny(1) };
-        let mut writer = Writer::new(&storage, setup, seed);
-        let mut random = Random::new(seed);
+        let (storage, mut writer, mut random) = begin(seed);
         writer.db().create_consumer("keeps the log", u64::MAX).unwrap();
         let begin = writer.db().snapshot().seqno();
         let builder = writer.builder_in(Arc::new(storage.clone()));

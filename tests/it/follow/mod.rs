@@ -86,14 +86,19 @@ fn what_is_not_durable_shows_to_who_wants_it_alone() {
     assert_eq!((position.stamp, position.log_bytes_behind), (buffered, 0));
 }
 
+/// A writer of a database that is encrypted now and then, and what else is drawn.
+fn begin(seed: u64) -> (SimStorage, Writer, Random) {
+    let storage = SimStorage::new(seed);
+    storage.panic_on_violation();
+    let setup = if seed % 4 == 3 { Setup::tiny(1).encrypted() } else { Setup::tiny(1) };
+    let writer = Writer::new(&storage, setup, seed);
+    (storage, writer, Random::new(seed))
+}
+
 #[test]
 fn a_follower_always_shows_some_commit_and_all_before_it() {
     run_cases(THREADS, 60, |seed| {
-        let storage = SimStorage::new(seed);
-        storage.panic_on_violation();
-        let setup = if seed % 4 == 3 { Setup::tiny(1).encrypted() } else { Setup::tiny(1) };
-        let mut writer = Writer::new(&storage, setup, seed);
-        let mut random = Random::new(seed);
+        let (storage, mut writer, mut random) = begin(seed);
         let followers: Vec<Follower> = (0..2)
             .map(|index| {
                 let builder = writer.builder_in(Arc::new(storage.clone()));
