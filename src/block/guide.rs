@@ -202,6 +202,16 @@ impl Guide {
         Ok(None)
     }
 
+    /// Where the pages lie in the frame, as it is in its file, that [`Guide::find`] reads first of
+    /// all for a key with this hash; `None` when it reads nothing, or there is no map.
+    #[must_use]
+    pub fn first_pages(&self, hash: u64) -> Option<Range<usize>> {
+        let map = self.map.as_ref()?;
+        let index = self.candidate(0, print_of(hash))?;
+        let pages = map.pages_around(map.place_of(&self.bytes, index));
+        Some(map.sealed.as_ref().map_or(pages.clone(), |_| SealedFrame::place_of_pages(pages)))
+    }
+
     /// The stamp of entry `index`.
     ///
     /// # Errors
@@ -269,6 +279,20 @@ impl FrameMap {
         u32::from_le_bytes(sums[page])
     }
 
+    /// Where in the frame entry `index` is, with those that share its restart. `bytes` are the
+    /// guide's.
+    fn place_of(&self, bytes: &[u8], index: usize) -> Range<usize> {
+        let restart = index / self.layout.restart_interval;
+        let tail = &bytes[self.tail.clone()];
+        self.layout.restart(tail, restart)..self.layout.restart(tail, restart + 1)
+    }
+
+    /// The pages that have a part of the frame.
+    fn pages_around(&self, range: Range<usize>) -> Range<usize> {
+        let start = range.start / PAGE_LEN * PAGE_LEN;
+        start..range.end.next_multiple_of(PAGE_LEN).min(self.frame_len)
+    }
+
     /// Entry `index` if its key is `key`. `bytes` are the guide's.
     fn compare(
         &self,
@@ -277,11 +301,8 @@ impl FrameMap {
         key: &[u8],
         reader: &mut impl FrameReader,
     ) -> Result<Option<GuidedEntry>> {
-        let restart = index / self.layout.restart_interval;
-        let tail = &bytes[self.tail.clone()];
-        let range = self.layout.restart(tail, restart)..self.layout.restart(tail, restart + 1);
         let within = index % self.layout.restart_interval;
-        self.with_bytes(bytes, range, reader, |bytes| {
+        self.with_bytes(bytes, self.place_of(bytes, index), reader, |bytes| {
             let entry = match self.layout.is_whole() {
                 true => whole_if_key(bytes, key),
                 false => shared_if_key(bytes, within, key),
@@ -302,8 +323,7 @@ impl FrameMap {
         reader: &mut impl FrameReader,
         look: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
-        let start = range.start / PAGE_LEN * PAGE_LEN;
-        let end = range.end.next_multiple_of(PAGE_LEN).min(self.frame_len);
+        let Range { start, end } = self.pages_around(range.clone());
         let mut small = [0; SMALL_READ_LEN];
         let mut large = Vec::new();
         let bytes = match small.get_mut(..end - start) {

@@ -172,6 +172,13 @@ impl SealedFrame {
         Some(SealedFrame { head: data[HEAD].try_into().expect("eight bytes"), nonce, pages })
     }
 
+    /// About where pages of a plain frame lie in the one that is in the file.
+    #[must_use]
+    pub fn place_of_pages(plain: Range<usize>) -> Range<usize> {
+        let (first, end) = (plain.start / PAGE_LEN, plain.end.div_ceil(PAGE_LEN));
+        first * SEALED_PAGE_LEN..end * SEALED_PAGE_LEN
+    }
+
     /// Reads a part of the plain frame, which lies at `offset` of its file: from a multiple of
     /// [`PAGE_LEN`] up to one or the frame's end. `read` reads from the frame as it is in the file.
     /// Whether it is what was sealed.

@@ -61,6 +61,17 @@ impl Found {
             value: block.share(value),
         })
     }
+
+    /// As [`Found::in_block`], of a block that was read just now, which a full cache lets go of
+    /// before the caller does: a value that is little of it is copied, and does not keep the rest.
+    pub(crate) fn copied_from(block: &Block, key: &[u8]) -> Option<Found> {
+        const SHARED_FRACTION: usize = 4;
+        block.get(key).map(|EntryRef { seqno, kind, value, .. }| {
+            let is_much = value.len() >= block.memory_size() / SHARED_FRACTION;
+            let value = if is_much { block.share(value) } else { Slice::from(value) };
+            Found { seqno: Some(seqno), kind, value }
+        })
+    }
 }
 
 /// What a lookup is for.

@@ -145,3 +145,39 @@ fn guides_follow_what_is_read() {
         assert!(bytes / reads.max(1) < 4 << 10, "{bytes} bytes in {reads} reads");
     }
 }
+
+/// Of the values of many keys that somebody holds, those that had to be read keep no blocks: each
+/// would be as much as a hundred of them. And all are what single gets say.
+fn values_of_many_keys(options: KeyspaceOptions) {
+    let (db, keyspace) = filled(options);
+    let mut sorted: Vec<u64> = (0..ROW_COUNT).collect();
+    sorted.sort_unstable_by_key(|&number| key_of(number));
+    let mut draw = drawn(ROW_COUNT);
+    for round in 0..8 {
+        // Far apart; side by side, with one between each two that is not there.
+        let mut keys: Vec<[u8; 16]> = (0..3000).map(|_| key_of(draw())).collect();
+        let first = draw() as usize % (sorted.len() - 400);
+        for &number in &sorted[first..first + 400] {
+            let mut absent = key_of(number);
+            absent[15] ^= 0x80;
+            keys.extend([key_of(number), absent]);
+        }
+        let values = keyspace.multi_get(&keys).unwrap();
+        assert_within(&db, "holding values");
+        for (key, value) in keys.iter().zip(&values) {
+            assert_eq!(*value, keyspace.get(key).unwrap(), "{key:?} in round {round}");
+        }
+        assert!(values[..3000].iter().all(Option::is_some));
+        assert!(values[3000..].chunks(2).all(|two| two[0].is_some() && two[1].is_none()));
+    }
+}
+
+#[test]
+fn values_of_many_keys_keep_no_blocks_of_flex() {
+    values_of_many_keys(KeyspaceOptions::flex());
+}
+
+#[test]
+fn values_of_many_keys_keep_no_blocks_of_lsm() {
+    values_of_many_keys(KeyspaceOptions::lsm());
+}

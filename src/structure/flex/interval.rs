@@ -1,5 +1,7 @@
 //! Intervals: what the tree holds. Immutable; a change makes a new one.
 
+use std::ops::Range;
+
 use super::segment::{LostBytes, Segment};
 use super::tree::{Item, KeyGuide, Keyed, Memo};
 use crate::base::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -76,11 +78,21 @@ pub(super) enum RunGuide {
 }
 
 impl Run {
+    /// Whether its block is in the cache. That of a delta never is.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.slot.as_ref().is_some_and(|slot| slot.is_filled())
+    }
+
+    /// Where it lies in its segment.
+    pub(super) fn range(&self) -> Range<u64> {
+        self.offset..self.offset + u64::from(self.len)
+    }
+
     /// Says that the newest durable index does not refer to the run any more (X6). When the last
     /// version that holds it is gone, its bytes are dead.
     pub(super) fn note_lost(&self) {
-        let range = self.offset..self.offset + u64::from(self.len);
-        self.memory.lost.get_or_init(|| Box::new(LostBytes::new(&self.segment, range)));
+        let lost = || Box::new(LostBytes::new(&self.segment, self.range()));
+        self.memory.lost.get_or_init(lost);
     }
 
     /// Numbers of the value files that entries point into, with the bytes of the records there.

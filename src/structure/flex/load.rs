@@ -82,12 +82,18 @@ impl Loader {
 
     /// Whether the run's guide, if there is one, lets a key be there; for a check.
     pub(super) fn guide_admits(&self, run: &Run, hash: u64) -> bool {
-        match run.memory.guide.get() {
-            None => true,
-            Some(RunGuide::Kept(kept)) => kept.0.may_contain(hash),
-            Some(RunGuide::Cached(slot)) => {
-                self.guides.glance(slot).is_none_or(|guide| guide.may_contain(hash))
-            }
+        self.glance_at_guide(run, |guide| guide.may_contain(hash)).unwrap_or(true)
+    }
+
+    /// Looks into the run's guide, if there is one. Does not count as a use.
+    pub(super) fn glance_at_guide<R>(
+        &self,
+        run: &Run,
+        look: impl FnOnce(&Guide) -> R,
+    ) -> Option<R> {
+        match run.memory.guide.get()? {
+            RunGuide::Kept(kept) => Some(look(&kept.0)),
+            RunGuide::Cached(slot) => self.guides.glance(slot).map(|guide| look(&guide)),
         }
     }
 
@@ -203,7 +209,17 @@ impl Loader {
             block => block?,
         };
         self.keep(run, &block);
-        Ok(Found::in_block(&block, key))
+        Ok(Found::copied_from(&block, key))
+    }
+
+    /// Reads a run whole for several keys. That does not displace what is read more.
+    pub(super) fn read_for_several(&self, run: &Run) -> Result<Arc<Block>> {
+        let block = self.read_run(run)?;
+        let is_mapped = self.glance_at_guide(run, Guide::has_map).unwrap_or(false);
+        if !is_mapped || self.is_to_be_filled(run, LOOKUPS_BEFORE_FILL) {
+            self.keep(run, &block);
+        }
+        Ok(block)
     }
 
     /// Looks for a key of a run that is not in memory.

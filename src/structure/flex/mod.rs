@@ -47,6 +47,7 @@ mod ingest;
 mod inspect;
 mod interval;
 mod load;
+mod many;
 mod order;
 mod record;
 mod salvage;

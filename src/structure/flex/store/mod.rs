@@ -467,6 +467,10 @@ impl Version for FlexVersion {
         self.loader.find(interval, key, want)
     }
 
+    fn find_many(&self, keys: &[&[u8]], found: &mut [Option<Found>]) -> Result<()> {
+        self.find_ascending(keys, found)
+    }
+
     fn cursor(&self, _: &KeyRange) -> Box<dyn StructureCursor> {
         Box::new(FlexCursor::new(Arc::clone(&self.loader), self.tree.clone()))
     }
@@ -511,6 +515,6 @@ impl Version for FlexVersion {
 
 /// X1 says that the first anchor is the empty key, so every key has an interval.
 #[cold]
-fn no_first_interval() -> Error {
+pub(super) fn no_first_interval() -> Error {
     Error::invalid("the index has no interval for the key")
 }

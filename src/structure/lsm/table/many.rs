@@ -55,9 +55,13 @@ impl Table {
             self.begin_reading(&blocks)?;
             for together in blocks.chunk_by(BlockOf::is_same) {
                 let Some(BlockOf { partition, block, .. }) = together.first() else { continue };
+                let was_there = partition.slot(*block).is_some_and(|slot| slot.is_filled());
                 let block = self.block(caches, partition, *block, Admission::Normal)?;
                 for BlockOf { sought, .. } in together {
-                    found[sought.position] = Found::in_block(&block, sought.key);
+                    found[sought.position] = match was_there {
+                        true => Found::in_block(&block, sought.key),
+                        false => Found::copied_from(&block, sought.key),
+                    };
                 }
             }
         }
