@@ -18,6 +18,7 @@ mod keys;
 mod load;
 mod notation;
 mod output;
+mod pace;
 mod progress;
 mod shell;
 

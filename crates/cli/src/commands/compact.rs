@@ -10,8 +10,9 @@ use crate::args::{Globals, Origin};
 use crate::database::{close, open_existing};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::notation::bytes_text;
+use crate::notation::{bytes_text, parse_size};
 use crate::output::Notices;
+use crate::pace::Pace;
 use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
@@ -20,12 +21,13 @@ Examples:
   lithe --db my.lithe --keyspace users compact
   lithe --db my.lithe --keyspace users compact --prefix user:17:
   lithe --db my.lithe --memory 64MiB compact --from 2024-01 --to 2024-07
+  lithe --db my.lithe compact --rate 50MiB
 
 All keyspaces, unless one is named or a range; without a name the range is one of the keyspace
 `default`. Costs up to reading and writing all of it once. What a range shares an interval or a
 table with is compacted as well. Ctrl-C ends it after the slice at hand, with exit code 130: what
 was finished stays so, what was begun is taken back. A second one ends it at once, which loses
-nothing.";
+nothing. With --rate it goes slice by slice (of 8 MiB), and waits in between.";
 
 /// Options of `lithe compact`.
 #[derive(Args, Debug)]
@@ -34,6 +36,17 @@ pub struct CompactArgs {
     /// The range.
     #[command(flatten)]
     pub range: RangeArgs,
+
+    /// Write so many bytes a second at most, on average
+    #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
+    pub rate: Option<u64>,
+}
+
+fn parse_rate(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("nothing is written at a rate of 0".to_owned()),
+        rate => Ok(rate),
+    }
 }
 
 /// What is to be compacted.
@@ -61,7 +74,7 @@ pub fn run(
     let db = open_existing(globals)?;
     interrupt.graceful();
     let before = bytes_of_keyspaces(&db.stats());
-    let report = compact(&db, globals, &extent, (notices, interrupt))?;
+    let report = compact(&db, globals, &extent, (notices, interrupt, args.rate))?;
     let after = bytes_of_keyspaces(&db.stats());
     close(&db)?;
     let written = bytes_text(report.bytes_written);
@@ -79,11 +92,16 @@ fn compact(
     db: &Db,
     globals: &Globals,
     extent: &Extent,
-    (notices, interrupt): (Notices, &Interrupt),
+    (notices, interrupt, rate): (Notices, &Interrupt, Option<u64>),
 ) -> Result<CompactionReport, Failure> {
+    // Threads of the background would help, as fast as they can.
+    let paced = rate.map(|rate| (Pace::start(rate), db.pause_background()));
     let mut progress = Progress::start(notices, None);
     let go_on = |so_far: &CompactionReport| {
         progress.update_work((so_far.bytes_read, so_far.bytes_written), so_far.bytes_left);
+        if let Some((pace, _pause)) = &paced {
+            pace.keep(so_far.bytes_written, interrupt);
+        }
         match interrupt.is_raised() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

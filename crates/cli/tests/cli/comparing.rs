@@ -94,7 +94,10 @@ fn a_database_is_not_compared_with_none_and_not_with_itself() {
 fn compaction_gives_back_what_was_deleted() {
     let shell = shell_with_two_databases();
     shell.db(&["delete", "--prefix", "k", "--yes"]).ok();
-    shell.db(&["compact"]).ok();
+    assert!(shell.db(&["compact", "--rate", "0"]).fails(2).contains("rate"));
+    let paced = shell.db(&["compact", "--rate", "1MiB"]);
+    assert!(paced.code == 0 && paced.stderr.ends_with(" written\n"), "{paced:?}");
     assert_eq!(shell.db(&["count"]).ok_text(), "0\n");
+    shell.db(&["compact"]).ok();
     shell.db(&["check"]).ok();
 }

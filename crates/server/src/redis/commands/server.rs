@@ -9,6 +9,7 @@ use crate::redis::call::{Done, Failure, NOT_AN_INTEGER, SYNTAX, say};
 use crate::redis::clients::name_of;
 use crate::redis::databases::DATABASE_COUNT;
 use crate::redis::frame::Args;
+use crate::redis::glob::{self, Steps};
 use crate::redis::info::{self, REDIS_VERSION, Told};
 use crate::redis::number::integer;
 use crate::redis::queue::Queue;
@@ -258,8 +259,40 @@ fn tell_command(spec: &Spec, out: &mut Reply) {
     let (first, last, step) = spec.keys;
     [first, last, step].iter().for_each(|place| out.integer(i64::from(*place)));
     out.set(1);
-    out.simple(if spec.writes() { "@write" } else { "@read" });
+    out.simple(&format!("@{}", category(spec)));
     (0..3).for_each(|_| out.array(0));
+}
+
+/// `COMMAND LIST`, all or those that a filter names.
+fn list_commands(args: Args<'_>, out: &mut Reply) -> Done {
+    const STEPS_MAX: u64 = 100_000;
+    let mut listed: Vec<&Spec> = table::all().collect();
+    match args.count() {
+        2 => {}
+        5 if args.is(2, "filterby") => {
+            let (by, wanted) = (args.at(3), args.at(4).to_ascii_lowercase());
+            match by.to_ascii_lowercase().as_slice() {
+                b"pattern" => {
+                    let mut steps = Steps(STEPS_MAX);
+                    listed.retain(|spec| {
+                        glob::matches(&wanted, spec.name.as_bytes(), &mut steps) == Some(true)
+                    });
+                }
+                b"aclcat" => listed.retain(|spec| wanted == category(spec).as_bytes()),
+                b"module" => listed.clear(),
+                _ => return say(SYNTAX),
+            }
+        }
+        _ => return say(SYNTAX),
+    }
+    out.array(listed.len());
+    listed.iter().for_each(|spec| out.text(spec.name));
+    Ok(())
+}
+
+/// The one of Redis' categories that are told of a command.
+fn category(spec: &Spec) -> &'static str {
+    if spec.writes() { "write" } else { "read" }
 }
 
 pub fn command(_session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
@@ -270,11 +303,9 @@ pub fn command(_session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done 
             out.array(table::all().count());
             table::all().for_each(|spec| tell_command(spec, out));
         }
+        Some(b"count") if args.count() > 2 => return wrong_arity("command|count"),
         Some(b"count") => out.count(table::all().count()),
-        Some(b"list") => {
-            out.array(table::all().count());
-            table::all().for_each(|spec| out.text(spec.name));
-        }
+        Some(b"list") => return list_commands(args, out),
         Some(b"info") if args.count() > 2 => {
             out.array(args.count() - 2);
             for name in args.from(2).iter() {

@@ -219,12 +219,20 @@ pub fn zrevrank(call: &mut Call<'_>) -> Done {
 
 fn rank(call: &mut Call<'_>, is_from_end: bool) -> Done {
     let member = call.args.at(2);
-    let Some(sorted) = sorted(call)? else {
-        call.out.null();
-        return Ok(());
+    let with_score = match call.args.count() {
+        3 => false,
+        4 if call.args.is(3, "withscore") => true,
+        _ => return say(SYNTAX),
     };
-    let Some(score) = score(call, &sorted, member)? else {
-        call.out.null();
+    let found = match sorted(call)? {
+        Some(sorted) => score(call, &sorted, member)?.map(|score| (sorted, score)),
+        None => None,
+    };
+    let Some((sorted, score)) = found else {
+        match with_score {
+            true => call.out.null_array(),
+            false => call.out.null(),
+        }
         return Ok(());
     };
     let own = sorted.score_key(score, member);
@@ -234,7 +242,13 @@ fn rank(call: &mut Call<'_>, is_from_end: bool) -> Done {
         false => range.end = std::ops::Bound::Excluded(own),
     }
     let rank = call.view.count(call.second(), range)?;
+    if with_score {
+        call.out.array(2);
+    }
     call.out.count(rank as usize);
+    if with_score {
+        call.out.double(score);
+    }
     Ok(())
 }
 

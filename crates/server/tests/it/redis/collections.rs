@@ -80,6 +80,12 @@ fn sorted_sets() {
     assert_eq!(client.run("ZRANGE z 5 -inf BYSCORE REV"), array(&["b", "c", "a"]));
     assert_eq!(client.run("ZRANK z b"), Value::Int(2));
     assert_eq!(client.run("ZREVRANK z b"), Value::Int(0));
+    let with_score = Value::Array(vec![Value::Int(1), bulk("3")]);
+    assert_eq!(client.run("ZRANK z c WITHSCORE"), with_score);
+    assert_eq!(client.run("ZREVRANK z c withscore"), with_score);
+    assert_eq!(client.run("ZRANK z nobody WITHSCORE"), Value::Null);
+    assert_eq!(client.run("ZRANK nothing b WITHSCORE"), Value::Null);
+    assert_eq!(client.run("ZRANK z b SCORE"), error("ERR syntax error"));
     assert_eq!(client.run("ZSCORE z b"), bulk("5"));
     assert_eq!(client.run("ZCOUNT z 2.5 (5"), Value::Int(2));
     assert_eq!(client.run("ZCOUNT z 9 1"), Value::Int(0));

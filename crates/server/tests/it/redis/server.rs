@@ -26,6 +26,14 @@ fn clients_find_what_they_ask_for() {
     assert!(String::from_utf8(list).unwrap().contains("name=tester"));
     assert!(matches!(client.run("COMMAND"), Value::Array(all) if all.len() > 100));
     assert!(matches!(client.run("COMMAND COUNT"), Value::Int(count) if count > 100));
+    let arity = error("ERR wrong number of arguments for 'command|count' command");
+    assert_eq!(client.run("COMMAND COUNT x"), arity);
+    let filtered = client.run("COMMAND LIST FILTERBY PATTERN ZREVRA*");
+    assert_eq!(filtered, array(&["zrevrank", "zrevrange", "zrevrangebyscore", "zrevrangebylex"]));
+    assert_eq!(client.run("COMMAND LIST FILTERBY MODULE json"), Value::Array(vec![]));
+    let writing = client.run("COMMAND LIST FILTERBY ACLCAT write");
+    assert!(matches!(writing, Value::Array(all) if all.contains(&bulk("set"))));
+    assert_eq!(client.run("COMMAND LIST FILTERBY name x"), error("ERR syntax error"));
     assert!(matches!(client.run("COMMAND DOCS get"), Value::Array(_)));
     assert_eq!(client.run("COMMAND GETKEYS MSET a 1 b 2"), array(&["a", "b"]));
     assert_eq!(client.run("ACL WHOAMI"), bulk("default"));
