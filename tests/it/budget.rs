@@ -20,6 +20,13 @@ fn key_of(number: u64) -> [u8; 16] {
     key
 }
 
+/// The numbers of all rows in the order of their keys.
+fn numbers_by_key() -> Vec<u64> {
+    let mut sorted: Vec<u64> = (0..ROW_COUNT).collect();
+    sorted.sort_unstable_by_key(|&number| key_of(number));
+    sorted
+}
+
 fn value_of(number: u64, round: u8) -> [u8; 100] {
     let mut value = [round; 100];
     value[..8].copy_from_slice(&number.to_be_bytes());
@@ -123,8 +130,7 @@ fn history_keeps_to_it() {
 #[test]
 fn guides_follow_what_is_read() {
     let (db, keyspace) = filled(KeyspaceOptions::flex());
-    let mut sorted: Vec<u64> = (0..ROW_COUNT).collect();
-    sorted.sort_unstable_by_key(|&number| key_of(number));
+    let sorted = numbers_by_key();
     let stats_of = |db: &Db| {
         let stats = db.stats();
         let of = stats.keyspaces.iter().find(|of| of.name == "rows").unwrap();
@@ -150,8 +156,7 @@ fn guides_follow_what_is_read() {
 /// would be as much as a hundred of them. And all are what single gets say.
 fn values_of_many_keys(options: KeyspaceOptions) {
     let (db, keyspace) = filled(options);
-    let mut sorted: Vec<u64> = (0..ROW_COUNT).collect();
-    sorted.sort_unstable_by_key(|&number| key_of(number));
+    let sorted = numbers_by_key();
     let mut draw = drawn(ROW_COUNT);
     for round in 0..8 {
         // Far apart; side by side, with one between each two that is not there.
