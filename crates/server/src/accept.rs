@@ -103,6 +103,16 @@ pub enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+impl Stream {
+    /// The address that the client has connected to.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Plain(stream) => stream.local_addr().ok(),
+            Stream::Tls(stream) => stream.get_ref().0.local_addr().ok(),
+        }
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,

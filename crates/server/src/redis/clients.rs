@@ -21,6 +21,8 @@ pub struct Clients {
 pub struct Client {
     pub id: u64,
     pub peer: SocketAddr,
+    /// Its connection's end here, if that is known.
+    local: Option<SocketAddr>,
     /// Since the server began.
     since: Duration,
     shown: Mutex<Shown>,
@@ -61,12 +63,17 @@ impl Clients {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn enter(&self, peer: SocketAddr, now: Duration) -> Entered<'_> {
+    pub fn enter(
+        &self,
+        (peer, local): (SocketAddr, Option<SocketAddr>),
+        now: Duration,
+    ) -> Entered<'_> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let shown = Shown { last: now, version: 2, queued: -1, ..Shown::default() };
         let client = Arc::new(Client {
             id,
             peer,
+            local,
             since: now,
             shown: Mutex::new(shown),
             is_killed: AtomicBool::new(false),
@@ -105,7 +112,8 @@ impl Client {
     /// Its line of `CLIENT LIST`.
     pub fn line(&self, now: Duration) -> String {
         let shown = self.shown();
-        let mut line = format!("id={} addr={} laddr= fd=0", self.id, self.peer);
+        let local = self.local.map(|local| local.to_string()).unwrap_or_default();
+        let mut line = format!("id={} addr={} laddr={local} fd=0", self.id, self.peer);
         let _to_a_string = write!(
             line,
             " name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} cmd={} user={} \

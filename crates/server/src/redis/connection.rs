@@ -66,7 +66,8 @@ struct Link {
 pub async fn serve(connection: Connection, shared: Arc<Shared>) {
     let Connection { stream, peer, place: _place } = connection;
     let began = shared.store.began().elapsed();
-    let entered = shared.redis.clients.enter(peer, began);
+    let ends = (peer, stream.local_address());
+    let entered = shared.redis.clients.enter(ends, began);
     let client = Arc::clone(&entered.client);
     let mut link = Link {
         stream,

@@ -114,13 +114,15 @@ fn add_keyspaces(text: &mut String, shared: &Shared) {
     for (number, database) in shared.redis.databases.iter().enumerate() {
         let handles = database.handles();
         let strings = handles.strings.map_or(0, |strings| strings.len().unwrap_or(0));
-        let records = handles.second.map_or(0, |second| {
-            let range = b"r".to_vec()..b"s".to_vec();
-            second.count::<Vec<u8>>(range).unwrap_or(0)
-        });
-        let keys = strings + records;
+        // Of collections there is one of `r`, and one of `e` if it expires.
+        let of_kind = |kind: u8| {
+            let range = vec![kind]..vec![kind + 1];
+            let second = handles.second.as_ref();
+            second.map_or(0, |second| second.count::<Vec<u8>>(range).unwrap_or(0))
+        };
+        let (keys, expires) = (strings + of_kind(b'r'), of_kind(b'e'));
         if keys > 0 {
-            line(text, format_args!("db{number}:keys={keys},expires=0,avg_ttl=0"));
+            line(text, format_args!("db{number}:keys={keys},expires={expires},avg_ttl=0"));
         }
     }
 }

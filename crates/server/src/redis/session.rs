@@ -15,12 +15,13 @@ use lithedb::{Durability, Error, KEY_LEN_MAX, Keyspace, SeqNo, WriteBatch};
 use super::call::{Call, Done, Failure, STEPS_MAX, Until, View, Written, say};
 use super::clients::Client;
 use super::collection::record_key;
+use super::commands::about;
 use super::databases::{Databases, Handles, Held, stripe_of};
 use super::frame::{Args, FrameLimits};
 use super::glob::Steps;
 use super::queue::Queue;
 use super::reply::{Reply, Version};
-use super::table::{self, ALONE, AT_ONCE, MAKES, Need, Run, Spec};
+use super::table::{self, ALONE, AT_ONCE, MAKES, Need, PARTS, Run, Spec};
 use super::together::{Together, goes_together};
 use crate::auth::{Known, Principal, Verb};
 use crate::log::Level;
@@ -74,6 +75,17 @@ pub struct Session {
     /// Commands of each kind since this was last asked for.
     pub kinds: [u32; Kind::ALL.len()],
     pub last_command: &'static str,
+    pub quiet: Quiet,
+}
+
+/// Which commands are not answered, as `CLIENT REPLY` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quiet {
+    No,
+    /// The one that is being done.
+    This,
+    Next,
+    Always,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,6 +147,7 @@ impl Session {
             is_over: false,
             kinds: [0; Kind::ALL.len()],
             last_command: "",
+            quiet: Quiet::No,
         };
         session.become_known(principal);
         session
@@ -165,6 +178,7 @@ impl Session {
         self.queue = None;
         self.forget_watches();
         self.token = None;
+        self.quiet = Quiet::No;
         self.database = 0;
         let principal = self.shared.authority.without_token();
         // Who was not known anyway gains no time by this.
@@ -291,6 +305,19 @@ impl Session {
         out: &mut Reply,
         row: &mut Row<'s>,
     ) {
+        match self.quiet {
+            Quiet::No => self.execute_now(args, follows, out, row),
+            _ => self.execute_quietly(args, out, row),
+        }
+    }
+
+    fn execute_now<'s>(
+        &mut self,
+        args: Args<'_>,
+        follows: Follows,
+        out: &mut Reply,
+        row: &mut Row<'s>,
+    ) {
         let spec = table::find(args.at(0));
         if let Some(spec) = spec.filter(|spec| self.queue.is_none() && spec.takes(args.count())) {
             self.last_command = spec.name;
@@ -323,9 +350,28 @@ impl Session {
         self.commit_row(row, out);
         let mark = out.mark();
         let done = self.dispatch(spec, args, out);
-        if let Err(failure) = done {
+        if done.is_err() || self.quiet != Quiet::No {
             out.back_to(mark);
+        }
+        if let Err(failure) = done {
             self.tell(&failure, spec.map_or(Kind::Other, |spec| spec.kind), out);
+        }
+    }
+
+    /// Does a command without an answer, unless it asks for answers again.
+    fn execute_quietly<'s>(&mut self, args: Args<'_>, out: &mut Reply, row: &mut Row<'s>) {
+        if self.quiet == Quiet::Next {
+            self.quiet = Quiet::This;
+        }
+        self.commit_row(row, out);
+        let mark = out.mark();
+        self.execute_now(args, Follows::Nothing, out, row);
+        self.commit_row(row, out);
+        if self.quiet != Quiet::No {
+            out.back_to(mark);
+        }
+        if self.quiet == Quiet::This {
+            self.quiet = Quiet::No;
         }
     }
 
@@ -340,6 +386,7 @@ impl Session {
             self.shared.metrics.note_refusal(Refusal::Unknown);
             return say("NOAUTH Authentication required.");
         }
+        let part = spec.map_or(Ok(None), |spec| about::subcommand(spec, args));
         let refusal = match spec {
             None => Some(unknown_command(args)),
             Some(spec) if !spec.takes(args.count()) => {
@@ -355,7 +402,7 @@ impl Session {
             Some(spec) if self.queue.is_some() && spec.has(ALONE) => {
                 Some("ERR Command not allowed inside a transaction".to_owned())
             }
-            Some(_) => None,
+            Some(_) => part.as_ref().err().cloned(),
         };
         let rights = match &self.queue {
             Some(queue) if queue.database != self.database => self.rights_on(queue.database),
@@ -374,7 +421,7 @@ impl Session {
                 return Err(refusal);
             }
         };
-        self.last_command = spec.name;
+        self.last_command = part.ok().flatten().map_or(spec.name, |part| part.name);
         let limit = self.frame_limits();
         if let Some(queue) = self.queue.as_mut().filter(|_| !spec.has(AT_ONCE)) {
             queue.push(spec, args, &limit)?;
@@ -403,6 +450,10 @@ impl Session {
 
     fn run_once(&mut self, spec: &'static Spec, args: Args<'_>, out: &mut Reply) -> Done {
         match spec.run {
+            _ if spec.has(PARTS) && args.is(1, "help") => {
+                about::help(spec, out);
+                Ok(())
+            }
             Run::Session(run) => run(self, args, out),
             Run::Keys(run) => self.run_on_keys(spec, run, args, out),
         }

@@ -9,9 +9,10 @@ use std::sync::OnceLock;
 
 use super::call::{Call, Done};
 use super::commands::{
-    hashes, keys, lists, scan, server, sets, sorted, sorted_ranges, sorted_together, strings,
+    about, hashes, keys, lists, scan, server, sets, sorted, sorted_ranges, sorted_together, strings,
 };
 use super::frame::Args;
+use super::number::integer;
 use super::reply::Reply;
 use super::session::Session;
 use crate::metrics::Kind;
@@ -57,6 +58,8 @@ pub const AT_ONCE: u8 = 8;
 pub const COUNTED: u8 = 16;
 /// It says little, and may be done in one transaction with others.
 pub const TOGETHER: u8 = 32;
+/// It has subcommands, `HELP` among them.
+pub const PARTS: u8 = 64;
 /// With more arguments any command takes long.
 const MANY_ARGUMENTS: usize = 128;
 
@@ -69,6 +72,8 @@ pub struct Spec {
     pub need: Need,
     /// The first key, the last (below zero from the end), and the step.
     pub keys: (i8, i8, i8),
+    /// Where it says how many keys follow, if it does.
+    pub count_at: Option<u8>,
     pub flags: u8,
     pub kind: Kind,
     pub run: Run,
@@ -108,8 +113,19 @@ impl Spec {
         if self.arity < 0 { count >= arity } else { count == arity }
     }
 
-    /// The keys that a command names; where it says how many there are, those are left out but for
-    /// the one that is written.
+    pub fn has_keys(&self) -> bool {
+        self.keys != NONE || self.count_at.is_some()
+    }
+
+    /// The keys of which a command says how many there are; `None` if there are not as many.
+    pub fn counted_keys_of<'a>(&self, args: Args<'a>) -> Option<Args<'a>> {
+        let Some(count_at) = self.count_at.map(usize::from) else { return Some(args.first(0)) };
+        let count = usize::try_from(integer(args.at(count_at))?).ok()?;
+        let behind = args.from(count_at + 1);
+        (1..=behind.count()).contains(&count).then(|| behind.first(count))
+    }
+
+    /// The keys that a command names, but for those of which it says how many there are.
     pub fn keys_of<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
         let (first, last, step) = self.keys;
         let count = args.count() as i64;
@@ -132,7 +148,7 @@ const fn keys(
     keys: (i8, i8, i8),
     run: fn(&mut Call<'_>) -> Done,
 ) -> Spec {
-    Spec { name, arity, need, keys, flags: 0, kind, run: Run::Keys(run) }
+    Spec { name, arity, need, keys, count_at: None, flags: 0, kind, run: Run::Keys(run) }
 }
 
 const fn session(
@@ -142,11 +158,16 @@ const fn session(
     flags: u8,
     run: fn(&mut Session, Args<'_>, &mut Reply) -> Done,
 ) -> Spec {
-    Spec { name, arity, need, keys: NONE, flags, kind: Kind::Other, run: Run::Session(run) }
+    let kind = Kind::Other;
+    Spec { name, arity, need, keys: NONE, count_at: None, flags, kind, run: Run::Session(run) }
 }
 
 const fn with(flags: u8, spec: Spec) -> Spec {
     Spec { flags: spec.flags | flags, ..spec }
+}
+
+const fn counted(count_at: u8, spec: Spec) -> Spec {
+    Spec { count_at: Some(count_at), ..spec }
 }
 
 const READ: (Need, Kind) = (Need::Read, Kind::Get);
@@ -206,8 +227,8 @@ static KEYS: &[Spec] = &[
     with(SLOW, keys("scan", -2, LOOK, NONE, scan::scan)),
     with(SLOW, keys("dbsize", 1, LOOK, NONE, keys::dbsize)),
     with(SLOW, keys("randomkey", 1, LOOK, NONE, keys::randomkey)),
-    keys("object", 3, READ, (2, 2, 1), keys::object),
-    keys("memory", -2, READ, (2, 2, 1), keys::memory),
+    with(PARTS, keys("object", -2, READ, (2, 2, 1), keys::object)),
+    with(PARTS, keys("memory", -2, READ, (2, 2, 1), keys::memory)),
     with(SLOW, keys("flushdb", -1, (Need::Flush, Kind::Admin), NONE, keys::flushdb)),
 ];
 
@@ -243,7 +264,7 @@ static SETS: &[Spec] = &[
     with(SLOW, keys("sinter", -2, LOOK, ALL, sets::sinter)),
     with(SLOW, keys("sunion", -2, LOOK, ALL, sets::sunion)),
     with(SLOW, keys("sdiff", -2, LOOK, ALL, sets::sdiff)),
-    with(SLOW, keys("sintercard", -3, LOOK, NONE, sets::sintercard)),
+    counted(1, with(SLOW, keys("sintercard", -3, LOOK, NONE, sets::sintercard))),
     with(SLOW | MAKES, keys("sinterstore", -3, SWAP, ALL, sets::sinterstore)),
     with(SLOW | MAKES, keys("sunionstore", -3, SWAP, ALL, sets::sunionstore)),
     with(SLOW | MAKES, keys("sdiffstore", -3, SWAP, ALL, sets::sdiffstore)),
@@ -274,13 +295,19 @@ static SORTED: &[Spec] = &[
     with(SLOW, keys("zremrangebyrank", 4, DROP, ONE, sorted_ranges::zremrangebyrank)),
     with(SLOW, keys("zremrangebyscore", 4, DROP, ONE, sorted_ranges::zremrangebyscore)),
     with(SLOW, keys("zremrangebylex", 4, DROP, ONE, sorted_ranges::zremrangebylex)),
-    with(SLOW, keys("zunion", -3, LOOK, NONE, sorted_together::zunion)),
-    with(SLOW, keys("zinter", -3, LOOK, NONE, sorted_together::zinter)),
-    with(SLOW, keys("zdiff", -3, LOOK, NONE, sorted_together::zdiff)),
-    with(SLOW, keys("zintercard", -3, LOOK, NONE, sorted_together::zintercard)),
-    with(SLOW | MAKES, keys("zunionstore", -4, SWAP, ONE, sorted_together::zunionstore)),
-    with(SLOW | MAKES, keys("zinterstore", -4, SWAP, ONE, sorted_together::zinterstore)),
-    with(SLOW | MAKES, keys("zdiffstore", -4, SWAP, ONE, sorted_together::zdiffstore)),
+    counted(1, with(SLOW, keys("zunion", -3, LOOK, NONE, sorted_together::zunion))),
+    counted(1, with(SLOW, keys("zinter", -3, LOOK, NONE, sorted_together::zinter))),
+    counted(1, with(SLOW, keys("zdiff", -3, LOOK, NONE, sorted_together::zdiff))),
+    counted(1, with(SLOW, keys("zintercard", -3, LOOK, NONE, sorted_together::zintercard))),
+    counted(
+        2,
+        with(SLOW | MAKES, keys("zunionstore", -4, SWAP, ONE, sorted_together::zunionstore)),
+    ),
+    counted(
+        2,
+        with(SLOW | MAKES, keys("zinterstore", -4, SWAP, ONE, sorted_together::zinterstore)),
+    ),
+    counted(2, with(SLOW | MAKES, keys("zdiffstore", -4, SWAP, ONE, sorted_together::zdiffstore))),
     with(COUNTED, keys("zscan", -3, LOOK, ONE, scan::zscan)),
 ];
 
@@ -303,7 +330,7 @@ static LISTS: &[Spec] = &[
     with(MAKES, keys("rpoplpush", 3, SWAP, TWO, lists::rpoplpush)),
 ];
 
-static SERVER: &[Spec] = &[
+static CONNECTION: &[Spec] = &[
     session("auth", -2, Need::Nothing, ALONE, server::auth),
     session("hello", -1, Need::Nothing, ALONE, server::hello),
     session("quit", -1, Need::Nothing, AT_ONCE, server::quit),
@@ -311,18 +338,10 @@ static SERVER: &[Spec] = &[
     session("ping", -1, Need::Known, 0, server::ping),
     session("echo", 2, Need::Known, 0, server::echo),
     session("select", 2, Need::Known, 0, server::select),
-    session("time", 1, Need::Known, 0, server::time),
-    session("client", -2, Need::Known, 0, server::client),
-    session("command", -1, Need::Known, 0, server::command),
-    session("acl", -2, Need::Known, 0, server::acl),
-    session("info", -1, Need::Known, 0, server::info),
-    session("config", -2, Need::Stats, 0, server::config),
-    session("lastsave", 1, Need::Stats, 0, server::lastsave),
-    session("save", 1, Need::Admin, ALONE | SLOW, server::save),
-    session("bgsave", -1, Need::Admin, ALONE | SLOW, server::save),
-    session("flushall", -1, Need::FlushAll, ALONE | SLOW, server::flushall),
-    session("wait", 3, Need::Known, 0, server::wait),
-    session("swapdb", 3, Need::Admin, 0, server::swapdb),
+    session("client", -2, Need::Known, PARTS, server::client),
+];
+
+static TRANSACTIONS: &[Spec] = &[
     session("multi", 1, Need::Known, AT_ONCE, server::multi),
     session("exec", 1, Need::Known, AT_ONCE, server::exec),
     session("discard", 1, Need::Known, AT_ONCE, server::discard),
@@ -330,9 +349,54 @@ static SERVER: &[Spec] = &[
     session("unwatch", 1, Need::Known, 0, server::unwatch),
 ];
 
+static SERVER: &[Spec] = &[
+    session("time", 1, Need::Known, 0, server::time),
+    session("command", -1, Need::Known, PARTS, about::command),
+    session("acl", -2, Need::Known, PARTS, server::acl),
+    session("info", -1, Need::Known, 0, server::info),
+    session("config", -2, Need::Stats, PARTS, server::config),
+    session("lastsave", 1, Need::Stats, 0, server::lastsave),
+    session("save", 1, Need::Admin, ALONE | SLOW, server::save),
+    session("bgsave", -1, Need::Admin, ALONE | SLOW, server::save),
+    session("flushall", -1, Need::FlushAll, ALONE | SLOW, server::flushall),
+    session("wait", 3, Need::Known, 0, server::wait),
+    session("swapdb", 3, Need::Admin, 0, server::swapdb),
+];
+
+/// Commands that go together.
+pub struct Group {
+    /// As `COMMAND DOCS` names it.
+    pub name: &'static str,
+    /// As `ACL CAT` does.
+    pub category: &'static str,
+    specs: &'static [Spec],
+}
+
+const fn group(name: &'static str, category: &'static str, specs: &'static [Spec]) -> Group {
+    Group { name, category, specs }
+}
+
+pub static GROUPS: [Group; 9] = [
+    group("string", "string", STRINGS),
+    group("generic", "keyspace", KEYS),
+    group("hash", "hash", HASHES),
+    group("set", "set", SETS),
+    group("sorted-set", "sortedset", SORTED),
+    group("list", "list", LISTS),
+    group("connection", "connection", CONNECTION),
+    group("transactions", "transaction", TRANSACTIONS),
+    group("server", "server", SERVER),
+];
+
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Spec> + Clone {
-    [STRINGS, KEYS, HASHES, SETS, SORTED, LISTS, SERVER].into_iter().flatten()
+    GROUPS.iter().flat_map(|group| group.specs)
+}
+
+/// The group that a command is in.
+pub fn group_of(spec: &Spec) -> &'static Group {
+    let is_in = |group: &&Group| group.specs.iter().any(|other| other.name == spec.name);
+    GROUPS.iter().find(is_in).unwrap_or(&GROUPS[GROUPS.len() - 1])
 }
 
 const NAME_LEN_MAX: usize = 24;
@@ -401,5 +465,7 @@ mod tests {
         assert_eq!(keys_of(&["smove", "a", "b", "m"]), ["a", "b"]);
         assert_eq!(keys_of(&["keys", "*"]), [""; 0]);
         assert_eq!(keys_of(&["object", "encoding", "a"]), ["a"]);
+        assert_eq!(keys_of(&["object", "help"]), [""; 0]);
+        assert_eq!(keys_of(&["zunionstore", "to", "2", "a", "b"]), ["to"]);
     }
 }

@@ -8,6 +8,7 @@ use super::strings::Unit;
 use crate::redis::call::{Call, Done, Failure, NO_SUCH_KEY, SYNTAX, Until, millis_of, say};
 use crate::redis::collection::{Found, Kind, key_of_record, record_key};
 use crate::redis::glob;
+use crate::redis::number::integer;
 
 /// Keys that `KEYS` tells at most: whoever wants more scans.
 const KEYS_MAX: usize = 1_000_000;
@@ -414,7 +415,7 @@ pub fn object(call: &mut Call<'_>) -> Done {
     }
     match call.args.at(1).to_ascii_lowercase().as_slice() {
         b"encoding" => call.out.text(match found {
-            Found::Text(entry) if super::super::number::integer(&entry.value).is_some() => "int",
+            Found::Text(entry) if integer(&entry.value).is_some() => "int",
             Found::Text(entry) if entry.value.len() <= 44 => "embstr",
             Found::Text(_) | Found::Nothing => "raw",
             Found::Collection(collection) => match collection.kind {
@@ -425,16 +426,17 @@ pub fn object(call: &mut Call<'_>) -> Done {
         }),
         b"refcount" => call.out.integer(1),
         b"idletime" => call.out.integer(0),
-        b"freq" => return say("ERR an LFU maxmemory policy is not selected"),
-        _ => return super::unknown_subcommand(call.args),
+        _ => return say("ERR an LFU maxmemory policy is not selected"),
     }
     Ok(())
 }
 
 /// About what a key takes on disk.
 pub fn memory(call: &mut Call<'_>) -> Done {
-    if !call.args.is(1, "usage") || call.args.count() < 3 {
-        return super::unknown_subcommand(call.args);
+    let args = call.args;
+    let is_told_samples = args.count() == 5 && args.is(3, "samples");
+    if args.count() > 3 && !(is_told_samples && integer(args.at(4)).is_some_and(|n| n >= 0)) {
+        return say(SYNTAX);
     }
     let key = call.args.at(2);
     match call.find(key)? {

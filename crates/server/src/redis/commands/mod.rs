@@ -3,6 +3,7 @@
 //! Those of keys and what they have work on a [`Call`](super::call::Call); those of connections in
 //! `server.rs` on a session. `super::table` has them by name.
 
+pub mod about;
 pub mod hashes;
 pub mod keys;
 pub mod lists;
@@ -145,11 +146,11 @@ pub fn remove_member(
 }
 
 /// What Redis says to a second word that it does not know.
-pub fn unknown_subcommand<T>(args: Args<'_>) -> Result<T, Failure> {
+fn unknown_subcommand(args: Args<'_>) -> String {
     let shown = |index: usize| {
         let word = args.at(index);
         String::from_utf8_lossy(&word[..word.len().min(64)]).into_owned()
     };
     let command = shown(0).to_uppercase();
-    say(format!("ERR unknown subcommand '{}'. Try {command} HELP.", shown(1)))
+    format!("ERR unknown subcommand '{}'. Try {command} HELP.", shown(1))
 }

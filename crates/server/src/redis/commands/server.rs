@@ -2,20 +2,18 @@
 
 use lithedb::WriteBatch;
 
-use super::unknown_subcommand;
+use super::about;
 use crate::auth::Verb;
 use crate::config::Durability;
 use crate::redis::call::{Done, Failure, NOT_AN_INTEGER, SYNTAX, say};
 use crate::redis::clients::name_of;
 use crate::redis::databases::DATABASE_COUNT;
 use crate::redis::frame::Args;
-use crate::redis::glob::{self, Steps};
 use crate::redis::info::{self, REDIS_VERSION, Told};
 use crate::redis::number::integer;
 use crate::redis::queue::Queue;
 use crate::redis::reply::{Reply, Version};
-use crate::redis::session::Session;
-use crate::redis::table::{self, Need, Spec};
+use crate::redis::session::{Quiet, Session};
 
 fn wrong_arity(name: &str) -> Done {
     say(format!("ERR wrong number of arguments for '{name}' command"))
@@ -142,18 +140,18 @@ fn bad_name<T>() -> Result<T, Failure> {
 
 pub fn client(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
     let now = session.shared.store.began().elapsed();
-    let word = args.at(1).to_ascii_lowercase();
-    match (word.as_slice(), args.count()) {
-        (b"id", 2) => out.integer(session.client.id as i64),
-        (b"getname", 2) => {
+    session.show(out.version); // As it is now.
+    match args.at(1).to_ascii_lowercase().as_slice() {
+        b"id" => out.integer(session.client.id as i64),
+        b"getname" => {
             let name = session.client.shown().name.clone();
             out.bulk_or_null(Some(name).filter(|name| !name.is_empty()));
         }
-        (b"setname", 3) => {
+        b"setname" => {
             session.client.shown().name = name_of(args.at(2)).map_or_else(bad_name, Ok)?;
             out.ok();
         }
-        (b"setinfo", 4) => {
+        b"setinfo" => {
             let Some(value) = name_of(args.at(3)) else {
                 return say("ERR lib-name cannot contain spaces, newlines or special characters.");
             };
@@ -164,25 +162,30 @@ pub fn client(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
             }
             out.ok();
         }
-        (b"info", 2) => out.verbatim(&(session.client.line(now) + "\n")),
-        (b"list", _) => {
+        b"info" => out.verbatim(&(session.client.line(now) + "\n")),
+        b"list" => {
             must_administer(session, "client|list")?;
             let clients = session.shared.redis.clients.all();
             let lines: Vec<String> = clients.iter().map(|client| client.line(now)).collect();
             out.verbatim(&(lines.join("\n") + "\n"));
         }
-        (b"kill", 3..) => {
+        b"kill" => {
             must_administer(session, "client|kill")?;
             kill(session, args, out)?;
         }
-        (b"no-evict" | b"no-touch", 3) if args.is(2, "on") || args.is(2, "off") => out.ok(),
-        (b"reply", 3) if args.is(2, "on") => out.ok(),
-        (b"getredir", 2) => out.integer(-1),
-        (b"getname" | b"id" | b"setname" | b"setinfo" | b"info" | b"kill", _) => {
-            let word = String::from_utf8_lossy(&word).into_owned();
-            return wrong_arity(&format!("client|{word}"));
-        }
-        _ => return unknown_subcommand(args),
+        b"getredir" => out.integer(-1),
+        b"reply" => match args.at(2).to_ascii_lowercase().as_slice() {
+            b"on" => {
+                session.quiet = Quiet::No;
+                out.ok();
+            }
+            b"off" => session.quiet = Quiet::Always,
+            b"skip" if session.quiet == Quiet::Always => {}
+            b"skip" => session.quiet = Quiet::Next,
+            _ => return say(SYNTAX),
+        },
+        _no_evict_or_no_touch if args.is(2, "on") || args.is(2, "off") => out.ok(),
+        _ => return say(SYNTAX),
     }
     Ok(())
 }
@@ -234,133 +237,12 @@ fn kill(session: &Session, args: Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-fn group(spec: &Spec) -> &'static str {
-    match spec.run {
-        table::Run::Keys(_) => "generic",
-        table::Run::Session(_) => "server",
-    }
-}
-
-fn tell_command(spec: &Spec, out: &mut Reply) {
-    out.array(10);
-    out.text(spec.name);
-    out.integer(i64::from(spec.arity));
-    let mut flags = vec![if spec.writes() { "write" } else { "readonly" }];
-    if matches!(spec.run, table::Run::Session(_)) {
-        flags = vec!["fast"];
-    }
-    match spec.need {
-        Need::Nothing => flags.push("no_auth"),
-        Need::Admin | Need::Stats => flags.push("admin"),
-        _ => {}
-    }
-    out.set(flags.len());
-    flags.iter().for_each(|flag| out.simple(flag));
-    let (first, last, step) = spec.keys;
-    [first, last, step].iter().for_each(|place| out.integer(i64::from(*place)));
-    out.set(1);
-    out.simple(&format!("@{}", category(spec)));
-    (0..3).for_each(|_| out.array(0));
-}
-
-/// `COMMAND LIST`, all or those that a filter names.
-fn list_commands(args: Args<'_>, out: &mut Reply) -> Done {
-    const STEPS_MAX: u64 = 100_000;
-    let mut listed: Vec<&Spec> = table::all().collect();
-    match args.count() {
-        2 => {}
-        5 if args.is(2, "filterby") => {
-            let (by, wanted) = (args.at(3), args.at(4).to_ascii_lowercase());
-            match by.to_ascii_lowercase().as_slice() {
-                b"pattern" => {
-                    let mut steps = Steps(STEPS_MAX);
-                    listed.retain(|spec| {
-                        glob::matches(&wanted, spec.name.as_bytes(), &mut steps) == Some(true)
-                    });
-                }
-                b"aclcat" => listed.retain(|spec| wanted == category(spec).as_bytes()),
-                b"module" => listed.clear(),
-                _ => return say(SYNTAX),
-            }
-        }
-        _ => return say(SYNTAX),
-    }
-    out.array(listed.len());
-    listed.iter().for_each(|spec| out.text(spec.name));
-    Ok(())
-}
-
-/// The one of Redis' categories that are told of a command.
-fn category(spec: &Spec) -> &'static str {
-    if spec.writes() { "write" } else { "read" }
-}
-
-pub fn command(_session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
-    let word = args.get(1).map(<[u8]>::to_ascii_lowercase);
-    let is_all = args.count() == 2 && args.is(1, "info");
-    match word.as_deref().filter(|_| !is_all) {
-        None => {
-            out.array(table::all().count());
-            table::all().for_each(|spec| tell_command(spec, out));
-        }
-        Some(b"count") if args.count() > 2 => return wrong_arity("command|count"),
-        Some(b"count") => out.count(table::all().count()),
-        Some(b"list") => return list_commands(args, out),
-        Some(b"info") if args.count() > 2 => {
-            out.array(args.count() - 2);
-            for name in args.from(2).iter() {
-                match table::find(name) {
-                    Some(spec) => tell_command(spec, out),
-                    None => out.null_array(),
-                }
-            }
-        }
-        Some(b"docs") => {
-            let all: Vec<&Spec> = match args.count() {
-                2 => table::all().collect(),
-                _ => args.from(2).iter().filter_map(table::find).collect(),
-            };
-            out.map(all.len());
-            for spec in all {
-                out.text(spec.name);
-                out.map(2);
-                out.text("summary");
-                out.text("See docs/REDIS.md.");
-                out.text("group");
-                out.text(group(spec));
-            }
-        }
-        Some(b"getkeys") if args.count() > 2 => {
-            let asked = args.from(2);
-            let Some(spec) = table::find(asked.at(0)) else {
-                return say("ERR Invalid command specified");
-            };
-            if !spec.takes(asked.count()) {
-                return say("ERR Invalid number of arguments specified for command");
-            }
-            let keys: Vec<&[u8]> = spec.keys_of(asked).collect();
-            if keys.is_empty() {
-                return say("ERR The command has no key arguments");
-            }
-            out.array(keys.len());
-            keys.iter().for_each(|key| out.bulk(key));
-        }
-        Some(_) => return unknown_subcommand(args),
-    }
-    Ok(())
-}
-
 pub fn acl(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
     match args.at(1).to_ascii_lowercase().as_slice() {
         b"whoami" => {
             out.text(session.principal.as_ref().map_or("default", |principal| principal.name()));
         }
-        b"cat" if args.count() == 2 => {
-            let categories = ["read", "write", "admin", "connection"];
-            out.array(categories.len());
-            categories.iter().for_each(|category| out.text(category));
-        }
-        _ => return unknown_subcommand(args),
+        _ => return about::categories(args, out),
     }
     Ok(())
 }
@@ -375,10 +257,9 @@ pub fn info(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
 
 pub fn config(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
     match args.at(1).to_ascii_lowercase().as_slice() {
-        b"get" if args.count() > 2 => {}
+        b"get" => {}
         b"set" => return say("ERR CONFIG SET is not for this server: it is told when it starts"),
-        b"resetstat" | b"rewrite" => return say("ERR this is not for this server"),
-        _ => return unknown_subcommand(args),
+        _ => return say("ERR this is not for this server"),
     }
     let limits = &session.shared.limits;
     let (appends, syncs) = match session.shared.config.durability {

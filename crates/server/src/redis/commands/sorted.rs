@@ -222,7 +222,11 @@ fn rank(call: &mut Call<'_>, is_from_end: bool) -> Done {
     let with_score = match call.args.count() {
         3 => false,
         4 if call.args.is(3, "withscore") => true,
-        _ => return say(SYNTAX),
+        4 => return say(SYNTAX),
+        _ => {
+            let name = if is_from_end { "zrevrank" } else { "zrank" };
+            return say(format!("ERR wrong number of arguments for '{name}' command"));
+        }
     };
     let found = match sorted(call)? {
         Some(sorted) => score(call, &sorted, member)?.map(|score| (sorted, score)),

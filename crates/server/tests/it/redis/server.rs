@@ -36,6 +36,14 @@ fn clients_find_what_they_ask_for() {
     assert_eq!(client.run("COMMAND LIST FILTERBY name x"), error("ERR syntax error"));
     assert!(matches!(client.run("COMMAND DOCS get"), Value::Array(_)));
     assert_eq!(client.run("COMMAND GETKEYS MSET a 1 b 2"), array(&["a", "b"]));
+    assert_eq!(client.run("COMMAND GETKEYS ZUNIONSTORE to 2 a b"), array(&["to", "a", "b"]));
+    assert_eq!(client.run("COMMAND GETKEYS SINTERCARD 1 a LIMIT 1"), array(&["a"]));
+    for wrong in ["ZUNION x a", "ZUNION 3 a b", "ZUNION 0 a"] {
+        let refused = error("ERR Invalid arguments specified for command");
+        assert_eq!(client.run(&format!("COMMAND GETKEYS {wrong}")), refused, "{wrong}");
+    }
+    let none = error("ERR The command has no key arguments");
+    assert_eq!(client.run("COMMAND GETKEYS PING"), none);
     assert_eq!(client.run("ACL WHOAMI"), bulk("default"));
     assert_eq!(client.run("WAIT 0 0"), Value::Int(0));
     assert_eq!(client.run("SAVE"), ok());
@@ -54,6 +62,85 @@ fn clients_find_what_they_ask_for() {
     assert_eq!((client.read(), client.read()), (Some(ok()), Some(bulk("a b"))));
     assert_eq!(client.run("QUIT"), ok());
     assert!(client.is_closed());
+}
+
+#[test]
+fn commands_with_parts_say_which() {
+    let served = Served::plain();
+    let mut client = served.client();
+    for command in ["ACL", "CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT"] {
+        let Value::Array(lines) = client.run(&format!("{command} HELP")) else { panic!("lines") };
+        assert!(lines.len() >= 5 && lines.contains(&Value::Simple("HELP".to_owned())), "{command}");
+        let unknown = format!("ERR unknown subcommand 'NOSUCH'. Try {command} HELP.");
+        assert_eq!(client.run(&format!("{command} NOSUCH")), error(&unknown));
+        let lower = command.to_lowercase();
+        let arity = format!("ERR wrong number of arguments for '{lower}|help' command");
+        assert_eq!(client.run(&format!("{command} HELP x")), error(&arity));
+    }
+    let arity = |of: &str| error(&format!("ERR wrong number of arguments for '{of}' command"));
+    assert_eq!(client.run("OBJECT ENCODING"), arity("object|encoding"));
+    assert_eq!(client.run("MEMORY USAGE"), arity("memory|usage"));
+    assert_eq!(client.run("CLIENT"), arity("client"));
+    assert_eq!(client.run("ZRANK z a WITHSCORE x"), arity("zrank"));
+    assert_eq!(client.run("MEMORY USAGE a SAMPLES x"), error("ERR syntax error"));
+    assert_eq!(client.run("MEMORY USAGE a SAMPLES 5"), Value::Null);
+    let of_lists = client.run("ACL CAT list");
+    assert!(matches!(of_lists, Value::Array(all) if all.contains(&bulk("lpush"))));
+    assert_eq!(client.run("ACL CAT nosuch"), error("ERR Unknown category 'nosuch'"));
+    let Value::Array(told) = client.run("COMMAND INFO zunion object") else { panic!("told") };
+    let Value::Array(zunion) = &told[0] else { panic!("told") };
+    assert!(matches!(&zunion[2], Value::Array(flags)
+        if flags.contains(&Value::Simple("movablekeys".to_owned()))));
+    let Value::Array(object) = &told[1] else { panic!("told") };
+    assert!(matches!(&object[9], Value::Array(parts) if parts.len() == 5));
+    // An unknown part spoils a transaction when it is queued.
+    let replies = client.pipeline(&["MULTI", "OBJECT NOSUCH a", "EXEC"]);
+    assert!(matches!(&replies[2], Value::Error(text) if text.starts_with("EXECABORT")));
+}
+
+#[test]
+fn a_client_is_shown_with_both_ends_and_what_it_does() {
+    let served = Served::plain();
+    let mut client = served.client();
+    let Value::Bulk(list) = client.run("CLIENT LIST") else { panic!("text") };
+    let list = String::from_utf8(list).unwrap();
+    let (own, peer) = (client.stream.local_addr().unwrap(), client.stream.peer_addr().unwrap());
+    assert!(list.contains(&format!(" addr={own} laddr={peer} ")), "{list}");
+    assert!(list.contains(" cmd=client|list "), "{list}");
+}
+
+#[test]
+fn clients_are_not_answered_as_they_wish() {
+    let served = Served::plain();
+    let mut client = served.client();
+    let send = |client: &mut super::client::Client, commands: &[&str]| {
+        for command in commands {
+            client.send(&super::client::frame(&command.split(' ').collect::<Vec<_>>()));
+        }
+    };
+    send(&mut client, &["CLIENT REPLY SKIP", "SET a 1", "GET a"]);
+    assert_eq!(client.read(), Some(bulk("1")));
+    let quiet = ["SET a 2", "SET b 2", "HSET h a 1", "NOSUCH", "MULTI", "SET c 3", "EXEC", "GET c"];
+    send(&mut client, &["SET a 3", "CLIENT REPLY OFF"]);
+    send(&mut client, &quiet);
+    send(&mut client, &["CLIENT REPLY SKIP", "GET a", "CLIENT REPLY ON", "MGET a b c"]);
+    assert_eq!(client.read(), Some(ok()), "of the first SET");
+    assert_eq!(client.read(), Some(ok()), "of REPLY ON");
+    assert_eq!(client.read(), Some(array(&["2", "2", "3"])));
+    send(&mut client, &["CLIENT REPLY SKIP", "CLIENT REPLY ON", "CLIENT REPLY OFF", "RESET"]);
+    assert_eq!(client.read(), Some(ok()));
+    assert_eq!(client.read(), Some(Value::Simple("RESET".to_owned())));
+    assert_eq!(client.run("CLIENT REPLY NOSUCH"), error("ERR syntax error"));
+}
+
+#[test]
+fn what_expires_of_collections_is_counted() {
+    let served = Served::plain();
+    let mut client = served.client();
+    client.pipeline(&["SET a 1", "HSET h a 1", "SADD s a", "EXPIRE h 1000"]);
+    let Value::Bulk(info) = client.run("INFO keyspace") else { panic!("text") };
+    let info = String::from_utf8(info).unwrap();
+    assert!(info.contains("db0:keys=3,expires=1,avg_ttl=0"), "{info}");
 }
 
 #[test]
