@@ -83,9 +83,16 @@ fn bytes(names: &[&str]) -> Map<String, Value> {
     both.collect()
 }
 
+/// These members, each of them more than null.
+fn said(names: &[&str]) -> Value {
+    let text = |name: &&str| ((*name).to_owned(), json!({ "type": "string" }));
+    let properties: Map<String, Value> = names.iter().map(text).collect();
+    json!({ "required": names, "properties": properties })
+}
+
 /// One of two members.
 fn one_of(name: &str) -> Value {
-    json!({ "oneOf": [{ "required": [name] }, { "required": [format!("{name}_base64")] }] })
+    json!({ "oneOf": [said(&[name]), said(&[&format!("{name}_base64")])] })
 }
 
 fn key_item() -> Value {
@@ -141,13 +148,13 @@ fn range_operation() -> Value {
 fn any_range() -> Value {
     let names = ["prefix", "from", "to"];
     let names = names.iter().flat_map(|name| [(*name).to_owned(), format!("{name}_base64")]);
-    names.map(|name| json!({ "required": [name] })).collect()
+    names.map(|name| said(&[&name])).collect()
 }
 
 /// Each is said once.
 fn none_twice() -> Value {
     let names = ["prefix", "from", "to"].into_iter();
-    names.map(|name| json!({ "not": { "required": [name, format!("{name}_base64")] } })).collect()
+    names.map(|name| json!({ "not": said(&[name, &format!("{name}_base64")]) })).collect()
 }
 
 fn restore() -> Value {
@@ -187,7 +194,12 @@ fn options(mut more: Value, required: &[&str]) -> Value {
     if !required.contains(&"structure") {
         structure = or_null(structure);
     }
-    let merge_operator = json!({ "type": "string", "enum": ["counter", "append", "min", "max"] });
+    let merge_operator = json!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 255,
+        "description": "Built in are counter, append, min and max; others have to be registered.",
+    });
     let known = json!({
         "structure": structure,
         "codec": or_null(json!({ "type": "string", "enum": ["none", "lz4", "snappy"] })),
