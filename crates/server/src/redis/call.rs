@@ -48,6 +48,11 @@ pub fn say<T>(text: impl Into<Cow<'static, str>>) -> Result<T, Failure> {
     Err(Failure::Say(text.into()))
 }
 
+/// What is said to a command that is given too little or too much.
+pub fn wrong_arity<T>(command: &str) -> Result<T, Failure> {
+    say(format!("ERR wrong number of arguments for '{command}' command"))
+}
+
 /// What a command sees, and whether it can write.
 #[derive(Debug)]
 pub enum View {

@@ -109,10 +109,15 @@ impl Client {
         }
     }
 
+    /// Its connection's end here.
+    pub fn local_text(&self) -> String {
+        self.local.map(|local| local.to_string()).unwrap_or_default()
+    }
+
     /// Its line of `CLIENT LIST`.
     pub fn line(&self, now: Duration) -> String {
         let shown = self.shown();
-        let local = self.local.map(|local| local.to_string()).unwrap_or_default();
+        let local = self.local_text();
         let mut line = format!("id={} addr={} laddr={local} fd=0", self.id, self.peer);
         let _to_a_string = write!(
             line,

@@ -92,6 +92,12 @@ fn expiry_key(at: std::time::SystemTime, id: u64) -> Vec<u8> {
     prefixed(b'e', u64::try_from(millis_of(at)).unwrap_or(0), &id.to_be_bytes())
 }
 
+/// The `e` of collections that have not expired as of a moment.
+pub fn expiring(now: std::time::SystemTime) -> std::ops::Range<Vec<u8>> {
+    // What expires in this millisecond has.
+    expiry_key(now + std::time::Duration::from_millis(1), 0)..b"f".to_vec()
+}
+
 impl Collection {
     fn decode(entry: &Entry) -> Result<Collection, Failure> {
         let value = <[u8; RECORD_SIZE]>::try_from(&*entry.value).ok();

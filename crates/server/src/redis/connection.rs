@@ -226,7 +226,7 @@ impl Link {
             }
             self.parser.reset();
         };
-        self.session.commit_row(&mut row, &mut self.out);
+        self.session.finish(&mut row, &mut self.out);
         if progress != Progress::More {
             // The place in the frame counts from its start, which moves to the front.
             self.input.drain(..self.taken);

@@ -62,7 +62,7 @@ impl Feed {
                 }
                 parser.reset();
             }
-            session.commit_row(&mut row, &mut out);
+            session.finish(&mut row, &mut out);
             if session.is_over {
                 return (out.bytes, true);
             }

@@ -1,7 +1,9 @@
 //! `INFO`: what clients and monitors look for, in the words of Redis, as far as it is so here.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
+use super::collection::expiring;
 use crate::config::Durability;
 use crate::metrics::{Kind, Protocol};
 use crate::server::Shared;
@@ -114,13 +116,12 @@ fn add_keyspaces(text: &mut String, shared: &Shared) {
     for (number, database) in shared.redis.databases.iter().enumerate() {
         let handles = database.handles();
         let strings = handles.strings.map_or(0, |strings| strings.len().unwrap_or(0));
-        // Of collections there is one of `r`, and one of `e` if it expires.
-        let of_kind = |kind: u8| {
-            let range = vec![kind]..vec![kind + 1];
+        let count = |range: Range<Vec<u8>>| {
             let second = handles.second.as_ref();
-            second.map_or(0, |second| second.count::<Vec<u8>>(range).unwrap_or(0))
+            second.map_or(0, |second| second.count(range).unwrap_or(0))
         };
-        let (keys, expires) = (strings + of_kind(b'r'), of_kind(b'e'));
+        let now = shared.store.db().snapshot().time();
+        let (keys, expires) = (strings + count(b"r".to_vec()..b"s".to_vec()), count(expiring(now)));
         if keys > 0 {
             line(text, format_args!("db{number}:keys={keys},expires={expires},avg_ttl=0"));
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lithedb::Error;
 
 use super::call::{Call, Done, Failure, STEPS_MAX, View, Written, say};
+use super::commands::about;
 use super::databases::{DATABASE_COUNT, Handles, stripe_of};
 use super::frame::{Args, FrameLimits};
 use super::glob::Steps;
@@ -244,6 +245,9 @@ impl Session {
         // What it may do was looked up when it was queued, and may be other by now.
         if let Err(refusal) = self.check_rights(command.spec, args, self.rights) {
             return self.told(Err(refusal), mark, command.spec, out);
+        }
+        if about::helped(command.spec, args, out) {
+            return Ok(());
         }
         let run = match command.spec.run {
             Run::Session(run) => {

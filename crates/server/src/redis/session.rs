@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use lithedb::{Durability, Error, KEY_LEN_MAX, Keyspace, SeqNo, WriteBatch};
 
-use super::call::{Call, Done, Failure, STEPS_MAX, Until, View, Written, say};
+use super::call::{Call, Done, Failure, STEPS_MAX, Until, View, Written, say, wrong_arity};
 use super::clients::Client;
 use super::collection::record_key;
 use super::commands::about;
@@ -21,7 +21,7 @@ use super::frame::{Args, FrameLimits};
 use super::glob::Steps;
 use super::queue::Queue;
 use super::reply::{Reply, Version};
-use super::table::{self, ALONE, AT_ONCE, MAKES, Need, PARTS, Run, Spec};
+use super::table::{self, ALONE, AT_ONCE, MAKES, Need, Run, Spec};
 use super::together::{Together, goes_together};
 use crate::auth::{Known, Principal, Verb};
 use crate::log::Level;
@@ -76,6 +76,8 @@ pub struct Session {
     pub kinds: [u32; Kind::ALL.len()],
     pub last_command: &'static str,
     pub quiet: Quiet,
+    /// Where what is not answered begins, with [`Quiet::Always`].
+    quiet_from: usize,
 }
 
 /// Which commands are not answered, as `CLIENT REPLY` says.
@@ -148,6 +150,7 @@ impl Session {
             kinds: [0; Kind::ALL.len()],
             last_command: "",
             quiet: Quiet::No,
+            quiet_from: 0,
         };
         session.become_known(principal);
         session
@@ -178,7 +181,6 @@ impl Session {
         self.queue = None;
         self.forget_watches();
         self.token = None;
-        self.quiet = Quiet::No;
         self.database = 0;
         let principal = self.shared.authority.without_token();
         // Who was not known anyway gains no time by this.
@@ -306,8 +308,8 @@ impl Session {
         row: &mut Row<'s>,
     ) {
         match self.quiet {
-            Quiet::No => self.execute_now(args, follows, out, row),
-            _ => self.execute_quietly(args, out, row),
+            Quiet::Next | Quiet::This => self.execute_quietly(args, out, row),
+            Quiet::No | Quiet::Always => self.execute_now(args, follows, out, row),
         }
     }
 
@@ -350,7 +352,7 @@ impl Session {
         self.commit_row(row, out);
         let mark = out.mark();
         let done = self.dispatch(spec, args, out);
-        if done.is_err() || self.quiet != Quiet::No {
+        if done.is_err() || matches!(self.quiet, Quiet::This | Quiet::Next) {
             out.back_to(mark);
         }
         if let Err(failure) = done {
@@ -360,9 +362,7 @@ impl Session {
 
     /// Does a command without an answer, unless it asks for answers again.
     fn execute_quietly<'s>(&mut self, args: Args<'_>, out: &mut Reply, row: &mut Row<'s>) {
-        if self.quiet == Quiet::Next {
-            self.quiet = Quiet::This;
-        }
+        self.quiet = Quiet::This;
         self.commit_row(row, out);
         let mark = out.mark();
         self.execute_now(args, Follows::Nothing, out, row);
@@ -373,6 +373,32 @@ impl Session {
         if self.quiet == Quiet::This {
             self.quiet = Quiet::No;
         }
+    }
+
+    /// Answers nothing that comes from now on. What was said before is to be sent.
+    pub fn be_quiet(&mut self, out: &Reply) {
+        if self.quiet != Quiet::Always {
+            (self.quiet, self.quiet_from) = (Quiet::Always, out.mark());
+        }
+    }
+
+    /// Answers what comes from now on.
+    pub fn answer_again(&mut self, out: &mut Reply) {
+        self.take_back(out);
+        self.quiet = Quiet::No;
+    }
+
+    fn take_back(&mut self, out: &mut Reply) {
+        if self.quiet == Quiet::Always {
+            out.back_to(self.quiet_from);
+        }
+    }
+
+    /// Commits what was kept, before what was said is sent.
+    pub fn finish(&mut self, row: &mut Row<'_>, out: &mut Reply) {
+        self.commit_row(row, out);
+        self.take_back(out);
+        self.quiet_from = 0; // Of what is said when this is sent.
     }
 
     /// Whether it may do this, and the keys are no larger than they may be.
@@ -386,34 +412,8 @@ impl Session {
             self.shared.metrics.note_refusal(Refusal::Unknown);
             return say("NOAUTH Authentication required.");
         }
-        let part = spec.map_or(Ok(None), |spec| about::subcommand(spec, args));
-        let refusal = match spec {
-            None => Some(unknown_command(args)),
-            Some(spec) if !spec.takes(args.count()) => {
-                Some(format!("ERR wrong number of arguments for '{}' command", spec.name))
-            }
-            Some(spec)
-                if spec.writes()
-                    && spec.keys_of(args).any(|key| key.len() > self.shared.limits.key_size) =>
-            {
-                self.shared.metrics.note_refusal(Refusal::Size);
-                Some("ERR the key is larger than keys may be".to_owned())
-            }
-            Some(spec) if self.queue.is_some() && spec.has(ALONE) => {
-                Some("ERR Command not allowed inside a transaction".to_owned())
-            }
-            Some(_) => part.as_ref().err().cloned(),
-        };
-        let rights = match &self.queue {
-            Some(queue) if queue.database != self.database => self.rights_on(queue.database),
-            _ => self.rights,
-        };
-        let checked = match (refusal, spec) {
-            (None, Some(spec)) => self.check_rights(spec, args, rights).map(|()| spec),
-            (refusal, _) => say(refusal.unwrap_or_default()),
-        };
-        let spec = match checked {
-            Ok(spec) => spec,
+        let (spec, name) = match self.check(spec, args) {
+            Ok(checked) => checked,
             Err(refusal) => {
                 if let Some(queue) = &mut self.queue {
                     queue.is_bad = true;
@@ -421,7 +421,7 @@ impl Session {
                 return Err(refusal);
             }
         };
-        self.last_command = part.ok().flatten().map_or(spec.name, |part| part.name);
+        self.last_command = name;
         let limit = self.frame_limits();
         if let Some(queue) = self.queue.as_mut().filter(|_| !spec.has(AT_ONCE)) {
             queue.push(spec, args, &limit)?;
@@ -433,6 +433,34 @@ impl Session {
             true => tokio::task::block_in_place(|| self.run(spec, args, out)),
             false => self.run(spec, args, out),
         }
+    }
+
+    /// Whether a command can be done, or queued: which it is, and what others are told of it.
+    fn check(
+        &self,
+        spec: Option<&'static Spec>,
+        args: Args<'_>,
+    ) -> Result<(&'static Spec, &'static str), Failure> {
+        let Some(spec) = spec else { return say(unknown_command(args)) };
+        if !spec.takes(args.count()) {
+            return wrong_arity(spec.name);
+        }
+        let part = about::subcommand(spec, args)?;
+        let key_size = self.shared.limits.key_size;
+        if spec.writes() && spec.keys_of(args).any(|key| key.len() > key_size) {
+            self.shared.metrics.note_refusal(Refusal::Size);
+            return say("ERR the key is larger than keys may be");
+        }
+        let is_alone = spec.has(ALONE) || part.is_some_and(|part| !part.may_be_queued());
+        if self.queue.is_some() && is_alone {
+            return say("ERR Command not allowed inside a transaction");
+        }
+        let rights = match &self.queue {
+            Some(queue) if queue.database != self.database => self.rights_on(queue.database),
+            _ => self.rights,
+        };
+        self.check_rights(spec, args, rights)?;
+        Ok((spec, part.map_or(spec.name, |part| part.name)))
     }
 
     pub fn run(&mut self, spec: &'static Spec, args: Args<'_>, out: &mut Reply) -> Done {
@@ -450,10 +478,7 @@ impl Session {
 
     fn run_once(&mut self, spec: &'static Spec, args: Args<'_>, out: &mut Reply) -> Done {
         match spec.run {
-            _ if spec.has(PARTS) && args.is(1, "help") => {
-                about::help(spec, out);
-                Ok(())
-            }
+            _ if about::helped(spec, args, out) => Ok(()),
             Run::Session(run) => run(self, args, out),
             Run::Keys(run) => self.run_on_keys(spec, run, args, out),
         }

@@ -139,7 +139,8 @@ impl Spec {
 const ONE: (i8, i8, i8) = (1, 1, 1);
 const TWO: (i8, i8, i8) = (1, 2, 1);
 const ALL: (i8, i8, i8) = (1, -1, 1);
-const NONE: (i8, i8, i8) = (0, 0, 0);
+/// No keys.
+pub const NONE: (i8, i8, i8) = (0, 0, 0);
 
 const fn keys(
     name: &'static str,
@@ -200,6 +201,9 @@ static STRINGS: &[Spec] = &[
     with(TOGETHER, keys("incrby", 3, SWAP, ONE, strings::incrby)),
     with(TOGETHER, keys("decrby", 3, SWAP, ONE, strings::decrby)),
     with(TOGETHER, keys("incrbyfloat", 3, SWAP, ONE, strings::incrbyfloat)),
+];
+
+static BITMAPS: &[Spec] = &[
     with(TOGETHER, keys("setbit", 4, SWAP, ONE, strings::setbit)),
     keys("getbit", 3, READ, ONE, strings::getbit),
     keys("bitcount", -2, READ, ONE, strings::bitcount),
@@ -368,24 +372,29 @@ pub struct Group {
     /// As `COMMAND DOCS` names it.
     pub name: &'static str,
     /// As `ACL CAT` does.
-    pub category: &'static str,
+    pub category: Option<&'static str>,
     specs: &'static [Spec],
 }
 
-const fn group(name: &'static str, category: &'static str, specs: &'static [Spec]) -> Group {
+const fn group(
+    name: &'static str,
+    category: Option<&'static str>,
+    specs: &'static [Spec],
+) -> Group {
     Group { name, category, specs }
 }
 
-pub static GROUPS: [Group; 9] = [
-    group("string", "string", STRINGS),
-    group("generic", "keyspace", KEYS),
-    group("hash", "hash", HASHES),
-    group("set", "set", SETS),
-    group("sorted-set", "sortedset", SORTED),
-    group("list", "list", LISTS),
-    group("connection", "connection", CONNECTION),
-    group("transactions", "transaction", TRANSACTIONS),
-    group("server", "server", SERVER),
+pub static GROUPS: [Group; 10] = [
+    group("string", Some("string"), STRINGS),
+    group("bitmap", Some("bitmap"), BITMAPS),
+    group("generic", Some("keyspace"), KEYS),
+    group("hash", Some("hash"), HASHES),
+    group("set", Some("set"), SETS),
+    group("sorted-set", Some("sortedset"), SORTED),
+    group("list", Some("list"), LISTS),
+    group("connection", Some("connection"), CONNECTION),
+    group("transactions", Some("transaction"), TRANSACTIONS),
+    group("server", None, SERVER),
 ];
 
 /// All of them.
@@ -396,7 +405,7 @@ pub fn all() -> impl Iterator<Item = &'static Spec> + Clone {
 /// The group that a command is in.
 pub fn group_of(spec: &Spec) -> &'static Group {
     let is_in = |group: &&Group| group.specs.iter().any(|other| other.name == spec.name);
-    GROUPS.iter().find(is_in).unwrap_or(&GROUPS[GROUPS.len() - 1])
+    GROUPS.iter().find(is_in).expect("each command is in one")
 }
 
 const NAME_LEN_MAX: usize = 24;

@@ -167,7 +167,7 @@ fn restore() -> Value {
     let mut range = bytes(&["prefix", "from", "to"]);
     range.insert("at".to_owned(), at);
     range.insert("confirm".to_owned(), yes());
-    let mut range = object(range, &["at", "confirm"]);
+    let mut range = object(range, &["at"]);
     range["anyOf"] = any_range();
     range["allOf"] = none_twice();
     json!({ "oneOf": [key, range] })

@@ -1,13 +1,12 @@
 //! What is told of the commands themselves: `COMMAND`, `ACL CAT`, and `HELP` of those that have
 //! subcommands.
 
-use super::super::call::{Done, SYNTAX, say};
+use super::super::call::{Done, Failure, SYNTAX, say, wrong_arity};
 use super::super::frame::Args;
 use super::super::glob::{self, Steps};
 use super::super::reply::Reply;
 use super::super::session::Session;
 use super::super::table::{self, Group, Need, Run, Spec};
-use super::unknown_subcommand;
 
 /// A subcommand.
 #[derive(Clone, Copy, Debug)]
@@ -45,12 +44,17 @@ static SUBCOMMANDS: &[Subcommand] = &[
         "client|kill",
         -3,
         "address | option value [option value ..]",
-        "Ends connections: those of an address, or by ID, ADDR and USER; this one with SKIPME no.",
+        "Ends connections by address, or ID, ADDR, LADDR and USER; this one with SKIPME no.",
     ),
-    sub("client|list", -2, "", "A line for each connection."),
+    sub("client|list", -2, "[type normal | id number ..]", "A line for each connection."),
     sub("client|no-evict", 3, "on | off", "Changes nothing: no client is evicted."),
     sub("client|no-touch", 3, "on | off", "Changes nothing: reading leaves no mark at a key."),
-    sub("client|reply", 3, "on | off | skip", "Whether commands are answered; skip is for one."),
+    sub(
+        "client|reply",
+        3,
+        "on | off | skip",
+        "Whether commands are answered; with skip, the next.",
+    ),
     sub("client|setinfo", 4, "lib-name | lib-ver text", "Names the library of this connection."),
     sub("client|setname", 3, "name", "Names this connection."),
     sub("command|count", 2, "", "The number of commands."),
@@ -87,6 +91,12 @@ impl Subcommand {
         self.name.split_once('|').unwrap_or((self.name, ""))
     }
 
+    /// Whether it may be part of a transaction: one that ends answers would leave a reply of `EXEC`
+    /// with fewer elements than it says.
+    pub fn may_be_queued(&self) -> bool {
+        self.name != "client|reply"
+    }
+
     fn takes(&self, count: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { count >= arity } else { count == arity }
@@ -94,20 +104,38 @@ impl Subcommand {
 }
 
 /// The subcommand that is meant; `None` of commands without, and for `COMMAND` alone.
-pub fn subcommand(spec: &Spec, args: Args<'_>) -> Result<Option<&'static Subcommand>, String> {
+pub fn subcommand(spec: &Spec, args: Args<'_>) -> Result<Option<&'static Subcommand>, Failure> {
     if !spec.has(table::PARTS) || args.count() < 2 {
         return Ok(None);
     }
     let mut all = subcommands(spec.name);
     match all.find(|sub| args.is(1, sub.parts().1)) {
-        None => Err(unknown_subcommand(args)),
+        None => unknown_subcommand(args),
         Some(sub) if sub.takes(args.count()) => Ok(Some(sub)),
-        Some(sub) => Err(format!("ERR wrong number of arguments for '{}' command", sub.name)),
+        Some(sub) => wrong_arity(sub.name),
     }
 }
 
-/// `HELP`.
-pub fn help(spec: &Spec, out: &mut Reply) {
+/// What Redis says to a second word that it does not know.
+pub fn unknown_subcommand<T>(args: Args<'_>) -> Result<T, Failure> {
+    let shown = |index: usize| {
+        let word = args.at(index);
+        String::from_utf8_lossy(&word[..word.len().min(64)]).into_owned()
+    };
+    let command = shown(0).to_uppercase();
+    say(format!("ERR unknown subcommand '{}'. Try {command} HELP.", shown(1)))
+}
+
+/// `HELP`, of whichever command; says whether it was that.
+pub fn helped(spec: &Spec, args: Args<'_>, out: &mut Reply) -> bool {
+    let is_help = spec.has(table::PARTS) && args.is(1, "help");
+    if is_help {
+        help(spec, out);
+    }
+    is_help
+}
+
+fn help(spec: &Spec, out: &mut Reply) {
     let all = subcommands(spec.name);
     out.array(1 + 2 * all.clone().count());
     let name = spec.name.to_uppercase();
@@ -119,59 +147,88 @@ pub fn help(spec: &Spec, out: &mut Reply) {
     }
 }
 
-pub fn command(_session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+pub fn command(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
     let word = args.get(1).map(<[u8]>::to_ascii_lowercase);
     match word.as_deref().unwrap_or(b"info") {
         b"info" if args.count() < 3 => {
             out.array(table::all().count());
             table::all().for_each(|spec| tell_command(spec, out));
         }
-        b"info" => {
-            out.array(args.count() - 2);
-            for name in args.from(2).iter() {
-                match table::find(name) {
-                    Some(spec) => tell_command(spec, out),
-                    None => out.null_array(),
-                }
-            }
-        }
+        b"info" => return tell_commands(session, args.from(2), out),
         b"count" => out.count(table::all().count()),
         b"list" => return list(args, out),
-        b"docs" => {
-            let all: Vec<&Spec> = match args.count() {
-                2 => table::all().collect(),
-                _ => args.from(2).iter().filter_map(table::find).collect(),
-            };
-            out.map(all.len());
-            for spec in all {
-                out.text(spec.name);
-                out.map(2);
-                out.text("summary");
-                out.text("See docs/REDIS.md.");
-                out.text("group");
-                out.text(table::group_of(spec).name);
-            }
+        b"docs" if args.count() < 3 => {
+            out.map(table::all().count());
+            table::all().for_each(|spec| tell_docs(spec, out));
         }
-        _ => return tell_keys(args.from(2), out),
+        b"docs" => {
+            let mut found: Vec<&Spec> = args.from(2).iter().filter_map(table::find).collect();
+            found.sort_unstable_by_key(|spec| spec.name);
+            found.dedup_by_key(|spec| spec.name); // A map has each once.
+            out.map(found.len());
+            found.iter().for_each(|spec| tell_docs(spec, out));
+        }
+        b"getkeys" => return tell_keys(args.from(2), out),
+        _ => return unknown_subcommand(args),
     }
     Ok(())
 }
 
+/// `COMMAND INFO` of some.
+fn tell_commands(session: &Session, names: Args<'_>, out: &mut Reply) -> Done {
+    let mark = out.mark();
+    out.array(names.count());
+    for name in names.iter() {
+        let sub = SUBCOMMANDS.iter().find(|sub| name.eq_ignore_ascii_case(sub.name.as_bytes()));
+        match (table::find(name), sub) {
+            (Some(spec), _) => tell_command(spec, out),
+            (None, Some(sub)) => tell_subcommand(sub, out),
+            (None, None) => out.null_array(),
+        }
+        if out.mark() - mark > session.shared.limits.output_size {
+            return say("ERR the reply is larger than replies may be");
+        }
+    }
+    Ok(())
+}
+
+/// The element of `COMMAND DOCS`.
+fn tell_docs(spec: &Spec, out: &mut Reply) {
+    let group = table::group_of(spec).name;
+    let tell = |name: &str, summary: &str, count: usize, out: &mut Reply| {
+        out.text(name);
+        out.map(count);
+        for (key, value) in [("summary", summary), ("group", group)] {
+            out.text(key);
+            out.text(value);
+        }
+    };
+    let subs = subcommands(spec.name);
+    let count = subs.clone().count();
+    tell(spec.name, "See docs/REDIS.md.", 2 + usize::from(count > 0), out);
+    if count > 0 {
+        out.text("subcommands");
+        out.map(count);
+        subs.for_each(|sub| tell(sub.name, sub.text, 2, out));
+    }
+}
+
 /// The keys of a whole command.
 fn tell_keys(asked: Args<'_>, out: &mut Reply) -> Done {
-    let Some(spec) = table::find(asked.at(0)) else {
+    let spec = table::find(asked.at(0));
+    let Some(spec) = spec.filter(|spec| subcommand(spec, asked).is_ok()) else {
         return say("ERR Invalid command specified");
     };
     if !spec.takes(asked.count()) {
         return say("ERR Invalid number of arguments specified for command");
     }
-    if !spec.has_keys() {
-        return say("ERR The command has no key arguments");
-    }
     let Some(counted) = spec.counted_keys_of(asked) else {
         return say("ERR Invalid arguments specified for command");
     };
     let keys: Vec<&[u8]> = spec.keys_of(asked).chain(counted.iter()).collect();
+    if keys.is_empty() {
+        return say("ERR The command has no key arguments");
+    }
     out.array(keys.len());
     keys.iter().for_each(|key| out.bulk(key));
     Ok(())
@@ -206,21 +263,27 @@ fn list(args: Args<'_>, out: &mut Reply) -> Done {
 
 /// `ACL CAT`: the categories, or the commands of one.
 pub fn categories(args: Args<'_>, out: &mut Reply) -> Done {
-    let Some(wanted) = args.get(2) else {
-        let groups = table::GROUPS.iter().map(|group| group.category);
-        let all: Vec<&str> = ["read", "write", "admin"].into_iter().chain(groups).collect();
-        out.array(all.len());
-        all.iter().for_each(|category| out.text(category));
-        return Ok(());
+    let names: Vec<&str> = match args.count() {
+        2 => {
+            let mut all: Vec<&str> = table::all().flat_map(categories_of).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        }
+        3 => {
+            let wanted = args.at(2).to_ascii_lowercase();
+            let listed = table::all().filter(|spec| is_of_category(spec, &wanted));
+            listed.map(|spec| spec.name).collect()
+        }
+        _ => return unknown_subcommand(args),
     };
-    let wanted = wanted.to_ascii_lowercase();
-    let listed: Vec<&Spec> = table::all().filter(|spec| is_of_category(spec, &wanted)).collect();
-    if listed.is_empty() {
-        let wanted = String::from_utf8_lossy(&wanted[..wanted.len().min(64)]).into_owned();
+    if names.is_empty() {
+        let wanted = args.at(2);
+        let wanted = String::from_utf8_lossy(&wanted[..wanted.len().min(128)]).into_owned();
         return say(format!("ERR Unknown category '{wanted}'"));
     }
-    out.array(listed.len());
-    listed.iter().for_each(|spec| out.text(spec.name));
+    out.array(names.len());
+    names.iter().for_each(|name| out.text(name));
     Ok(())
 }
 
@@ -231,26 +294,48 @@ fn categories_of(spec: &Spec) -> impl Iterator<Item = &'static str> {
         Run::Keys(_) => Some("read"),
         Run::Session(_) => None,
     };
-    let administers = !matches!(spec.need, Need::Nothing | Need::Known)
+    // Of what has no keys: what needs more than to be known is about the server.
+    let administers = !spec.has_keys()
         && matches!(spec.run, Run::Session(_))
-        && spec.name != "watch";
+        && !matches!(spec.need, Need::Nothing | Need::Known);
     let Group { category, .. } = table::group_of(spec);
-    does.into_iter().chain(administers.then_some("admin")).chain([*category])
+    does.into_iter().chain(administers.then_some("admin")).chain(*category)
 }
 
 fn is_of_category(spec: &Spec, wanted: &[u8]) -> bool {
     categories_of(spec).any(|category| category.as_bytes() == wanted)
 }
 
-/// One element of what `COMMAND` answers.
-fn tell_command(spec: &Spec, out: &mut Reply) {
+/// What `COMMAND INFO` tells of something.
+struct Told<'a> {
+    name: &'a str,
+    arity: i8,
+    flags: Vec<&'a str>,
+    /// The first key, the last, and the step.
+    keys: (i8, i8, i8),
+    categories: Vec<&'a str>,
+}
+
+/// All of an element of `COMMAND INFO` but its end, the array of subcommands.
+fn tell(told: &Told<'_>, out: &mut Reply) {
     out.array(10);
-    out.text(spec.name);
-    out.integer(i64::from(spec.arity));
-    let mut flags = vec![if spec.writes() { "write" } else { "readonly" }];
-    if matches!(spec.run, Run::Session(_)) {
-        flags = vec!["fast"];
-    }
+    out.text(told.name);
+    out.integer(i64::from(told.arity));
+    out.set(told.flags.len());
+    told.flags.iter().for_each(|flag| out.simple(flag));
+    let (first, last, step) = told.keys;
+    [first, last, step].iter().for_each(|place| out.integer(i64::from(*place)));
+    out.set(told.categories.len());
+    told.categories.iter().for_each(|category| out.simple(&format!("@{category}")));
+    (0..2).for_each(|_| out.array(0)); // Tips, and how keys are found.
+}
+
+fn tell_command(spec: &Spec, out: &mut Reply) {
+    let mut flags = vec![match spec.run {
+        Run::Session(_) => "fast",
+        Run::Keys(_) if spec.writes() => "write",
+        Run::Keys(_) => "readonly",
+    }];
     match spec.need {
         Need::Nothing => flags.push("no_auth"),
         Need::Admin | Need::Stats => flags.push("admin"),
@@ -259,29 +344,20 @@ fn tell_command(spec: &Spec, out: &mut Reply) {
     if spec.count_at.is_some() {
         flags.push("movablekeys");
     }
-    out.set(flags.len());
-    flags.iter().for_each(|flag| out.simple(flag));
-    let (first, last, step) = spec.keys;
-    [first, last, step].iter().for_each(|place| out.integer(i64::from(*place)));
-    let categories: Vec<&str> = categories_of(spec).collect();
-    let tell_categories = |out: &mut Reply| {
-        out.set(categories.len());
-        categories.iter().for_each(|category| out.simple(&format!("@{category}")));
-    };
-    tell_categories(out);
-    (0..2).for_each(|_| out.array(0));
+    let (name, arity, keys) = (spec.name, spec.arity, spec.keys);
+    tell(&Told { name, arity, flags, keys, categories: categories_of(spec).collect() }, out);
     let subs = subcommands(spec.name);
     out.array(subs.clone().count());
-    for sub in subs {
-        out.array(10);
-        out.text(sub.name);
-        out.integer(i64::from(sub.arity));
-        out.set(0);
-        let keys = if sub.takes(2) { [0; 3] } else { [first, last, step].map(i64::from) };
-        keys.iter().for_each(|place| out.integer(*place));
-        tell_categories(out);
-        (0..3).for_each(|_| out.array(0));
-    }
+    subs.for_each(|sub| tell_subcommand(sub, out));
+}
+
+fn tell_subcommand(sub: &Subcommand, out: &mut Reply) {
+    let spec = table::find(sub.parts().0.as_bytes()).expect("a test looks up each");
+    // One that is done with its name alone has no key.
+    let keys = if sub.takes(2) { table::NONE } else { spec.keys };
+    let categories = categories_of(spec).collect();
+    tell(&Told { name: sub.name, arity: sub.arity, flags: Vec::new(), keys, categories }, out);
+    out.array(0);
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use lithedb::{Entry, Slice};
 
-use crate::redis::call::{Call, Done, Failure, NOT_AN_INTEGER, OVERFLOW, SYNTAX, Until, say};
+use crate::redis::call::{
+    Call, Done, Failure, NOT_AN_INTEGER, OVERFLOW, SYNTAX, Until, say, wrong_arity,
+};
 use crate::redis::collection::{Collection, Kind, member_of};
 use crate::redis::number::{float, integer, plain_float_text, put_integer};
 
@@ -50,7 +52,7 @@ pub fn hmset(call: &mut Call<'_>) -> Done {
 fn put_fields(call: &mut Call<'_>, command: &str) -> Result<usize, Failure> {
     let args = call.args;
     if args.count() % 2 == 1 {
-        return say(format!("ERR wrong number of arguments for '{command}' command"));
+        return wrong_arity(command);
     }
     let mut hash = call.collection_or_new(args.at(1), Kind::Hash)?;
     let mut new = 0;

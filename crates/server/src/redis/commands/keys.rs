@@ -426,17 +426,22 @@ pub fn object(call: &mut Call<'_>) -> Done {
         }),
         b"refcount" => call.out.integer(1),
         b"idletime" => call.out.integer(0),
-        _ => return say("ERR an LFU maxmemory policy is not selected"),
+        b"freq" => return say("ERR an LFU maxmemory policy is not selected"),
+        _ => return super::about::unknown_subcommand(call.args),
     }
     Ok(())
 }
 
 /// About what a key takes on disk.
 pub fn memory(call: &mut Call<'_>) -> Done {
-    let args = call.args;
-    let is_told_samples = args.count() == 5 && args.is(3, "samples");
-    if args.count() > 3 && !(is_told_samples && integer(args.at(4)).is_some_and(|n| n >= 0)) {
-        return say(SYNTAX);
+    match call.args.count() {
+        3 => {}
+        5 if call.args.is(3, "samples") => {
+            if call.integer(4)? < 0 {
+                return say(SYNTAX);
+            }
+        }
+        _ => return say(SYNTAX),
     }
     let key = call.args.at(2);
     match call.find(key)? {

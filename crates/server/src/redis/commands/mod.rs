@@ -22,7 +22,6 @@ use lithedb::Entry;
 
 use super::call::{Call, Failure, View, say};
 use super::collection::Collection;
-use super::frame::Args;
 
 /// Entries that are drawn at most.
 const DRAWN_MAX: usize = 1_000_000;
@@ -143,14 +142,4 @@ pub fn remove_member(
     call.delete(second, &collection.member_key(member))?;
     collection.count -= 1;
     Ok(true)
-}
-
-/// What Redis says to a second word that it does not know.
-fn unknown_subcommand(args: Args<'_>) -> String {
-    let shown = |index: usize| {
-        let word = args.at(index);
-        String::from_utf8_lossy(&word[..word.len().min(64)]).into_owned()
-    };
-    let command = shown(0).to_uppercase();
-    format!("ERR unknown subcommand '{}'. Try {command} HELP.", shown(1))
 }

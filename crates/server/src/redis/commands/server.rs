@@ -1,11 +1,13 @@
 //! Connections and the server itself.
 
+use std::collections::BTreeSet;
+
 use lithedb::WriteBatch;
 
 use super::about;
 use crate::auth::Verb;
 use crate::config::Durability;
-use crate::redis::call::{Done, Failure, NOT_AN_INTEGER, SYNTAX, say};
+use crate::redis::call::{Done, Failure, NOT_AN_INTEGER, SYNTAX, say, wrong_arity};
 use crate::redis::clients::name_of;
 use crate::redis::databases::DATABASE_COUNT;
 use crate::redis::frame::Args;
@@ -14,10 +16,6 @@ use crate::redis::number::integer;
 use crate::redis::queue::Queue;
 use crate::redis::reply::{Reply, Version};
 use crate::redis::session::{Quiet, Session};
-
-fn wrong_arity(name: &str) -> Done {
-    say(format!("ERR wrong number of arguments for '{name}' command"))
-}
 
 pub fn auth(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
     match args.count() {
@@ -94,6 +92,7 @@ pub fn quit(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
 }
 
 pub fn reset(session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    session.answer_again(out);
     session.reset();
     session.client.shown().name.clear();
     out.version = Version::Two;
@@ -165,9 +164,7 @@ pub fn client(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
         b"info" => out.verbatim(&(session.client.line(now) + "\n")),
         b"list" => {
             must_administer(session, "client|list")?;
-            let clients = session.shared.redis.clients.all();
-            let lines: Vec<String> = clients.iter().map(|client| client.line(now)).collect();
-            out.verbatim(&(lines.join("\n") + "\n"));
+            list(session, args, out)?;
         }
         b"kill" => {
             must_administer(session, "client|kill")?;
@@ -176,16 +173,17 @@ pub fn client(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
         b"getredir" => out.integer(-1),
         b"reply" => match args.at(2).to_ascii_lowercase().as_slice() {
             b"on" => {
-                session.quiet = Quiet::No;
+                session.answer_again(out);
                 out.ok();
             }
-            b"off" => session.quiet = Quiet::Always,
+            b"off" => session.be_quiet(out),
             b"skip" if session.quiet == Quiet::Always => {}
             b"skip" => session.quiet = Quiet::Next,
             _ => return say(SYNTAX),
         },
-        _no_evict_or_no_touch if args.is(2, "on") || args.is(2, "off") => out.ok(),
-        _ => return say(SYNTAX),
+        b"no-evict" | b"no-touch" if args.is(2, "on") || args.is(2, "off") => out.ok(),
+        b"no-evict" | b"no-touch" => return say(SYNTAX),
+        _ => return about::unknown_subcommand(args),
     }
     Ok(())
 }
@@ -198,6 +196,37 @@ fn must_administer(session: &Session, command: &str) -> Done {
     say(format!("NOPERM User {user} has no permissions to run the '{command}' command"))
 }
 
+/// `CLIENT LIST`, all or those of a type or with these numbers.
+fn list(session: &Session, args: Args<'_>, out: &mut Reply) -> Done {
+    let mut clients = session.shared.redis.clients.all();
+    if args.is(2, "type") && args.count() == 4 {
+        match args.at(3).to_ascii_lowercase().as_slice() {
+            b"normal" => {}
+            // Nobody is one of these.
+            b"master" | b"replica" | b"slave" | b"pubsub" => clients.clear(),
+            _ => {
+                let kind = String::from_utf8_lossy(args.at(3)).into_owned();
+                return say(format!("ERR Unknown client type '{kind}'"));
+            }
+        }
+    } else if args.is(2, "id") && args.count() > 3 {
+        let mut ids = BTreeSet::new();
+        for id in args.from(3).iter() {
+            match integer(id).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0) {
+                Some(id) => ids.insert(id),
+                None => return say("ERR Invalid client ID"),
+            };
+        }
+        clients.retain(|client| ids.contains(&client.id));
+    } else if args.count() > 2 {
+        return say(SYNTAX);
+    }
+    let now = session.shared.store.began().elapsed();
+    let lines: String = clients.iter().map(|client| client.line(now) + "\n").collect();
+    out.verbatim(&lines);
+    Ok(())
+}
+
 fn kill(session: &Session, args: Args<'_>, out: &mut Reply) -> Done {
     let clients = session.shared.redis.clients.all();
     if args.count() == 3 {
@@ -207,7 +236,7 @@ fn kill(session: &Session, args: Args<'_>, out: &mut Reply) -> Done {
         out.ok();
         return Ok(());
     }
-    let (mut id, mut address, mut user) = (None, None, None);
+    let (mut id, mut address, mut local, mut user) = (None, None, None, None);
     let mut spares_itself = true;
     for at in (2..args.count()).step_by(2) {
         let Some(value) = args.get(at + 1) else { return say(SYNTAX) };
@@ -218,6 +247,7 @@ fn kill(session: &Session, args: Args<'_>, out: &mut Reply) -> Done {
                 None => return say("ERR client-id should be greater than 0"),
             },
             b"addr" => address = Some(text),
+            b"laddr" => local = Some(text),
             b"user" => user = Some(text),
             b"skipme" => spares_itself = !value.eq_ignore_ascii_case(b"no"),
             _ => return say(SYNTAX),
@@ -227,6 +257,7 @@ fn kill(session: &Session, args: Args<'_>, out: &mut Reply) -> Done {
     for client in clients {
         let is_meant = id.is_none_or(|id| id == client.id)
             && address.as_ref().is_none_or(|address| *address == client.peer.to_string())
+            && local.as_ref().is_none_or(|local| *local == client.local_text())
             && user.as_ref().is_none_or(|user| *user == client.shown().user);
         if is_meant && !(spares_itself && client.id == session.client.id) {
             client.kill();
@@ -242,7 +273,8 @@ pub fn acl(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
         b"whoami" => {
             out.text(session.principal.as_ref().map_or("default", |principal| principal.name()));
         }
-        _ => return about::categories(args, out),
+        b"cat" => return about::categories(args, out),
+        _ => return about::unknown_subcommand(args),
     }
     Ok(())
 }
@@ -259,7 +291,8 @@ pub fn config(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
     match args.at(1).to_ascii_lowercase().as_slice() {
         b"get" => {}
         b"set" => return say("ERR CONFIG SET is not for this server: it is told when it starts"),
-        _ => return say("ERR this is not for this server"),
+        b"resetstat" | b"rewrite" => return say("ERR this is not for this server"),
+        _ => return about::unknown_subcommand(args),
     }
     let limits = &session.shared.limits;
     let (appends, syncs) = match session.shared.config.durability {

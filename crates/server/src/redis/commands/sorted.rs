@@ -3,7 +3,7 @@
 use lithedb::{Entry, KeyRange};
 
 use crate::redis::call::{
-    Call, Done, Failure, NOT_A_FLOAT, NOT_AN_INTEGER, SYNTAX, TOO_MUCH, Until, say,
+    Call, Done, Failure, NOT_A_FLOAT, NOT_AN_INTEGER, SYNTAX, TOO_MUCH, Until, say, wrong_arity,
 };
 use crate::redis::collection::{Collection, Kind, member_of, score_and_member};
 use crate::redis::number::{float, from_ordered, integer, ordered};
@@ -223,10 +223,7 @@ fn rank(call: &mut Call<'_>, is_from_end: bool) -> Done {
         3 => false,
         4 if call.args.is(3, "withscore") => true,
         4 => return say(SYNTAX),
-        _ => {
-            let name = if is_from_end { "zrevrank" } else { "zrank" };
-            return say(format!("ERR wrong number of arguments for '{name}' command"));
-        }
+        _ => return wrong_arity(if is_from_end { "zrevrank" } else { "zrank" }),
     };
     let found = match sorted(call)? {
         Some(sorted) => score(call, &sorted, member)?.map(|score| (sorted, score)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lithedb::Expiry;
 
 use crate::redis::call::{
-    Call, Done, Failure, NOT_A_FLOAT, NOT_AN_INTEGER, OVERFLOW, SYNTAX, Until, say,
+    Call, Done, Failure, NOT_A_FLOAT, NOT_AN_INTEGER, OVERFLOW, SYNTAX, Until, say, wrong_arity,
 };
 use crate::redis::collection::Found;
 use crate::redis::frame::Args;
@@ -224,7 +224,7 @@ pub fn mget(call: &mut Call<'_>) -> Done {
 fn check_pairs(args: Args<'_>, command: &str) -> Done {
     match args.count() % 2 {
         1 => Ok(()),
-        _ => say(format!("ERR wrong number of arguments for '{command}' command")),
+        _ => wrong_arity(command),
     }
 }
 

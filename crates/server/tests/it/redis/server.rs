@@ -38,12 +38,17 @@ fn clients_find_what_they_ask_for() {
     assert_eq!(client.run("COMMAND GETKEYS MSET a 1 b 2"), array(&["a", "b"]));
     assert_eq!(client.run("COMMAND GETKEYS ZUNIONSTORE to 2 a b"), array(&["to", "a", "b"]));
     assert_eq!(client.run("COMMAND GETKEYS SINTERCARD 1 a LIMIT 1"), array(&["a"]));
+    for wrong in ["OBJECT NOSUCH a", "MEMORY USAGE", "NOSUCH a"] {
+        let refused = error("ERR Invalid command specified");
+        assert_eq!(client.run(&format!("COMMAND GETKEYS {wrong}")), refused, "{wrong}");
+    }
     for wrong in ["ZUNION x a", "ZUNION 3 a b", "ZUNION 0 a"] {
         let refused = error("ERR Invalid arguments specified for command");
         assert_eq!(client.run(&format!("COMMAND GETKEYS {wrong}")), refused, "{wrong}");
     }
     let none = error("ERR The command has no key arguments");
     assert_eq!(client.run("COMMAND GETKEYS PING"), none);
+    assert_eq!(client.run("COMMAND GETKEYS OBJECT HELP"), none);
     assert_eq!(client.run("ACL WHOAMI"), bulk("default"));
     assert_eq!(client.run("WAIT 0 0"), Value::Int(0));
     assert_eq!(client.run("SAVE"), ok());
@@ -82,17 +87,41 @@ fn commands_with_parts_say_which() {
     assert_eq!(client.run("MEMORY USAGE"), arity("memory|usage"));
     assert_eq!(client.run("CLIENT"), arity("client"));
     assert_eq!(client.run("ZRANK z a WITHSCORE x"), arity("zrank"));
-    assert_eq!(client.run("MEMORY USAGE a SAMPLES x"), error("ERR syntax error"));
+    let number = error("ERR value is not an integer or out of range");
+    assert_eq!(client.run("MEMORY USAGE a SAMPLES x"), number);
+    assert_eq!(client.run("MEMORY USAGE a SAMPLES -1"), error("ERR syntax error"));
+    assert_eq!(client.run("MEMORY USAGE a SAMPLE 1"), error("ERR syntax error"));
     assert_eq!(client.run("MEMORY USAGE a SAMPLES 5"), Value::Null);
     let of_lists = client.run("ACL CAT list");
     assert!(matches!(of_lists, Value::Array(all) if all.contains(&bulk("lpush"))));
-    assert_eq!(client.run("ACL CAT nosuch"), error("ERR Unknown category 'nosuch'"));
+    assert_eq!(client.run("ACL CAT NoSuch"), error("ERR Unknown category 'NoSuch'"));
+    assert!(matches!(client.run("ACL CAT read x"), Value::Error(_)));
+    let Value::Array(categories) = client.run("ACL CAT") else { panic!("categories") };
+    for category in categories {
+        let Value::Bulk(name) = category else { panic!("a name") };
+        let of_it = client.call(&[&b"ACL"[..], b"CAT", &name]);
+        assert!(matches!(of_it, Value::Array(all) if !all.is_empty()));
+    }
     let Value::Array(told) = client.run("COMMAND INFO zunion object") else { panic!("told") };
     let Value::Array(zunion) = &told[0] else { panic!("told") };
     assert!(matches!(&zunion[2], Value::Array(flags)
         if flags.contains(&Value::Simple("movablekeys".to_owned()))));
     let Value::Array(object) = &told[1] else { panic!("told") };
     assert!(matches!(&object[9], Value::Array(parts) if parts.len() == 5));
+    let Value::Array(told) = client.run("COMMAND INFO client|kill nosuch|x") else { panic!("") };
+    assert!(matches!(&told[0], Value::Array(parts) if parts[1] == Value::Int(-3)));
+    assert_eq!(told[1], Value::Null);
+    let Value::Array(docs) = client.run("COMMAND DOCS object") else { panic!("docs") };
+    assert!(matches!(&docs[1], Value::Array(of_it) if of_it.contains(&bulk("subcommands"))));
+    // It is told within a transaction as well.
+    let commands = ["ACL", "CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT"];
+    let helps = commands.map(|command| format!("{command} HELP"));
+    let alone: Vec<Value> = helps.iter().map(|help| client.run(help)).collect();
+    client.run("MULTI");
+    for help in &helps {
+        assert_eq!(client.run(help), Value::Simple("QUEUED".to_owned()));
+    }
+    assert_eq!(client.run("EXEC"), Value::Array(alone));
     // An unknown part spoils a transaction when it is queued.
     let replies = client.pipeline(&["MULTI", "OBJECT NOSUCH a", "EXEC"]);
     assert!(matches!(&replies[2], Value::Error(text) if text.starts_with("EXECABORT")));
@@ -107,6 +136,21 @@ fn a_client_is_shown_with_both_ends_and_what_it_does() {
     let (own, peer) = (client.stream.local_addr().unwrap(), client.stream.peer_addr().unwrap());
     assert!(list.contains(&format!(" addr={own} laddr={peer} ")), "{list}");
     assert!(list.contains(" cmd=client|list "), "{list}");
+    let mut other = served.client();
+    let Value::Int(id) = other.run("CLIENT ID") else { panic!("an id") };
+    let count = |reply: Value| match reply {
+        Value::Bulk(lines) => lines.iter().filter(|byte| **byte == b'\n').count(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(count(client.run("CLIENT LIST TYPE normal")), 2);
+    assert_eq!(count(client.run("CLIENT LIST TYPE replica")), 0);
+    assert_eq!(count(client.run(&format!("CLIENT LIST ID {id} 999999"))), 1);
+    assert_eq!(client.run("CLIENT LIST ID x"), error("ERR Invalid client ID"));
+    assert_eq!(client.run("CLIENT LIST TYPE x"), error("ERR Unknown client type 'x'"));
+    assert_eq!(client.run("CLIENT LIST x"), error("ERR syntax error"));
+    assert_eq!(client.run("CLIENT KILL LADDR 1.2.3.4:5"), Value::Int(0));
+    assert_eq!(client.run(&format!("CLIENT KILL LADDR {peer}")), Value::Int(1));
+    assert!(other.is_closed());
 }
 
 #[test]
@@ -131,6 +175,45 @@ fn clients_are_not_answered_as_they_wish() {
     assert_eq!(client.read(), Some(ok()));
     assert_eq!(client.read(), Some(Value::Simple("RESET".to_owned())));
     assert_eq!(client.run("CLIENT REPLY NOSUCH"), error("ERR syntax error"));
+    let replies = client.pipeline(&["MULTI", "CLIENT REPLY OFF", "EXEC"]);
+    assert_eq!(replies[1], error("ERR Command not allowed inside a transaction"));
+    assert!(matches!(&replies[2], Value::Error(text) if text.starts_with("EXECABORT")));
+    // All at once, and one after the other: what is answered is the same.
+    let commands = [
+        "SET a 1",
+        "SET b 1",
+        "CLIENT REPLY OFF",
+        "SET a 2",
+        "INCR n",
+        "GET a",
+        "INCR n",
+        "INCR n",
+        "SET b 3",
+        "NOSUCH",
+        "CLIENT REPLY ON",
+        "GET b",
+        "GET n",
+        "CLIENT REPLY SKIP",
+        "GET n",
+        "INCR n",
+    ];
+    let bytes: Vec<Vec<u8>> = commands
+        .map(|command| super::client::frame(&command.split(' ').collect::<Vec<_>>()))
+        .to_vec();
+    for at_once in [true, false] {
+        client.run("DEL a b n");
+        match at_once {
+            true => client.send(&bytes.concat()),
+            false => bytes.iter().for_each(|bytes| {
+                client.send(bytes);
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }),
+        }
+        let answers: Vec<Value> = (0..6).map(|_| client.read().unwrap()).collect();
+        let expected = [ok(), ok(), ok(), bulk("3"), bulk("3"), Value::Int(4)];
+        assert_eq!(answers, expected, "at once: {at_once}");
+    }
+    assert_eq!(client.run("PING"), Value::Simple("PONG".to_owned()));
 }
 
 #[test]
@@ -138,6 +221,8 @@ fn what_expires_of_collections_is_counted() {
     let served = Served::plain();
     let mut client = served.client();
     client.pipeline(&["SET a 1", "HSET h a 1", "SADD s a", "EXPIRE h 1000"]);
+    client.pipeline(&["HSET gone a 1", "PEXPIRE gone 1"]);
+    while client.run("EXISTS gone") == Value::Int(1) {}
     let Value::Bulk(info) = client.run("INFO keyspace") else { panic!("text") };
     let info = String::from_utf8(info).unwrap();
     assert!(info.contains("db0:keys=3,expires=1,avg_ttl=0"), "{info}");
