@@ -239,6 +239,7 @@ impl Run {
                     DamageKind::Sectors | DamageKind::Files => kind.usual_stride(),
                 },
                 is_encrypted: random.chance(250),
+                structure,
                 ending: None,
                 case: None,
             }),

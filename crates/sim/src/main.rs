@@ -76,7 +76,8 @@ lithe-sim COMMAND [OPTIONS]
   files        missing, empty, old, swapped and foreign files
   repairs      all of these, bits at --stride N (default 101), and what a repair makes of it
                  all five: --operations N (default 120), --stride N, --ending 0|1, --case N,
-                 --encrypted 1  of encrypted databases; foreign files are of one with the same key
+                 --encrypted 1  of encrypted databases; foreign files are of one with the same key,
+                 --structure N  as above
   errors       every call of a run fails, in several ways, once and from then on
                  --runs N (default 10), --operations N each (default 40), --stride N,
                  --run SEED [--case N], --diet NAME as above
@@ -287,6 +288,7 @@ fn damage(kind: DamageKind, arguments: &Arguments, ledger: &Arc<Ledger>) {
         op_count: arguments.number("operations").unwrap_or(120) as usize,
         stride: arguments.number("stride").unwrap_or(kind.usual_stride()),
         is_encrypted: arguments.number("encrypted").is_some_and(|number| number > 0),
+        structure: structure_of(arguments),
         ending: arguments.number("ending").and_then(Ending::of_number),
         case: arguments.number("case"),
     };

@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 
+use lithedb::Structure;
+
 use super::{
     Ending, Fixture, Injury, Thoroughness, flips, misplacements, run, run_one, run_repair,
     run_repairs, sectors, truncations,
 };
 use crate::finding::Verdict;
 use crate::ledger::Ledger;
+use crate::setup::Setup;
 
 /// What is done to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,8 @@ pub struct DamageRun {
     pub stride: u64,
     /// Whether the databases are encrypted.
     pub is_encrypted: bool,
+    /// The structure of all keyspaces, if it is to be one.
+    pub structure: Option<Structure>,
     /// Only the database that ended so, if given.
     pub ending: Option<Ending>,
     /// Only this one, if given.
@@ -102,15 +107,25 @@ impl DamageRun {
         let encrypted = if self.is_encrypted { " --encrypted 1" } else { "" };
         let case = self.case.map(|case| format!(" --case {case}"));
         let (ending, case) = (ending.unwrap_or_default(), case.unwrap_or_default());
+        let structure = self.structure.map(|of| format!(" --structure {}", of.to_u8()));
+        let structure = structure.unwrap_or_default();
         let sizes = format!("--operations {op_count} --stride {stride}");
-        format!("{} --seed {seed} {sizes}{ending}{encrypted}{case}", kind.name())
+        format!("{} --seed {seed} {sizes}{ending}{encrypted}{structure}{case}", kind.name())
     }
 
     /// The database, and one that has nothing to do with it.
     fn fixtures(&self, ending: Ending) -> Verdict<(Fixture, Fixture)> {
-        let build = if self.is_encrypted { Fixture::encrypted } else { Fixture::build };
-        let fixture = build(self.seed, ending, self.op_count)?;
-        Ok((fixture, build(self.seed ^ 1 << 32, ending, self.op_count)?))
+        let build = |seed| {
+            let mut setup = Setup::numbered(seed);
+            if let Some(structure) = self.structure {
+                setup = setup.all_of(structure);
+            }
+            if self.is_encrypted {
+                setup = setup.encrypted();
+            }
+            Fixture::build_as(setup, seed, ending, self.op_count)
+        };
+        Ok((build(self.seed)?, build(self.seed ^ 1 << 32)?))
     }
 
     fn damage(&self, fixture: &Fixture, other: &Fixture, threads: usize, ledger: &Arc<Ledger>) {

@@ -79,7 +79,16 @@ impl Fixture {
         Fixture::build_as(Setup::numbered(seed).encrypted(), seed, ending, op_count)
     }
 
-    fn build_as(mut setup: Setup, seed: u64, ending: Ending, op_count: usize) -> Verdict<Fixture> {
+    /// The fixture of a seed with other options than it has by itself.
+    ///
+    /// # Errors
+    /// When the run itself goes wrong.
+    pub fn build_as(
+        mut setup: Setup,
+        seed: u64,
+        ending: Ending,
+        op_count: usize,
+    ) -> Verdict<Fixture> {
         setup.disk_reserve = 0; // What is in it means nothing.
         // Most of what the run writes is small.
         setup.keyspaces[0] = setup.keyspaces[0].clone().value_separation(Some(64));
