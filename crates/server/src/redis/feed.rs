@@ -42,7 +42,7 @@ impl Feed {
         let entered = self.shared.redis.clients.enter((peer, None), now);
         let mut session = Session::new(Arc::clone(&self.shared), Arc::clone(&entered.client));
         let (mut parser, mut out, mut taken) = (Parser::default(), Reply::new(), 0);
-        let mut arrived = 0;
+        let (mut arrived, mut sent) = (0, Vec::new());
         while arrived < bytes.len() {
             arrived = (arrived + at_a_time.max(1)).min(bytes.len());
             let mut row = Row::new(&self.shared.redis.databases);
@@ -63,11 +63,12 @@ impl Feed {
                 parser.reset();
             }
             session.finish(&mut row, &mut out);
+            sent.append(&mut out.bytes);
             if session.is_over {
-                return (out.bytes, true);
+                return (sent, true);
             }
         }
-        (out.bytes, false)
+        (sent, false)
     }
 }
 

@@ -394,11 +394,11 @@ impl Session {
         }
     }
 
-    /// Commits what was kept, before what was said is sent.
+    /// Commits what was kept. All that was said is to be sent before more is done.
     pub fn finish(&mut self, row: &mut Row<'_>, out: &mut Reply) {
         self.commit_row(row, out);
         self.take_back(out);
-        self.quiet_from = 0; // Of what is said when this is sent.
+        self.quiet_from = 0; // Where it begins when this is sent.
     }
 
     /// Whether it may do this, and the keys are no larger than they may be.

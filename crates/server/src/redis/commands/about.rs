@@ -53,7 +53,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
         "client|reply",
         3,
         "on | off | skip",
-        "Whether commands are answered; with skip, the next.",
+        "Whether commands are answered; skip leaves the next one out.",
     ),
     sub("client|setinfo", 4, "lib-name | lib-ver text", "Names the library of this connection."),
     sub("client|setname", 3, "name", "Names this connection."),

@@ -30,6 +30,9 @@ fn mutate(bytes: &mut Vec<u8>, draw: &mut Draw) {
         b"SPOP k1 3\r\n",
         b"SCAN 0\r\n",
         b"COMMAND DOCS\r\n",
+        b"CLIENT REPLY OFF\r\n",
+        b"CLIENT REPLY SKIP\r\n",
+        b"CLIENT REPLY ON\r\n",
     ];
     for _ in 0..1 + draw.below(6) {
         let at = draw.below(bytes.len() as u64 + 1) as usize;
@@ -64,6 +67,19 @@ fn any_bytes_are_cut_into_commands_or_refused() {
             assert_eq!(parse_redis(&bytes[..len], &limits).0, whole);
             assert!(matches!(parse_redis(&bytes[..len - 1], &limits).0, Parsed::Need(_)));
         }
+    }
+}
+
+#[test]
+fn what_is_not_answered_is_so_wherever_it_is_cut() {
+    let feed = RedisFeed::new(|_| {}).unwrap();
+    let bytes = b"SET a 1\r\nGET a\r\nCLIENT REPLY OFF\r\nSET a 2\r\nINCR a\r\nCLIENT REPLY ON\r\n\
+        GET a\r\nCLIENT REPLY SKIP\r\nGET a\r\nPING\r\n";
+    let expected = "+OK\r\n$1\r\n1\r\n+OK\r\n$1\r\n3\r\n+PONG\r\n";
+    for at_a_time in 1..=bytes.len() {
+        let (said, is_over) = feed.session(bytes, at_a_time);
+        assert_eq!(String::from_utf8_lossy(&said), expected, "{at_a_time} at a time");
+        assert!(!is_over);
     }
 }
 
