@@ -90,12 +90,10 @@ impl Starter {
         let mut readers = Vec::new();
         if let Some(output) = child.stdout.take() {
             readers.push(thread::spawn(move || {
-                for line in BufReader::new(output).lines().map_while(std::io::Result::ok) {
-                    let answer = line.strip_prefix(ANSWER).map(str::to_owned);
-                    if answer.is_some_and(|answer| sender.send(answer).is_err()) {
-                        return; // Nobody listens any more.
-                    }
-                }
+                each_line(output, |line| match line.strip_prefix(ANSWER) {
+                    Some(answer) => sender.send(answer.to_owned()).is_ok(),
+                    None => true,
+                });
             }));
         }
         if let Some(errors) = child.stderr.take() {
@@ -237,6 +235,20 @@ impl Drop for Driven {
     }
 }
 
+/// Shows each line, until nobody listens any more. What the last one has without its end was cut
+/// off with the process, and says nothing.
+fn each_line(output: impl Read, mut is_heard: impl FnMut(&str) -> bool) {
+    let mut output = BufReader::new(output);
+    let mut line = String::new();
+    while output.read_line(&mut line).is_ok() {
+        let Some(whole) = line.strip_suffix('\n') else { return };
+        if !is_heard(whole) {
+            return;
+        }
+        line.clear();
+    }
+}
+
 /// Keeps the line that says why: the last one, or the first of a panic, whose last are a trace.
 fn keep_last_line(errors: impl Read, kept: &Mutex<String>) {
     let mut is_final = false;
@@ -295,5 +307,16 @@ mod tests {
         let Reply::Ended(how) = driven.tell("open") else { panic!("it goes on") };
         assert!(how.contains('3') && how.ends_with("panic: at the disk"), "{how}");
         assert!(driven.must("open").is_err());
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_says_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "read a; echo =v 1 2; printf '=v 1'; exit 2";
+        let mut driven = pretender(dir.path(), script).start(dir.path(), Watched::No).unwrap();
+        let mut said = Vec::new();
+        let reply = driven.ask("gets", |line| said.push(line.to_owned()));
+        assert!(matches!(reply, Reply::Ended(_)), "{reply:?}");
+        assert_eq!(said, ["v 1 2"]);
     }
 }
