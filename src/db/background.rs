@@ -132,6 +132,7 @@ fn work(core: &Arc<Core>, role: Role) {
             Ok(false) if is_planted(Mistake::CallsSeenLate) => {
                 core.workers.wait_for_call(core.workers.calls(), core.idle_wait());
             }
+            Ok(false) if role == Role::AllWork && core.makes_room_if_full() => {}
             Ok(false) if role == Role::AllWork && core.clean_at_a_pace() => {}
             Ok(false) if role == Role::AllWork && core.has_idle_work() => {
                 let before = core.visible();
@@ -186,7 +187,7 @@ impl Core {
 
     /// One piece of background work, be it only consolidation, for the caller's thread.
     pub(super) fn step_or_consolidate(&self) -> Result<bool> {
-        if self.step()? || self.clean_in_background()?.is_some() {
+        if self.step()? || self.make_room_if_full()? || self.clean_in_background()?.is_some() {
             return Ok(true);
         }
         if matches!(self.consolidate_in_background()?, Found::Work { .. }) {

@@ -14,6 +14,7 @@ use crate::db::control::Pauses;
 use crate::db::dropped::DroppedRegister;
 use crate::db::encryption::KeyringFile;
 use crate::db::feed::Acknowledged;
+use crate::db::full_disk::RoomMaking;
 use crate::db::health::{Failures, HealthListener, Watcher};
 use crate::db::options::{Access, Background, Builder, Durability, Sizes};
 use crate::db::scrub::Scrubber;
@@ -120,6 +121,7 @@ pub(super) struct Core {
     pub stalls: StallCounters,
     pub pacer: Pacer,
     pub cleaning: Cleaner,
+    pub room_making: RoomMaking,
     /// Of compaction in the background, and of consolidation.
     pub compaction_rate: RateLimit,
     pub pauses: Pauses,
@@ -232,6 +234,7 @@ impl Core {
             stalls: StallCounters::default(),
             pacer: Pacer::default(),
             cleaning,
+            room_making: RoomMaking::default(),
             compaction_rate: RateLimit::new(builder.compaction_rate),
             pauses: Pauses::default(),
             merge_threads: MergeThreads::default(),

@@ -35,6 +35,7 @@ mod dropped;
 mod encryption;
 mod feed;
 mod follow;
+mod full_disk;
 mod gate;
 mod group;
 mod health;

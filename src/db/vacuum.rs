@@ -60,7 +60,7 @@ impl Db {
 }
 
 impl Core {
-    fn vacuum(
+    pub(super) fn vacuum(
         &self,
         go_on: &mut dyn FnMut(&VacuumReport) -> ControlFlow<()>,
     ) -> Result<VacuumReport> {

@@ -135,6 +135,11 @@ impl Guard {
         self.reserve.restore()
     }
 
+    /// Says that all work is done that may have wanted room and found none.
+    pub(crate) fn forget_wanted(&self) {
+        self.reserve.forget_wanted();
+    }
+
     /// Says that something that takes room has found some: where there is no reserve to look by,
     /// the disk is not full then.
     pub(crate) fn note_room(&self) {
@@ -196,7 +201,10 @@ impl Guard {
     ) -> io::Result<T> {
         loop {
             let outcome = call();
-            let Err(error) = &outcome else { return outcome };
+            let Err(error) = &outcome else {
+                self.reserve.note_found(path, bytes);
+                return outcome;
+            };
             if !is_no_room(error) || !path.starts_with(&self.root) {
                 return outcome;
             }

@@ -9,6 +9,7 @@
 //! Nothing of it is synced: what a crash takes of it is made again when the database is opened.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
@@ -116,8 +117,9 @@ struct State {
     held: u64,
     /// Bytes that it is to have again before writing goes on: as many as it had.
     goal: u64,
-    /// Bytes beside that found no room.
-    wanted: u64,
+    /// Bytes beside that found no room, and have found none since, by directory: files are made
+    /// anew at each try.
+    wanted: BTreeMap<PathBuf, u64>,
     /// Whether this opening has made the file.
     is_new: bool,
     full: Option<FullDisk>,
@@ -251,12 +253,31 @@ impl Reserve {
     /// wants.
     pub(super) fn note_full(&self, path: &Path, bytes: u64, now: u64) {
         let mut state = self.lock();
-        state.wanted = state.wanted.max(bytes.min(WANTED_MAX));
+        if bytes > 0 {
+            let wanted = state.wanted.entry(directory_of(path).to_owned()).or_default();
+            *wanted = bytes.min(WANTED_MAX).max(*wanted);
+        }
         if state.full.is_none() {
             state.full = Some(FullDisk { path: path.to_owned(), since: now });
             self.is_full.store(true, Ordering::Relaxed);
             self.changes.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Says that `bytes` have found room at `path`, be it out of the reserve, which is to be whole
+    /// again: they are not wanted any more.
+    #[inline]
+    pub(super) fn note_found(&self, path: &Path, bytes: u64) {
+        if self.is_full.load(Ordering::Relaxed) {
+            let is_more = |wanted: &u64| *wanted > bytes.min(WANTED_MAX);
+            let dir = directory_of(path);
+            self.lock().wanted.retain(|of, wanted| of != dir || is_more(wanted));
+        }
+    }
+
+    /// Says that all work is done that may have wanted room and found none, or wants it no more.
+    pub(super) fn forget_wanted(&self) {
+        self.lock().wanted.clear();
     }
 
     /// Says that something that takes room has found some: where there is no reserve, the disk is
@@ -283,7 +304,7 @@ impl Reserve {
             return true;
         }
         let (held, goal) = (state.held, state.goal);
-        let length = goal + state.wanted;
+        let length = goal + state.wanted.values().max().copied().unwrap_or(0);
         if self.is_lacking(held, length) {
             return false;
         }
@@ -310,7 +331,7 @@ impl Reserve {
 
     fn end_full(&self, state: &mut State) {
         state.full = None;
-        state.wanted = 0;
+        state.wanted.clear();
         self.is_full.store(false, Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
@@ -319,6 +340,10 @@ impl Reserve {
         // It is whole between any two statements that can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
 }
 
 impl State {

@@ -120,6 +120,37 @@ fn what_is_deleted_makes_the_room_that_writing_resumes_in() {
     }
 }
 
+/// Nobody flushes, compacts or vacuums. Memtables are not full of what is deleted, and garbage is
+/// less than what is otherwise worth cleaning. (Merging tables of an `Lsm` may need more room than
+/// is left of such a small disk.)
+#[test]
+fn what_is_deleted_is_given_back_without_being_asked_for() {
+    let storage = SimStorage::new(1);
+    let db = with_threads(tiny(&storage, RESERVE)).open(PATH).unwrap();
+    let [options, ..] = tiny_structures();
+    let keyspace = db.create_keyspace("k", options.memtable_size(256 << 10)).unwrap();
+    keyspace.put("kept", [7; 100]).unwrap();
+    storage.set_capacity(storage.allocated_bytes() + (6 << 20));
+    for value_size in [40, 900, 20_000] {
+        let written = (0..1_000_000_u32)
+            .take_while(|number| {
+                // Not all alike: the same values are stored once.
+                let value = [&key(*number)[..], &vec![1; value_size]].concat();
+                keyspace.put(key(*number), value).is_ok()
+            })
+            .count();
+        assert!(written < 1_000_000, "nothing is refused");
+        for number in 0..=written as u32 {
+            keyspace.delete(key(number)).unwrap();
+        }
+        wait_until(|| keyspace.put("kept", [7; 100]).is_ok());
+        assert_eq!(rows(&keyspace).len(), 1, "values of {value_size}");
+    }
+    assert_sound(&db);
+    db.close().unwrap();
+    assert!(storage.violations().is_empty(), "{:?}", storage.violations());
+}
+
 #[test]
 fn a_keyspace_is_dropped_on_a_full_disk() {
     let storage = SimStorage::new(1);
