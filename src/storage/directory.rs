@@ -34,13 +34,22 @@ pub(crate) fn make_directory(storage: &dyn Storage, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The lock file, which says whose it is, and the directory, which nobody removes by mistake: with
+/// another lock file in the place of one that is held, two would write.
+#[derive(Debug)]
+struct DirectoryLock {
+    _file: Box<dyn StorageLock>,
+    _dir: Option<Box<dyn StorageLock>>,
+}
+
+impl StorageLock for DirectoryLock {}
+
 /// Locks `dir` for this opening, until the lock is dropped.
 ///
 /// # Errors
 /// [`Error::Locked`] when it is locked, [`Error::Io`].
 pub(crate) fn lock_directory(storage: &dyn Storage, dir: &Path) -> Result<Box<dyn StorageLock>> {
-    let path = lock_in(dir);
-    storage.lock(&path).map_err(|error| not_locked(path, error))
+    locked(storage, dir, storage.lock_dir(dir), |path| storage.lock(path))
 }
 
 /// As [`lock_directory`], beside others who only read.
@@ -48,8 +57,26 @@ pub(crate) fn lock_directory(storage: &dyn Storage, dir: &Path) -> Result<Box<dy
 /// # Errors
 /// [`Error::Locked`] when somebody has it alone, [`Error::Io`].
 pub(crate) fn share_directory(storage: &dyn Storage, dir: &Path) -> Result<Box<dyn StorageLock>> {
+    locked(storage, dir, storage.lock_dir_shared(dir), |path| storage.lock_shared(path))
+}
+
+/// Both locks, of which the directory's has been asked for.
+fn locked(
+    storage: &dyn Storage,
+    dir: &Path,
+    of_dir: io::Result<Option<Box<dyn StorageLock>>>,
+    lock_file: impl FnOnce(&Path) -> io::Result<Box<dyn StorageLock>>,
+) -> Result<Box<dyn StorageLock>> {
     let path = lock_in(dir);
-    storage.lock_shared(&path).map_err(|error| not_locked(path, error))
+    let both = match of_dir {
+        Ok(_dir) => lock_file(&path).map(|_file| DirectoryLock { _file, _dir }),
+        // Its file says who that is, if it is still the one that is held.
+        Err(held) => Err(storage.lock_shared(&path).err().unwrap_or(held)),
+    };
+    match both {
+        Ok(lock) => Ok(Box::new(lock)),
+        Err(error) => Err(not_locked(path, error)),
+    }
 }
 
 /// Removes a directory with the files in it, if it is there. What else is in it was not put there

@@ -207,6 +207,24 @@ pub trait Storage: Send + Sync + fmt::Debug {
         self.lock(path)
     }
 
+    /// Locks a directory itself until the returned value is dropped, as [`Storage::lock`] does a
+    /// file: a lock file can be removed and made anew while somebody holds it. None where the
+    /// system cannot, and from a storage that does not say how.
+    ///
+    /// # Errors
+    /// `WouldBlock` when somebody holds it; whatever the system says.
+    fn lock_dir(&self, _path: &Path) -> io::Result<Option<Box<dyn StorageLock>>> {
+        Ok(None)
+    }
+
+    /// The same for one that only reads, as [`Storage::lock_shared`].
+    ///
+    /// # Errors
+    /// `WouldBlock` when somebody holds it alone; whatever the system says.
+    fn lock_dir_shared(&self, _path: &Path) -> io::Result<Option<Box<dyn StorageLock>>> {
+        Ok(None)
+    }
+
     /// Whether there is anything at `path`.
     ///
     /// # Errors

@@ -191,6 +191,14 @@ impl Storage for OsStorage {
         Err(held_lock_error(None))
     }
 
+    fn lock_dir(&self, path: &Path) -> io::Result<Option<Box<dyn StorageLock>>> {
+        lock_opened_dir(path, File::try_lock)
+    }
+
+    fn lock_dir_shared(&self, path: &Path) -> io::Result<Option<Box<dyn StorageLock>>> {
+        lock_opened_dir(path, File::try_lock_shared)
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         match fs::symlink_metadata(path) {
             Ok(_) => Ok(true),
@@ -249,6 +257,22 @@ fn open_lock_file_to_share(path: &Path) -> io::Result<Option<File>> {
             made => made.map(Some),
         },
         opened => opened.map(Some),
+    }
+}
+
+/// A directory, opened and locked; none where it cannot be opened, or the file system locks only
+/// what is opened for writing, as NFS does.
+fn lock_opened_dir(
+    path: &Path,
+    try_lock: fn(&File) -> Result<(), TryLockError>,
+) -> io::Result<Option<Box<dyn StorageLock>>> {
+    let must_be_directory = OFlags::DIRECTORY.bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(must_be_directory).open(path);
+    let Ok(dir) = opened else { return Ok(None) };
+    match try_lock(&dir) {
+        Ok(()) => Ok(Some(Box::new(OsLock::of(dir)))),
+        Err(TryLockError::WouldBlock) => Err(held_lock_error(None)),
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 

@@ -76,6 +76,14 @@ impl Storage for SealedStorage {
         self.below.lock_shared(path)
     }
 
+    fn lock_dir(&self, path: &Path) -> io::Result<Option<Box<dyn StorageLock>>> {
+        self.below.lock_dir(path)
+    }
+
+    fn lock_dir_shared(&self, path: &Path) -> io::Result<Option<Box<dyn StorageLock>>> {
+        self.below.lock_dir_shared(path)
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.below.exists(path)
     }

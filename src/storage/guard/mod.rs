@@ -349,6 +349,14 @@ impl Storage for GuardedStorage {
         self.below.lock_shared(path)
     }
 
+    fn lock_dir(&self, path: &Path) -> io::Result<Option<Box<dyn StorageLock>>> {
+        self.below.lock_dir(path)
+    }
+
+    fn lock_dir_shared(&self, path: &Path) -> io::Result<Option<Box<dyn StorageLock>>> {
+        self.below.lock_dir_shared(path)
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.noted(Operation::Exists, path, || self.below.exists(path))
     }

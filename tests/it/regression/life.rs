@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lithe_sim::setup::Setup;
 use lithedb::storage::{CrashMode, MemoryStorage, SimStorage};
-use lithedb::{Background, Db, Durability, Error, KeyspaceOptions, WriteBatch};
+use lithedb::{Access, Background, Db, Durability, Error, KeyspaceOptions, WriteBatch};
 
 use crate::support::{
     create_tiny, open_tiny, open_tiny_with_threads, rows, step_to_rest, tiny_structures,
@@ -170,6 +170,30 @@ fn a_second_opening_is_refused_while_the_first_is_open() {
     assert!(refused.to_string().ends_with(&owner), "{refused}");
     db.close().unwrap();
     Db::open(&path).unwrap().close().unwrap();
+}
+
+/// The lock file may be cleared away by somebody who takes it for a leftover.
+#[test]
+fn a_second_opening_is_refused_also_without_the_lock_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let db = Db::open(&path).unwrap();
+    std::fs::remove_file(path.join("LOCK")).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(Db::open(&path), Err(Error::Locked { .. })));
+        let to_read = Db::builder().access(Access::ReadOnly).open(&path);
+        assert!(matches!(to_read, Err(Error::Locked { .. })));
+    }
+    assert!(!opens_in_another_process(&path), "two processes have it open");
+    db.keyspace_or_create("k").unwrap().put("a", "1").unwrap();
+    db.close().unwrap();
+    let reader = Db::builder().access(Access::ReadOnly).open(&path).unwrap();
+    std::fs::remove_file(path.join("LOCK")).unwrap();
+    assert!(matches!(Db::open(&path), Err(Error::Locked { .. })));
+    assert!(Db::builder().access(Access::ReadOnly).open(&path).is_ok());
+    drop(reader);
+    let db = Db::open(&path).unwrap();
+    assert_eq!(db.keyspace("k").unwrap().get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
 /// Where [`a_second_process_opens`] finds the database.
