@@ -22,8 +22,9 @@ use crate::db::time::Time;
 use crate::db::trail::markers_in;
 use crate::manifest::{Edit, KeyspaceRecord, Manifest, Structure, Totals};
 use crate::storage::{
-    Guard, GuardOptions, GuardedStorage, ReserveUse, StorageLock, clear_directory_for_good,
-    is_held_back, let_go_of_unneeded, lock_directory, make_directory, share_directory,
+    Guard, GuardOptions, GuardedStorage, ReserveUse, Storage, StorageLock,
+    clear_directory_for_good, is_held_back, let_go_of_unneeded, lock_directory, make_directory,
+    share_directory,
 };
 use crate::structure::{SharedStores, Store, StorePlace, open_store};
 use crate::value_log::ValueLog;
@@ -204,12 +205,12 @@ fn take_directory(builder: Builder, dir: &Path) -> Result<(Builder, Box<dyn Stor
     if builder.access == Access::ReadOnly {
         if !is_there {
             refuse_interrupted_restore(&builder, dir)?;
-            return Err(no_database(dir)); // Not even a lock file is made.
+            return Err(no_manifest(&*builder.storage, dir)); // Not even a lock file is made.
         }
         let lock = share_directory(&*builder.storage, dir)?;
         let builder = builder.for_reading(dir)?; // Names as they are under the lock.
         if !Manifest::exists(&*builder.storage, dir)? {
-            return Err(no_database(dir)); // It went before the lock was ours.
+            return Err(no_manifest(&*builder.storage, dir)); // It went before the lock was ours.
         }
         return Ok((builder, lock));
     }
@@ -221,8 +222,25 @@ fn take_directory(builder: Builder, dir: &Path) -> Result<(Builder, Box<dyn Stor
 }
 
 pub(super) fn no_database(dir: &Path) -> Error {
-    let source = io::Error::new(ErrorKind::NotFound, "there is no database");
-    Error::io("open", dir, source)
+    not_there(dir, "there is no database")
+}
+
+/// The same where there is no manifest: other parts of a database may be there, as a checkpoint
+/// that was interrupted leaves them, too.
+pub(super) fn no_manifest(storage: &dyn Storage, dir: &Path) -> Error {
+    let parts = [dir.join(LOG_DIR), keyspaces_dir(dir)];
+    match parts.iter().any(|part| matches!(storage.exists(part), Ok(true))) {
+        true => not_there(
+            dir,
+            "there is no manifest, but other parts of a database: of a copy that was interrupted, \
+             or of one that has lost it, which a repair can read",
+        ),
+        false => no_database(dir),
+    }
+}
+
+fn not_there(dir: &Path, what: &str) -> Error {
+    Error::io("open", dir, io::Error::new(ErrorKind::NotFound, what))
 }
 
 /// A restore that was interrupted between its last two steps leaves no database in `dir`, and two
@@ -249,7 +267,7 @@ fn refuse_interrupted_restore(builder: &Builder, dir: &Path) -> Result<()> {
 fn prepare_directory(builder: &Builder, dir: &Path) -> Result<()> {
     refuse_interrupted_restore(builder, dir)?;
     if builder.existing == OpenExisting::Only {
-        return Err(no_database(dir));
+        return Err(no_manifest(&*builder.storage, dir));
     }
     let storage = &*builder.storage;
     let look =

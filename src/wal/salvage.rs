@@ -172,6 +172,9 @@ impl Walk<'_> {
             let is_apart = from.is_none() && comes_from.is_some_and(|other| other != number);
             let limit = if is_apart { Lsn::MAX } else { limit };
             reached = self.file(&mut placed, start, limit)?;
+            if !self.is_broken {
+                self.end = reached; // Of one that has no records as well.
+            }
         }
         Ok(())
     }

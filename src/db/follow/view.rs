@@ -30,7 +30,7 @@ use crate::db::Db;
 use crate::db::commit::CommitLog;
 use crate::db::core::{Core, Parts, lock};
 use crate::db::encryption::{keyring_bytes, take_keys};
-use crate::db::open::{LOG_DIR, Opening, guarded, no_database};
+use crate::db::open::{LOG_DIR, Opening, guarded, no_database, no_manifest};
 use crate::db::operation::decode_stamp;
 use crate::db::options::{Access, Background, Builder, OpenExisting, Sizes};
 use crate::db::replay::Replayer;
@@ -217,7 +217,7 @@ pub(super) fn open_view(order: &Order, before: Before) -> Result<(View, Followed
 /// The storage, with a registration of its own.
 fn registered(order: &Order, builder: &Builder) -> Result<Arc<BesideStorage>> {
     if !Manifest::exists(&*builder.storage, &order.dir)? {
-        return Err(no_database(&order.dir)); // And nothing is made there.
+        return Err(no_manifest(&*builder.storage, &order.dir)); // And nothing is made there.
     }
     let storage = &order.builder.storage;
     let registration = Registration::new(storage, &order.dir, &*builder.clock)?;

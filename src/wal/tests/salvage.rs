@@ -1,6 +1,7 @@
 //! Reading logs that are damaged.
 
 use super::*;
+use crate::wal::header::{FileHeader, HEADER_BLOCK_SIZE};
 
 /// Payloads with where they are told to be, and what was told of the log.
 fn salvaged(place: &WalPlace, from: Option<Lsn>) -> (Vec<(Vec<u8>, RecordPlace)>, SalvagedLog) {
@@ -112,6 +113,28 @@ fn a_file_that_was_cut_off_is_none_of_the_log() {
     let (found, log) = salvaged(&place, None);
     assert_eq!(found, in_order(&expected));
     assert_eq!(log.damage, Vec::new());
+}
+
+/// Everything in front was given back, and the last file says by its header how far the log was.
+#[test]
+fn a_log_without_records_ends_where_its_last_file_starts() {
+    let (place, _) = log_of_thirty();
+    let start_of = |bytes: &[u8]| {
+        let header = FileHeader::copies(&bytes[..HEADER_BLOCK_SIZE as usize]).remove(0).header;
+        header.map(|header| header.start)
+    };
+    let files = contents(&place);
+    let started = files.into_iter().filter_map(|(path, bytes)| {
+        let start = start_of(&bytes)?;
+        Some((start, path, bytes))
+    });
+    let (start, path, mut bytes) = started.max_by_key(|(start, ..)| *start).unwrap();
+    assert!(start > Lsn::ZERO);
+    bytes[HEADER_BLOCK_SIZE as usize..].fill(0);
+    let place = copy_of(&place, &[(path, bytes)]);
+    let (found, log) = salvaged(&place, None);
+    assert!(found.is_empty() && log.damage.is_empty(), "{:?}", log.damage);
+    assert_eq!(log.end, start);
 }
 
 #[test]

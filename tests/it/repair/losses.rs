@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lithedb::base::SeededEntropy;
 use lithedb::inspect::{Detail, PieceState, inspect};
 use lithedb::storage::{CrashMode, SimStorage, Storage};
-use lithedb::{Db, Keyspace, KeyspaceOptions, LossKind, RepairReport};
+use lithedb::{Db, Keyspace, KeyspaceOptions, Loss, LossKind, RepairReport};
 
 use super::{files_of, fill, overwrite, repair, repair_with};
 use crate::support::{PATH, open_tiny, rows, step_to_rest, tiny, tiny_structures};
@@ -108,6 +108,8 @@ fn without_the_manifest_folders_become_keyspaces() {
     assert_eq!(names, ["recovered-1"]);
     assert!(rows(&db.keyspace("recovered-1").unwrap()) == expected);
     assert!(report.losses.iter().any(|loss| loss.kind == LossKind::Catalogue));
+    let is_of_log = |loss: &&Loss| loss.kind == LossKind::Commits;
+    assert_eq!(report.losses.iter().find(is_of_log), None, "the log was whole");
 }
 
 #[test]
