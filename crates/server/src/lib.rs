@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `config` | addresses, limits, where secrets are; what is refused |
 //! | `auth` | tokens, and what each may do |
+//! | `secret`, `tls` | files of secrets; certificates |
 //! | `accept` | connections: how many, from where, by TLS or not, until when |
 //! | `store` | the database as handlers use it: what may wait does so elsewhere |
 //! | `sync` | one sync of the log for all who wait for one |
@@ -32,6 +33,7 @@ mod metrics;
 pub mod moment;
 mod probe;
 mod redis;
+mod secret;
 mod server;
 mod store;
 mod sync;

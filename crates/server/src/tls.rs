@@ -10,6 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::config::TlsFiles;
+use crate::secret::is_exposed;
 
 /// Why there is no TLS by these files.
 #[derive(Debug)]
@@ -66,9 +67,17 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(found)
 }
 
+/// Whoever has it can pretend to be the server, or to be a client: it is for its owner alone.
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    if is_exposed(path).map_err(|error| wrong(path, error))? {
+        return Err(wrong(path, "others than its owner can read or write it: chmod 600"));
+    }
+    PrivateKeyDer::from_pem_file(path).map_err(|error| wrong(path, error))
+}
+
 fn config_of(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = certificates(&files.certificates)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| wrong(&files.key, error))?;
+    let key = private_key(&files.key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{Grant, Principal, Rights};
+use crate::secret::is_exposed;
 
 const FIRST_LINE: &str = "lithe tokens 1";
 const PREFIX: &str = "lithe_";
@@ -112,7 +113,9 @@ impl Tokens {
     /// When it cannot be read, when others could, or when a line is wrong.
     pub fn read(path: &Path) -> Result<Tokens, TokenFileError> {
         let io = |source| TokenFileError::Io { path: path.to_owned(), source };
-        check_private(path)?;
+        if is_exposed(path).map_err(io)? {
+            return Err(TokenFileError::Exposed { path: path.to_owned() });
+        }
         if std::fs::metadata(path).map_err(io)?.len() > FILE_SIZE_MAX {
             let what = format!("a file of tokens has at most {FILE_SIZE_MAX} bytes");
             return Err(TokenFileError::Line { path: path.to_owned(), line: 1, what });
@@ -284,24 +287,6 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut file = options.open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
-}
-
-/// A file of secrets is for its owner alone. What a service manager hands over in the directory of
-/// credentials may be readable by a group, which is how it lets the service read it.
-fn check_private(path: &Path) -> Result<(), TokenFileError> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let io = |source| TokenFileError::Io { path: path.to_owned(), source };
-        let mode = std::fs::metadata(path).map_err(io)?.permissions().mode();
-        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-        let is_credential = credentials.is_some_and(|directory| path.starts_with(directory));
-        let others = if is_credential { 0o037 } else { 0o077 };
-        if mode & others != 0 {
-            return Err(TokenFileError::Exposed { path: path.to_owned() });
-        }
-    }
-    Ok(())
 }
 
 fn parse_line(line: &str) -> Result<([u8; ID_LEN], Token), String> {

@@ -13,13 +13,12 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lithe_server::TlsFiles;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use super::Running;
+use super::{Running, files_in};
 
 const COUNT: usize = 10_000;
 const BYTES_MAX: u64 = 64 << 10;
@@ -72,14 +71,12 @@ impl Drop for Apart {
 #[ignore = "the other process of the test below"]
 fn serve_apart() {
     let Some(transport) = std::env::var_os(TRANSPORT) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let files = files_in(dir.path());
     let (server, _) = Running::with_tokens_and([&["*:all"]], |config| {
         config.limits.first_byte = Duration::from_secs(3600);
         config.limits.idle = Duration::from_secs(3600);
-        config.tls = (transport == "tls").then(|| TlsFiles {
-            certificates: localhost("certificate.pem"),
-            key: localhost("key.pem"),
-            client_roots: None,
-        });
+        config.tls = (transport == "tls").then_some(files);
     });
     println!("served at {}", server.address);
     let _until_its_end = std::io::stdin().read_to_end(&mut Vec::new());

@@ -20,3 +20,4 @@ mod values;
 
 use client::Client;
 use server::Running;
+pub use tls::files_in;

@@ -3,25 +3,63 @@
 //! -days 36500 -subj /CN=localhost -addext subjectAltName=DNS:localhost -addext
 //! basicConstraints=critical,CA:FALSE`.
 
+use std::fs::{Permissions, set_permissions};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use lithe_server::TlsFiles;
+use lithe_server::{Config, ServeError, Server, TlsFiles};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::{Client, Running};
 
+/// Certificate and key in a directory, as a server takes them.
+pub fn files_in(dir: &Path) -> TlsFiles {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/http/localhost");
+    let copy = |name: &str, mode: u32| {
+        let path = dir.join(name);
+        std::fs::copy(from.join(name), &path).unwrap();
+        set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let (certificates, key) = (copy("certificate.pem", 0o644), copy("key.pem", 0o600));
+    TlsFiles { certificates, key, client_roots: None }
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files_in(dir.path());
+    let key = files.key.clone();
+    let set = |mode: u32| set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+    let bind = || {
+        let mut config = Config::default();
+        config.http = Some("127.0.0.1:0".parse().unwrap());
+        config.tls = Some(files.clone());
+        let db = lithedb::Db::builder()
+            .storage(Arc::new(lithedb::storage::MemoryStorage::new()))
+            .open("/db");
+        Server::bind(db.unwrap(), config)
+    };
+    for mode in [0o644, 0o640, 0o602, 0o620] {
+        set(mode);
+        let Err(ServeError::Tls(what)) = bind() else { panic!("{mode:o} is refused") };
+        assert!(what.contains("key.pem: others than its owner can read"), "{what}");
+    }
+    set(0o400);
+    let server = bind().unwrap();
+    server.reload().now().unwrap();
+}
+
 #[test]
 fn with_a_certificate_only_tls_is_spoken() {
-    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/http/localhost");
-    let (certificates, key) = (files.join("certificate.pem"), files.join("key.pem"));
-    let certificate = CertificateDer::from_pem_file(&certificates).unwrap();
-    let server = Running::start_with(|config| {
-        config.tls = Some(TlsFiles { certificates, key, client_roots: None });
-    });
+    let dir = tempfile::tempdir().unwrap();
+    let files = files_in(dir.path());
+    let certificate = CertificateDer::from_pem_file(&files.certificates).unwrap();
+    let server = Running::start_with(|config| config.tls = Some(files.clone()));
     let mut roots = RootCertStore::empty();
     roots.add(certificate).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -39,6 +77,9 @@ fn with_a_certificate_only_tls_is_spoken() {
     let origin = format!("https://{}", server.address);
     let own = client.send("DELETE", "/key/a", &[("origin", &origin)], b"");
     assert_eq!(own.status, 200);
+    // Read again while others can read it: what was read before stays in use.
+    set_permissions(&files.key, Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(server.reload.now(), Err(ServeError::Tls(_))));
     let mut plain = server.client();
     plain.send_only("GET", "/health", &[], b"");
     assert!(!plain.until_closed().starts_with(b"HTTP"));

@@ -2,27 +2,26 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lithe_server::TlsFiles;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::client::frame;
 use super::{Served, token_file};
+use crate::http::files_in;
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
 fn served(change: impl FnOnce(&mut lithe_server::Config)) -> (Served, Arc<ClientConfig>) {
-    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/http/localhost");
-    let (certificates, key) = (files.join("certificate.pem"), files.join("key.pem"));
+    let dir = tempfile::tempdir().unwrap();
+    let files = files_in(dir.path());
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(&certificates).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_file(&files.certificates).unwrap()).unwrap();
     let served = Served::start(|config| {
-        config.tls = Some(TlsFiles { certificates, key, client_roots: None });
+        config.tls = Some(files);
         change(config);
     });
     let provider = Arc::new(rustls::crypto::ring::default_provider());

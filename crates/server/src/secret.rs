@@ -1,0 +1,23 @@
+//! Files of secrets, which are for their owner alone.
+
+use std::io;
+use std::path::Path;
+
+/// Whether others than its owner can read or write a file. What a service manager hands over in
+/// the directory of credentials may be readable by a group, which is how it lets the service read
+/// it.
+pub fn is_exposed(path: &Path) -> io::Result<bool> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(path)?.permissions().mode();
+        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY");
+        let is_credential = credentials.is_some_and(|directory| path.starts_with(directory));
+        let others = if is_credential { 0o037 } else { 0o077 };
+        Ok(mode & others != 0)
+    }
+    #[cfg(not(unix))]
+    {
+        std::fs::metadata(path).map(|_| false)
+    }
+}
