@@ -75,7 +75,9 @@ pub struct Limits {
     pub scan_time: Duration,
     /// Snapshots that clients hold over HTTP, in all.
     pub snapshots: usize,
-    /// How long one of them lives after it was last used.
+    /// Of these, with tokens of one name.
+    pub snapshots_per_token: usize,
+    /// How long one of them lives after it was last used, at most and if nothing else is asked for.
     pub snapshot_time: Duration,
     /// Feeds that are being followed.
     pub feeds: usize,
@@ -118,6 +120,7 @@ impl Default for Limits {
             page_count: 10_000,
             scan_time: Duration::from_secs(60),
             snapshots: 256,
+            snapshots_per_token: 128,
             snapshot_time: Duration::from_secs(60),
             feeds: 256,
             output_size: 64 << 20,

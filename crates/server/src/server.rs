@@ -223,7 +223,7 @@ impl Server {
             gate: Arc::new(Gate::new(&limits)),
             metrics: Arc::default(),
             log: Log::new(config.log, config.request_log),
-            http: http::State::new(&limits, config.backup_root.as_deref()),
+            http: http::State::new(&config),
             phase,
             redis,
             http_address,

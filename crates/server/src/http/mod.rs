@@ -57,13 +57,12 @@ mod stats;
 mod tables;
 mod text;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::config::Limits;
+use crate::config::Config;
 use crate::server::Shared;
 
 pub use serve::serve;
@@ -83,13 +82,18 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(limits: &Limits, backup_root: Option<&Path>) -> State {
+    pub fn new(config: &Config) -> State {
+        let limits = &config.limits;
+        let clients = match config.tokens {
+            Some(_) => snapshots::Clients::ByToken,
+            None => snapshots::Clients::Anybody,
+        };
         State {
             room: body::Room::new(limits),
-            snapshots: snapshots::Snapshots::new(limits),
+            snapshots: snapshots::Snapshots::new(limits, clients),
             jobs: Arc::default(),
             feeds: Arc::new(Semaphore::new(limits.feeds)),
-            backups: backup_root.map(backups::Place::new),
+            backups: config.backup_root.as_deref().map(backups::Place::new),
         }
     }
 }

@@ -11,6 +11,7 @@ use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
@@ -179,8 +180,18 @@ fn admit(
     Ok(Admitted { principal, route, open, query, headers: parts.headers, tokens_read })
 }
 
+/// The body of calls that are told nothing.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoMembers {}
+
 async fn run(ask: &mut Ask) -> Outcome {
     use Operation as Op;
+    if let Op::Check | Op::CompactKeyspace | Op::FlushKeyspace | Op::VerifyBackup =
+        ask.route.operation
+    {
+        let NoMembers {} = ask.json_or_default().await?;
+    }
     match ask.route.operation {
         Op::PlainPut => plain::put(ask).await,
         Op::PlainGet => plain::get(ask).await,
@@ -207,7 +218,7 @@ async fn run(ask: &mut Ask) -> Outcome {
         Op::ListTables => tables::list(ask).await,
         Op::History => history::versions(ask).await,
         Op::RestoreKeys => history::restore(ask).await,
-        Op::TakeSnapshot => snapshots::take(ask),
+        Op::TakeSnapshot => snapshots::take(ask).await,
         Op::ShowSnapshot => snapshots::show(ask),
         Op::DropSnapshot => snapshots::release(ask).await,
         Op::Changes => changes::follow(ask).await,

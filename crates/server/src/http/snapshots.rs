@@ -5,8 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::header::{HeaderValue, RETRY_AFTER};
 use lithedb::Snapshot;
 use lithedb::base::{Clock as _, SystemClock};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -18,26 +20,50 @@ use crate::config::Limits;
 use crate::moment::{millis_text, time_text};
 
 const ID_LEN: usize = 16;
+/// The shortest time that a snapshot may be held for.
+pub const SECONDS_MIN: f64 = 0.001;
+
+/// How long it is to be held, from its last use on: the server's time if that is not said.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TakeBody {
+    seconds: Option<f64>,
+}
 
 /// Those that are held.
 #[derive(Debug)]
 pub struct Snapshots {
     count_max: usize,
-    time: Duration,
+    /// Of these, of one client where there are tokens; others are all of this machine.
+    per_token: usize,
+    time_max: Duration,
     held: Mutex<HashMap<String, Held>>,
+}
+
+/// How clients are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients {
+    ByToken,
+    /// They are not: whoever can connect is on this machine.
+    Anybody,
 }
 
 #[derive(Debug)]
 struct Held {
     snapshot: Snapshot,
     owner: String,
+    time: Duration,
     until: Instant,
 }
 
 impl Snapshots {
-    pub fn new(limits: &Limits) -> Snapshots {
-        let (count_max, time) = (limits.snapshots, limits.snapshot_time);
-        Snapshots { count_max, time, held: Mutex::default() }
+    pub fn new(limits: &Limits, clients: Clients) -> Snapshots {
+        let (count_max, time_max) = (limits.snapshots, limits.snapshot_time);
+        let per_token = match clients {
+            Clients::ByToken => limits.snapshots_per_token,
+            Clients::Anybody => count_max,
+        };
+        Snapshots { count_max, per_token, time_max, held: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Held>> {
@@ -46,21 +72,42 @@ impl Snapshots {
 
     /// The snapshot of this id, if it is this client's; used now.
     pub fn touch(&self, id: &str, principal: &Principal) -> Result<Snapshot, Failure> {
+        self.used(id, principal).map(|(snapshot, _)| snapshot)
+    }
+
+    /// The same, with the time that it is held for from now on.
+    fn used(&self, id: &str, principal: &Principal) -> Result<(Snapshot, Duration), Failure> {
         let now = Instant::now();
         let mut held = self.lock();
         let found = held.get_mut(id).filter(|held| held.owner == principal.name());
         let found = found.filter(|held| now < held.until).ok_or_else(not_found)?;
-        found.until = now + self.time;
-        Ok(found.snapshot.clone())
+        found.until = now + found.time;
+        Ok((found.snapshot.clone(), found.time))
     }
 
     fn hold(&self, id: String, held: Held) -> Result<(), Failure> {
         let mut all = self.lock();
         if all.len() >= self.count_max {
-            return Err(Failure::busy());
+            return Err(too_many("snapshots are held by all clients", self.count_max));
+        }
+        let own = all.values().filter(|other| other.owner == held.owner).count();
+        if own >= self.per_token {
+            return Err(too_many("snapshots are held with this token", self.per_token));
         }
         all.insert(id, held);
         Ok(())
+    }
+
+    /// The time that a client asks for.
+    fn time_of(&self, seconds: Option<f64>) -> Result<Duration, Failure> {
+        let Some(seconds) = seconds else { return Ok(self.time_max) };
+        let time = Duration::try_from_secs_f64(seconds).ok();
+        let time = time.filter(|time| seconds >= SECONDS_MIN && *time <= self.time_max);
+        time.ok_or_else(|| {
+            let most = self.time_max.as_secs_f64();
+            let what = format!("seconds: a number from {SECONDS_MIN} to {most}");
+            Failure::new(Code::InvalidArgument, what).with("limit", most)
+        })
     }
 
     fn remove(&self, id: &str, principal: &Principal) -> Result<Snapshot, Failure> {
@@ -93,8 +140,15 @@ fn not_found() -> Failure {
     Failure::new(Code::SnapshotNotFound, "there is no such snapshot, or it has expired")
 }
 
-fn shown(ask: &Ask, id: &str, snapshot: &Snapshot) -> Value {
-    let time = ask.shared.http.snapshots.time;
+/// The limit is reached: some of them have to go first.
+fn too_many(what: &str, limit: usize) -> Failure {
+    let what = format!("{limit} {what}, and no more may be: drop some, or wait until they expire");
+    Failure::new(Code::Busy, what)
+        .with("limit", limit)
+        .header(RETRY_AFTER, HeaderValue::from_static("1"))
+}
+
+fn shown(id: &str, snapshot: &Snapshot, time: Duration) -> Value {
     let expires = SystemClock::new().wall_millis() + time.as_millis() as u64;
     json!({
         "id": id,
@@ -106,24 +160,26 @@ fn shown(ask: &Ask, id: &str, snapshot: &Snapshot) -> Value {
 }
 
 /// `POST /v1/snapshots`
-pub fn take(ask: &mut Ask) -> Outcome {
+pub async fn take(ask: &mut Ask) -> Outcome {
+    let TakeBody { seconds } = ask.json_or_default().await?;
+    let snapshots = &ask.shared.http.snapshots;
+    let time = snapshots.time_of(seconds)?;
     let mut id = [0; ID_LEN];
     let no_randomness = |_| Failure::new(Code::Internal, "the system gives no random bytes");
     getrandom::fill(&mut id).map_err(no_randomness)?;
     let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let snapshots = &ask.shared.http.snapshots;
     let snapshot = ask.shared.store.db().snapshot();
     let owner = ask.principal.name().to_owned();
-    let until = Instant::now() + snapshots.time;
-    snapshots.hold(id.clone(), Held { snapshot: snapshot.clone(), owner, until })?;
-    Ok(json_answer(StatusCode::CREATED, &shown(ask, &id, &snapshot)))
+    let until = Instant::now() + time;
+    snapshots.hold(id.clone(), Held { snapshot: snapshot.clone(), owner, time, until })?;
+    Ok(json_answer(StatusCode::CREATED, &shown(&id, &snapshot, time)))
 }
 
 /// `GET /v1/snapshots/{id}`
 pub fn show(ask: &mut Ask) -> Outcome {
     let id = ask.name(0).ok_or_else(not_found)?;
-    let snapshot = ask.shared.http.snapshots.touch(id, &ask.principal)?;
-    ok_json(&shown(ask, id, &snapshot))
+    let (snapshot, time) = ask.shared.http.snapshots.used(id, &ask.principal)?;
+    ok_json(&shown(id, &snapshot, time))
 }
 
 /// `DELETE /v1/snapshots/{id}`

@@ -90,7 +90,7 @@ fn operation(route: &Route, limits: &Limits) -> Value {
     if route.access == Access::Public {
         described["security"] = json!([]);
     }
-    if let Some(body) = requests::of(route.operation) {
+    if let Some(body) = requests::of(route.operation, limits) {
         described["requestBody"] = body;
     }
     described

@@ -3,10 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::parameters::{BASE64, MOMENT};
+use crate::config::Limits;
 use crate::http::routes::Operation;
+use crate::http::snapshots::SECONDS_MIN;
 
 /// The body of a call, if it has one.
-pub fn of(operation: Operation) -> Option<Value> {
+pub fn of(operation: Operation, limits: &Limits) -> Option<Value> {
     use Operation as Op;
     let schema = match operation {
         Op::PutKey | Op::MergeKey => {
@@ -23,8 +25,16 @@ pub fn of(operation: Operation) -> Option<Value> {
         Op::ConvertKeyspace => options(json!({ "confirm": yes() }), &["structure"]),
         Op::RenameKeyspace => object(json!({ "to": name() }), &["to"]),
         Op::ClearKeyspace => {
-            let content = json!({ "schema": object(json!({ "confirm": yes() }), &[]) });
-            return Some(json!({ "required": false, "content": { "application/json": content } }));
+            return Some(optional(&object(json!({ "confirm": yes() }), &[])));
+        }
+        Op::TakeSnapshot => {
+            let seconds = json!({
+                "type": ["number", "null"],
+                "minimum": SECONDS_MIN,
+                "maximum": limits.snapshot_time.as_secs_f64(),
+                "description": "How long it is held behind its last use.",
+            });
+            return Some(optional(&object(json!({ "seconds": seconds }), &[])));
         }
         Op::MultiGet => object(
             json!({ "keys": { "type": "array", "maxItems": 10_000, "items": key_item() } }),
@@ -37,6 +47,11 @@ pub fn of(operation: Operation) -> Option<Value> {
         _ => return None,
     };
     Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }))
+}
+
+/// A body that may be left out.
+fn optional(schema: &Value) -> Value {
+    json!({ "required": false, "content": { "application/json": { "schema": schema } } })
 }
 
 fn object(properties: impl Into<Value>, required: &[&str]) -> Value {

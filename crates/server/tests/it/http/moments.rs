@@ -99,6 +99,59 @@ fn snapshots_are_few_and_expire() {
     assert_eq!(client.post("/v1/snapshots", &json!({})).status, 201);
 }
 
+#[test]
+fn a_client_says_how_long_a_snapshot_is_held() {
+    let server = Running::start();
+    let mut client = server.client();
+    let taken = client.post("/v1/snapshots", &json!({ "seconds": 5 }));
+    assert_eq!((taken.status, taken.json()["seconds"].as_f64()), (201, Some(5.0)));
+    let path = format!("/v1/snapshots/{}", taken.json()["id"].as_str().unwrap());
+    assert_eq!(client.get(&path).json()["seconds"], 5.0);
+    for nothing in [json!({}), json!({ "seconds": null })] {
+        assert_eq!(client.post("/v1/snapshots", &nothing).json()["seconds"], 60.0);
+    }
+    assert_eq!(client.send("POST", "/v1/snapshots", &[], b"").status, 201);
+    for seconds in [json!(0), json!(-1), json!(60.5), json!(1e300)] {
+        let refused = client.post("/v1/snapshots", &json!({ "seconds": seconds }));
+        assert_eq!(refused.code(), "invalid_argument", "{seconds}");
+        assert_eq!(refused.json()["error"]["limit"], 60.0);
+    }
+    for wrong in [json!({ "second": 5 }), json!({ "seconds": "5" }), json!([5])] {
+        assert_eq!(client.post("/v1/snapshots", &wrong).code(), "invalid_json", "{wrong}");
+    }
+    let form = client.send("POST", "/v1/snapshots", &[], b"{\"seconds\":5}");
+    assert_eq!(form.code(), "unsupported_media_type");
+    // What is told nothing refuses what it is told.
+    for call in ["/v1/check", "/v1/keyspaces/default/flush", "/v1/keyspaces/default/compact"] {
+        assert_eq!(client.post(call, &json!({ "fast": true })).code(), "invalid_json", "{call}");
+    }
+}
+
+#[test]
+fn nobody_holds_all_snapshots() {
+    let (server, [one, two]) = Running::with_names([("ada", "*:read"), ("bob", "*:read")], |it| {
+        it.limits.snapshots = 3;
+        it.limits.snapshots_per_token = 2;
+    });
+    let (mut ada, mut bob) = (server.client().with_token(&one), server.client().with_token(&two));
+    let take = |client: &mut Client| client.post("/v1/snapshots", &json!({}));
+    let first = take(&mut ada).json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(take(&mut ada).status, 201);
+    let refused = take(&mut ada);
+    assert_eq!((refused.status, refused.code().as_str()), (503, "busy"));
+    assert!(refused.header("retry-after").is_some());
+    let error = refused.json()["error"].take();
+    assert_eq!(error["limit"], 2);
+    let said = "2 snapshots are held with this token";
+    assert!(error["message"].as_str().unwrap().starts_with(said), "{error}");
+    assert_eq!(take(&mut bob).status, 201);
+    let error = take(&mut bob).json()["error"].take();
+    let said = "3 snapshots are held by all clients";
+    assert!(error["message"].as_str().unwrap().starts_with(said), "{error}");
+    assert_eq!(ada.delete(&format!("/v1/snapshots/{first}")).status, 200);
+    assert_eq!(take(&mut ada).status, 201);
+}
+
 fn follow(server: &Running, query: &str, headers: &[(&str, &str)]) -> Client {
     let mut client = server.client();
     client.send_only("GET", &format!("/v1/changes{query}"), headers, b"");

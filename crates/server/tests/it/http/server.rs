@@ -73,6 +73,20 @@ impl Running {
         (Running::start_in(dir, change), tokens)
     }
 
+    /// The same with tokens of these names, each with one grant.
+    pub fn with_names<const N: usize>(
+        names: [(&str, &str); N],
+        change: impl FnOnce(&mut Config),
+    ) -> (Running, [String; N]) {
+        let dir = tempfile::tempdir().unwrap();
+        let tokens = names.map(|(name, grant)| {
+            let token = NewToken::make(name, &[grant.parse().unwrap()]).unwrap();
+            token.add_to(&dir.path().join("tokens")).unwrap();
+            token.text().to_owned()
+        });
+        (Running::start_in(dir, change), tokens)
+    }
+
     /// Takes a token out of the file, which is read again.
     pub fn revoke(&self, token: &str) {
         let id = token.split('_').nth(1).unwrap();
