@@ -32,6 +32,11 @@ export function short(number) {
   return number >= 1000 ? grouped.format(number) : three(Math.round(number * 100) / 100);
 }
 
+// Of entries it is known how many there are at most, without counting them.
+export function atMost(number, as = count) {
+  return Number.isFinite(number) ? `≤ ${as(number)}` : as(number);
+}
+
 export function ratio(number) {
   return Number.isFinite(number) ? `${number.toFixed(2)}×` : "–";
 }

@@ -18,7 +18,7 @@ function figures(found) {
   const older = archive(found.name);
   return facts([
     ["Structure", structureName(found.structure)],
-    ["Entries", format.count(found.entries_estimate)],
+    ["Entries", format.atMost(found.entries_estimate)],
     ["On disk", format.bytes(found.bytes_on_disk)],
     ["Live", format.bytes(found.bytes_live)],
     ["Dead", format.bytes(found.bytes_dead)],

@@ -49,9 +49,9 @@ export async function create() {
 
 function row(found) {
   return h("div", { class: "ks-row" }, h("span", { class: "name" }, found.name), badge(structureName(found.structure)),
-    h("span", { class: "number wide" }, format.count(found.entries_estimate)), h("span", { class: "number wide" }, format.bytes(found.bytes_on_disk)),
+    h("span", { class: "number wide" }, format.atMost(found.entries_estimate)), h("span", { class: "number wide" }, format.bytes(found.bytes_on_disk)),
     h("span", { class: "number wide" }, format.bytes(found.memtable_bytes)), h("span", { class: "number wide" }, format.ratio(found.space_amplification)),
-    h("span", { class: "muted only-phone" }, `${format.short(found.entries_estimate)} entries · ${format.bytes(found.bytes_on_disk)}`));
+    h("span", { class: "muted only-phone" }, `${format.atMost(found.entries_estimate, format.short)} entries · ${format.bytes(found.bytes_on_disk)}`));
 }
 
 export function keyspaces(route, signal) {

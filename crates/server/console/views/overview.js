@@ -59,7 +59,7 @@ function showTiles(made, { stats, rates, memory, latency: took, totals }) {
   const all = rates.reads + rates.writes + rates.scans;
   made.rate(Number.isFinite(all) ? `${format.short(all)}/s` : "–", Number.isFinite(rates.commits) ? `${format.short(rates.commits)} commits/s` : "");
   made.latency(format.seconds(took.writes?.p99), `reads ${format.seconds(took.reads?.p99)}`);
-  made.entries(format.short(totals.entries), `in ${format.count(totals.named.length)} keyspaces`);
+  made.entries(format.atMost(totals.entries, format.short), `in ${format.count(totals.named.length)} keyspaces`);
   made.disk(format.bytes(stats.bytes_on_disk), `${format.bytes(stats.bytes_live)} live, log ${format.bytes(stats.wal_bytes_on_disk)}`);
   made.memory(format.bytes(memory.used), `${format.percent(memory.used / memory.budget)} of ${format.bytes(memory.budget)}`);
   made.connections(format.count(totals.connections), `up ${format.seconds(stats.server.uptime_seconds)}`);
@@ -128,7 +128,7 @@ function keyspaceBars() {
     const all = [...(state.latest?.totals.named ?? [])].sort((left, right) => right.bytes_on_disk - left.bytes_on_disk);
     const rows = all.slice(0, 5).map((found) => h("tr", {},
       h("td", {}, h("a", { href: link(["keyspace", found.name]) }, found.name)), h("td", {}, badge(found.structure)),
-      h("td", { class: "number" }, format.short(found.entries_estimate)), h("td", { class: "number" }, format.bytes(found.bytes_on_disk))));
+      h("td", { class: "number" }, format.atMost(found.entries_estimate, format.short)), h("td", { class: "number" }, format.bytes(found.bytes_on_disk))));
     const head = h("tr", {}, h("th", {}, "Name"), h("th", {}, "Structure"), h("th", { class: "number" }, "Entries"), h("th", { class: "number" }, "On disk"));
     if (place.contains(document.activeElement)) return;
     replace(place, rows.length ? h("table", {}, h("thead", {}, head), h("tbody", {}, rows)) : empty("No keyspaces yet"));

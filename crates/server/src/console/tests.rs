@@ -170,6 +170,24 @@ fn who_has_a_file_is_told_so() {
     assert!(!policy.1.contains("unsafe") && !policy.1.contains("  "));
 }
 
+#[test]
+fn entries_that_are_not_counted_are_shown_as_a_bound() {
+    let mut shown = 0;
+    for (name, module) in modules() {
+        for figure in ["entries_estimate", "totals.entries"] {
+            for exact in ["count", "short"] {
+                for of in ["", "found."] {
+                    let exact = format!("format.{exact}({of}{figure})");
+                    assert!(!module.contains(&exact), "{name} has {exact}");
+                }
+            }
+        }
+        shown += module.matches("format.atMost(").count();
+    }
+    assert_eq!(shown, 5);
+    assert!(text("format.js").contains("`≤ ${as(number)}`"));
+}
+
 /// The colours of the style sheet by name, for light and dark: red, green and blue.
 fn colours() -> Vec<(&'static str, [[f64; 3]; 2])> {
     let parsed = |text: &str| {
