@@ -122,7 +122,9 @@ fn value_of(
     let text = match (setting.kind, value.get_ref()) {
         (Kind::Switch, DeValue::Boolean(is_on)) => return Ok(is_on.to_string()),
         (Kind::Switch, other) => return Err(wrong_type("true or false", other)),
-        (Kind::Size, DeValue::Integer(bytes)) if bytes.radix() == 10 => bytes.as_str(),
+        (Kind::Size | Kind::Count, DeValue::Integer(number)) if number.radix() == 10 => {
+            number.as_str()
+        }
         (_, DeValue::String(text)) => text.as_ref(),
         (_, other) => return Err(wrong_type("text in quotes", other)),
     };

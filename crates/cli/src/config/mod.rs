@@ -40,6 +40,8 @@ pub enum Kind {
     Size,
     /// As in 500ms.
     Duration,
+    /// A whole number, at least 1.
+    Count,
     /// true or false.
     Switch,
     /// One of these.
@@ -79,7 +81,31 @@ pub const SETTINGS: &[Setting] = &[
     setting("shell.history", &["LITHE_HISTORY"], Kind::PathOrOff, None),
     setting("shell.pager", &["LITHE_PAGER", "PAGER"], Kind::Text, Some("less -FRX")),
     setting("top.interval", &["LITHE_TOP_INTERVAL"], Kind::Duration, Some("1s")),
+    setting("serve.connections", &["LITHE_SERVE_CONNECTIONS"], Kind::Count, Some("20000")),
+    setting("serve.body_size", &["LITHE_SERVE_BODY_SIZE"], Kind::Size, Some("64MiB")),
+    setting("serve.key_size", &["LITHE_SERVE_KEY_SIZE"], Kind::Size, Some("64KiB")),
+    setting("serve.value_size", &["LITHE_SERVE_VALUE_SIZE"], Kind::Size, Some("64MiB")),
+    setting("serve.batch_count", &["LITHE_SERVE_BATCH_COUNT"], Kind::Count, Some("100000")),
+    setting("serve.page_count", &["LITHE_SERVE_PAGE_COUNT"], Kind::Count, Some("10000")),
+    setting("serve.scan_time", &["LITHE_SERVE_SCAN_TIME"], Kind::Duration, Some("60s")),
+    setting("serve.snapshots", &["LITHE_SERVE_SNAPSHOTS"], Kind::Count, Some("256")),
+    setting(
+        "serve.snapshots_per_token",
+        &["LITHE_SERVE_SNAPSHOTS_PER_TOKEN"],
+        Kind::Count,
+        Some("128"),
+    ),
+    setting("serve.snapshot_time", &["LITHE_SERVE_SNAPSHOT_TIME"], Kind::Duration, Some("60s")),
+    setting("serve.feeds", &["LITHE_SERVE_FEEDS"], Kind::Count, Some("256")),
+    setting("serve.idle_time", &["LITHE_SERVE_IDLE_TIME"], Kind::Duration, Some("60s")),
+    setting("serve.output_size", &["LITHE_SERVE_OUTPUT_SIZE"], Kind::Size, Some("64MiB")),
+    setting("serve.pipeline_count", &["LITHE_SERVE_PIPELINE_COUNT"], Kind::Count, Some("10000")),
+    setting("serve.wrong_tokens", &["LITHE_SERVE_WRONG_TOKENS"], Kind::Count, Some("10")),
+    setting("serve.drain", &["LITHE_SERVE_DRAIN"], Kind::Duration, Some("10s")),
 ];
+
+/// Counts are at most so large.
+const COUNT_MAX: u64 = 1_000_000_000;
 
 const fn setting(
     name: &'static str,
@@ -259,7 +285,7 @@ fn value_of_option(name: &str, globals: &Globals) -> Option<String> {
 }
 
 /// The value as it is kept, or what is wrong with it (C2).
-fn checked(setting: &Setting, text: &str) -> Result<String, String> {
+pub fn checked(setting: &Setting, text: &str) -> Result<String, String> {
     match setting.kind {
         Kind::Path | Kind::PathOrOff | Kind::Text => Ok(text.to_owned()),
         Kind::Size if text == "default" => Ok(text.to_owned()),
@@ -267,6 +293,10 @@ fn checked(setting: &Setting, text: &str) -> Result<String, String> {
         Kind::Duration => match parse_duration(text) {
             Ok(_) => Ok(text.to_owned()),
             Err(error) => Err(error.to_string()),
+        },
+        Kind::Count => match text.parse::<u64>() {
+            Ok(1..=COUNT_MAX) => Ok(text.to_owned()),
+            _ => Err(format!("{text:?} is no number from 1 to {COUNT_MAX}")),
         },
         Kind::Switch => match text.to_ascii_lowercase().as_str() {
             "1" | "true" | "yes" | "on" => Ok("true".to_owned()),

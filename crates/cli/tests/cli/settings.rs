@@ -127,3 +127,25 @@ fn samples_are_printed_beside_the_writer() {
     let sample: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(sample["gets_per_second"], 0.0);
 }
+
+#[test]
+fn limits_of_the_server_are_settings() {
+    let shell = with_file("[serve]\nbody_size = \"16MiB\"\nfeeds = 12\n");
+    let mut command = shell.command(&["config", "--format", "json"]);
+    command.env("LITHE_SERVE_FEEDS", "13");
+    let found = origins(Run::of(command.output().unwrap()));
+    let is = |name: &str, value: &str, origin: &str| {
+        let found = found.iter().find(|(setting, ..)| setting == name).unwrap();
+        assert_eq!((found.1.as_str().unwrap(), found.2.as_str()), (value, origin), "{name}");
+    };
+    is("serve.body_size", "16MiB", "file");
+    is("serve.feeds", "13", "environment");
+    is("serve.key_size", "64KiB", "default");
+    let mut command = shell.command(&["config"]);
+    command.env("LITHE_SERVE_FEEDS", "none");
+    assert!(Run::of(command.output().unwrap()).fails(2).contains("LITHE_SERVE_FEEDS"));
+    let wrong = shell.run(&["--db", "db", "serve", "--page-count", "0"]).fails(2);
+    assert!(wrong.contains("--page-count") && wrong.contains("no number from 1"), "{wrong}");
+    let help = shell.run(&["serve", "--help"]).ok_text();
+    assert!(help.contains("--body-size <SIZE>") && help.contains("[default: 64MiB]"), "{help}");
+}

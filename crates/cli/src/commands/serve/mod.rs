@@ -1,10 +1,11 @@
 //! `lithe serve`: serves a database over HTTP and the Redis protocol.
 
+mod limits;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lithe_server::{
@@ -18,8 +19,9 @@ use crate::args::Globals;
 use crate::database::{close, open_existing, open_or_create};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::notation::{parse_duration, shown};
+use crate::notation::shown;
 use crate::output::{Notices, stdout};
+use limits::LimitArgs;
 
 const HTTP_ADDRESS: &str = "127.0.0.1:8080";
 
@@ -35,7 +37,10 @@ the HTTP address.
 
 Without --tokens, whoever can connect may do everything: then only addresses of this machine are
 served. SIGTERM or Ctrl-C drains: requests that are under way are answered. SIGHUP has tokens and
-certificates read again.";
+certificates read again.
+
+Limits are also settings of the section [serve] of the file that `lithe config` shows, by the same
+names (body_size = \"16MiB\"), and variables of the environment (LITHE_SERVE_BODY_SIZE).";
 
 /// Options of `lithe serve`.
 #[derive(Args, Debug)]
@@ -85,14 +90,6 @@ pub struct ServeArgs {
     #[arg(long, value_name = "COUNT")]
     pub workers: Option<usize>,
 
-    /// Connections at a time
-    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
-    pub connections: usize,
-
-    /// How long requests may take when it is drained
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
-    pub drain: Duration,
-
     /// How log lines look
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log: LogLines,
@@ -100,6 +97,10 @@ pub struct ServeArgs {
     /// Log each request, by its kind
     #[arg(long)]
     pub log_requests: bool,
+
+    /// How much there may be of each
+    #[command(flatten)]
+    pub limits: LimitArgs,
 }
 
 /// When a write is answered.
@@ -131,7 +132,7 @@ pub fn run(
     interrupt: &Interrupt,
     args: &ServeArgs,
 ) -> Outcome {
-    let config = config_of(args);
+    let config = config_of(globals, args)?;
     config.check().map_err(|error| failure_of_config(&error))?;
     let db = if globals.read_only || globals.beside {
         open_existing(globals)?
@@ -180,7 +181,7 @@ fn serve(db: &lithedb::Db, config: Config, notices: Notices, interrupt: &Interru
     ran
 }
 
-fn config_of(args: &ServeArgs) -> Config {
+fn config_of(globals: &Globals, args: &ServeArgs) -> Result<Config, Failure> {
     let mut config = Config::default();
     let default = HTTP_ADDRESS.parse().ok().filter(|_| args.redis.is_none());
     config.http = args.http.or(default);
@@ -206,15 +207,14 @@ fn config_of(args: &ServeArgs) -> Config {
     };
     config.backup_root.clone_from(&args.backups);
     config.workers = args.workers.unwrap_or(0);
-    config.limits.connections = args.connections;
-    config.limits.drain = args.drain;
+    args.limits.apply(&globals.settings, &mut config.limits)?;
     config.log = match args.log {
         LogLines::Text => LogFormat::Text,
         LogLines::Json => LogFormat::Json,
         LogLines::Off => LogFormat::Off,
     };
     config.request_log = if args.log_requests { RequestLog::All } else { RequestLog::Failures };
-    config
+    Ok(config)
 }
 
 fn failure_of_config(error: &ConfigError) -> Failure {
