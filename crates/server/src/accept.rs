@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::config::{Limits, is_own};
-use crate::log::Level;
+use crate::log::{Level, Said};
 use crate::metrics::{Protocol, Refusal};
 use crate::server::{Phase, Shared};
 
@@ -201,7 +201,8 @@ pub async fn accept_on<Served>(
             Err(error) => {
                 // The client is gone already, or there are no descriptors.
                 if !is_of_one_connection(&error) {
-                    shared.log.line(Level::Warn, "cannot accept connections", &[("why", &error)]);
+                    let why = ("why", Said::Text(&error));
+                    shared.log.line(Level::Warn, "cannot accept connections", &[why]);
                     tokio::time::sleep(OUT_OF_FILES_PAUSE).await;
                 }
                 continue;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::accept::{Gate, accept_on};
 use crate::auth::{Authority, TokenFileError};
 use crate::config::{Config, ConfigError, Limits};
-use crate::log::{Level, Log};
+use crate::log::{Level, Log, Said, WrongTokens};
 use crate::metrics::{Metrics, Protocol};
 use crate::store::Store;
 use crate::tls::{Tls, TlsError};
@@ -41,6 +41,7 @@ pub struct Shared {
     pub gate: Arc<Gate>,
     pub metrics: Arc<Metrics>,
     pub log: Log,
+    pub wrong_tokens: WrongTokens,
     /// What clients of HTTP have going on.
     pub http: http::State,
     pub phase: watch::Receiver<Phase>,
@@ -168,11 +169,24 @@ pub struct Reload {
 impl Reload {
     /// Reads tokens and certificates again. Certificates are for connections from now on; tokens
     /// also for what goes on for somebody, which ends soon if its token is gone or allows something
-    /// else. What cannot be read stays as it was.
+    /// else. What cannot be read stays as it was. A line of the log says what came of it.
     ///
     /// # Errors
     /// The first that cannot be read.
     pub fn now(&self) -> Result<(), ServeError> {
+        let log = self.shared.log;
+        let read = self.read();
+        match &read {
+            Ok(()) => log.line(Level::Info, "tokens and certificates were read again", &[]),
+            Err(error) => {
+                let event = "tokens and certificates are as they were read before";
+                log.line(Level::Error, event, &[("why", Said::Text(error))]);
+            }
+        }
+        read
+    }
+
+    fn read(&self) -> Result<(), ServeError> {
         if let Some(file) = &self.shared.config.tokens {
             self.shared.authority.reload(file).map_err(ServeError::Tokens)?;
         }
@@ -223,6 +237,7 @@ impl Server {
             gate: Arc::new(Gate::new(&limits)),
             metrics: Arc::default(),
             log: Log::new(config.log, config.request_log),
+            wrong_tokens: WrongTokens::default(),
             http: http::State::new(&config),
             phase,
             redis,

@@ -96,11 +96,16 @@ pub fn identify(
     let Some(token) = token_of(headers) else {
         return Err(unknown("one token is needed, as in `Authorization: Bearer TOKEN`"));
     };
+    let refused = |why| shared.wrong_tokens.note(shared.log, ("http", peer), why, now);
     match shared.authority.with_token(token, peer.ip(), now) {
         Known::As(principal) => Ok(principal),
-        Known::Nobody => Err(unknown("nobody has this token")),
+        Known::Nobody => {
+            refused("nobody has it");
+            Err(unknown("nobody has this token"))
+        }
         Known::TooOften => {
             let what = "there were too many wrong tokens from this address";
+            refused(what);
             let later = HeaderValue::from_static("60");
             Err(Failure::new(Code::TooOften, what).header(RETRY_AFTER, later))
         }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::failure::Code;
 use super::pace::RequestUnderWay;
-use crate::log::Level;
+use crate::log::{Level, Said};
 use crate::metrics::{Kind, Protocol};
 use crate::server::Shared;
 
@@ -54,20 +54,20 @@ impl Drop for Record {
             return;
         }
         let level = if is_failure { Level::Error } else { Level::Info };
-        let micros = took.as_micros();
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.shared.log.line(
             level,
             "request",
             &[
-                ("method", &self.method),
-                ("route", &self.route),
-                ("status", &self.status),
-                ("code", &self.code.map_or("", Code::name)),
-                ("micros", &micros),
-                ("received", &self.received),
-                ("sent", &self.sent),
-                ("principal", &self.principal.as_deref().unwrap_or_default()),
-                ("peer", &self.peer),
+                ("method", Said::Text(&self.method)),
+                ("route", Said::Text(&self.route)),
+                ("status", Said::Number(self.status.into())),
+                ("code", Said::Text(&self.code.map_or("", Code::name))),
+                ("micros", Said::Number(micros)),
+                ("received", Said::Number(self.received)),
+                ("sent", Said::Number(self.sent)),
+                ("principal", Said::Text(&self.principal.as_deref().unwrap_or_default())),
+                ("peer", Said::Text(&self.peer)),
             ],
         );
     }

@@ -20,7 +20,7 @@ use super::frame::{FrameError, Parsed, Parser};
 use super::reply::Reply;
 use super::session::{Follows, Row, Session};
 use crate::accept::{Connection, Stream};
-use crate::log::Level;
+use crate::log::{Level, Said};
 use crate::metrics::{Kind, Protocol, Refusal};
 use crate::server::Shared;
 
@@ -166,7 +166,7 @@ impl Link {
                 // It is not known which of them is durable: none of them is said to be (K2).
                 self.out.back_to(0);
                 self.out.error("ERR whether this is durable is not known");
-                shared.log.line(Level::Error, "a sync failed", &[("why", &why.0)]);
+                shared.log.line(Level::Error, "a sync failed", &[("why", Said::Text(&why.0))]);
                 self.send(shared, client).await?;
                 return Err(End::Refused);
             }
@@ -248,6 +248,26 @@ impl Link {
         let each = took.checked_div(count).unwrap_or(took);
         for ((kind, _), count) in Kind::ALL.iter().zip(std::mem::take(&mut self.session.kinds)) {
             (0..count).for_each(|_| metrics.note_request(Protocol::Redis, *kind, each));
+        }
+        self.log(shared, took);
+    }
+
+    /// A line for each command. Of those that came together the time is that of all, divided.
+    fn log(&mut self, shared: &Shared, took: Duration) {
+        let commands = std::mem::take(&mut self.session.to_log);
+        let count = u32::try_from(commands.len()).unwrap_or(u32::MAX);
+        let micros = took.checked_div(count).unwrap_or(took).as_micros();
+        let who = self.session.principal.as_ref().map_or("", |who| who.name());
+        for (name, error) in commands {
+            let fields = [
+                ("command", Said::Text(&name)),
+                ("code", Said::Text(&error.as_deref().unwrap_or_default())),
+                ("micros", Said::Number(u64::try_from(micros).unwrap_or(u64::MAX))),
+                ("together", Said::Number(count.into())),
+                ("principal", Said::Text(&who)),
+                ("peer", Said::Text(&self.session.client.peer)),
+            ];
+            shared.log.line(Level::Info, "command", &fields);
         }
     }
 

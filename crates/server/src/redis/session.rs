@@ -24,7 +24,7 @@ use super::reply::{Reply, Version};
 use super::table::{self, ALONE, AT_ONCE, MAKES, Need, Run, Spec};
 use super::together::{Together, goes_together};
 use crate::auth::{Known, Principal, Verb};
-use crate::log::Level;
+use crate::log::{Level, Said};
 use crate::metrics::{Kind, Protocol, Refusal};
 use crate::server::Shared;
 
@@ -72,8 +72,10 @@ pub struct Session {
     pub has_written: bool,
     /// Whether the connection ends when what was said is sent.
     pub is_over: bool,
-    /// Commands of each kind since this was last asked for.
+    /// Commands of each kind since this was last asked for ..
     pub kinds: [u32; Kind::ALL.len()],
+    /// .. and, if they are to be lines of the log, their names, and what error they have.
+    pub to_log: Vec<(&'static str, Option<String>)>,
     pub last_command: &'static str,
     pub quiet: Quiet,
     /// Where what is not answered begins, with [`Quiet::Always`].
@@ -148,6 +150,7 @@ impl Session {
             has_written: false,
             is_over: false,
             kinds: [0; Kind::ALL.len()],
+            to_log: Vec::new(),
             last_command: "",
             quiet: Quiet::No,
             quiet_from: 0,
@@ -261,6 +264,13 @@ impl Session {
             return Ok(());
         }
         self.shared.metrics.note_refusal(Refusal::Unknown);
+        let why = match known {
+            Known::As(_) => "it is another one's than was said",
+            Known::Nobody => "nobody has it",
+            Known::TooOften => "there were too many wrong tokens from this address",
+        };
+        let from = ("redis", self.client.peer);
+        self.shared.wrong_tokens.note(self.shared.log, from, why, now);
         self.wrong_tokens += 1;
         self.is_over |= matches!(known, Known::TooOften) || self.wrong_tokens >= WRONG_TOKENS_MAX;
         say(WRONG)
@@ -334,6 +344,7 @@ impl Session {
             };
             if is_done {
                 self.kinds[spec.kind as usize] += 1;
+                self.log(spec.name, &Ok(()));
                 return;
             }
             let is_kept = follows == Follows::Something || !is_first;
@@ -342,6 +353,7 @@ impl Session {
                     self.commit_row(row, out);
                 }
                 self.kinds[spec.kind as usize] += 1;
+                self.log(spec.name, &Ok(()));
                 row.together.push(spec, args);
                 if row.together.is_full() {
                     self.commit_row(row, out);
@@ -352,11 +364,29 @@ impl Session {
         self.commit_row(row, out);
         let mark = out.mark();
         let done = self.dispatch(spec, args, out);
+        let name = match (spec, &done) {
+            (Some(_), Ok(())) => self.last_command,
+            (Some(spec), Err(_)) => spec.name,
+            (None, _) => "unknown",
+        };
+        self.log(name, &done);
         if done.is_err() || matches!(self.quiet, Quiet::This | Quiet::Next) {
             out.back_to(mark);
         }
         if let Err(failure) = done {
             self.tell(&failure, spec.map_or(Kind::Other, |spec| spec.kind), out);
+        }
+    }
+
+    /// Keeps what the log says of a command, if it says that of each: never what is behind its
+    /// name, nor more of an error than its first word.
+    fn log(&mut self, name: &'static str, done: &Done) {
+        if self.shared.log.has_requests() {
+            let error = done.as_ref().err().map(|failure| match failure {
+                Failure::Say(text) => text.split(' ').next().unwrap_or_default().to_owned(),
+                Failure::Engine(_) => "engine".to_owned(),
+            });
+            self.to_log.push((name, error));
         }
     }
 
@@ -639,7 +669,8 @@ impl Session {
             Error::ReadOnly { .. } => out.error("READONLY the database cannot be written to"),
             Error::Closed => out.error("ERR the server stops"),
             error => {
-                self.shared.log.line(Level::Error, "a command failed", &[("why", error)]);
+                let why = ("why", Said::Text(error));
+                self.shared.log.line(Level::Error, "a command failed", &[why]);
                 out.error("ERR the server could not do it: its log says why");
             }
         }

@@ -145,6 +145,7 @@ pub fn run(
 }
 
 fn serve(db: &lithedb::Db, config: Config, notices: Notices, interrupt: &Interrupt) -> Outcome {
+    let is_silent = config.log == LogFormat::Off;
     let server = Server::bind(db.clone(), config).map_err(failure_of)?;
     let mut out = stdout();
     let addresses = [("http", server.http_address()), ("redis", server.redis_address())];
@@ -163,13 +164,8 @@ fn serve(db: &lithedb::Db, config: Config, notices: Notices, interrupt: &Interru
         for signal in signals.forever() {
             match signal {
                 SIGHUP => match reload.now() {
-                    Ok(()) => notices.say("tokens and certificates were read again"),
-                    Err(error) => notices.fail(
-                        &error.to_string(),
-                        Some(
-                            "what was read before is still in use: mend the file, and send SIGHUP",
-                        ),
-                    ),
+                    Err(error) if is_silent => notices.fail(&error.to_string(), None),
+                    _told_by_the_log => {}
                 },
                 _ => drain.begin(),
             }

@@ -15,6 +15,7 @@
 //! differs.
 
 mod model;
+mod told;
 mod wire;
 mod writer;
 
@@ -49,9 +50,14 @@ struct Server {
 
 impl Server {
     fn start(shell: &Shell, durability: &str) -> Server {
+        Server::start_with(shell, &["--durability", durability, "--log", "off"], &[])
+    }
+
+    /// With these options, and variables of the environment.
+    fn start_with(shell: &Shell, options: &[&str], variables: &[(&str, &str)]) -> Server {
         let serve = ["--db", "db", "serve", "--http", "127.0.0.1:0", "--redis", "127.0.0.1:0"];
-        let options = ["--durability", durability, "--log", "off"];
-        let mut child = shell.command(&[&serve[..], &options].concat()).spawn().unwrap();
+        let mut command = shell.command(&[&serve[..], options].concat());
+        let mut child = command.envs(variables.iter().copied()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut server = Server { child, http: nowhere, redis: nowhere };

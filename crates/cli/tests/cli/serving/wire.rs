@@ -46,8 +46,18 @@ impl Http {
 
     /// Sends a request; returns the status and the body of the answer.
     pub fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<(u16, String)> {
+        self.ask_with("host: localhost\r\n", (method, path), body)
+    }
+
+    /// The same with these headers.
+    pub fn ask_with(
+        &mut self,
+        headers: &str,
+        (method, path): (&str, &str),
+        body: &str,
+    ) -> io::Result<(u16, String)> {
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\n{headers}content-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
         );

@@ -1,0 +1,101 @@
+//! What the server is told by options and the environment, and what its log tells.
+
+use std::io::{BufRead, BufReader};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::wire::{Http, Redis, push_command};
+use super::{Server, Shell};
+
+#[test]
+fn limits_are_options_and_variables() {
+    let shell = Shell::new();
+    let limits = ["--page-count", "2", "--log", "off"];
+    let variables = [("LITHE_SERVE_VALUE_SIZE", "1KiB"), ("LITHE_SERVE_PAGE_COUNT", "1")];
+    let server = Server::start_with(&shell, &limits, &variables);
+    let mut http = Http::connect(server.http).unwrap();
+    let path = "/v1/keyspaces/default/keys";
+    for key in ["a", "b", "c"] {
+        assert_eq!(http.ask("PUT", &format!("{path}/{key}"), "1").unwrap().0, 200);
+    }
+    assert_eq!(http.ask("PUT", &format!("{path}/d"), &"x".repeat(1025)).unwrap().0, 413);
+    let (status, said) = http.ask("GET", &format!("{path}?limit=3"), "").unwrap();
+    assert_eq!(status, 400, "the command line goes first: {said}");
+    assert!(said.contains("from 1 to 2"), "{said}");
+    server.end();
+}
+
+/// Asks for the status of this Redis command.
+fn told(redis: &mut Redis, command: &[&str]) -> String {
+    let mut bytes = Vec::new();
+    push_command(&mut bytes, command);
+    redis.send(&bytes).unwrap();
+    redis.line().unwrap()
+}
+
+/// Reads lines until one says this.
+fn read_until(from: &mut impl BufRead, said: &mut String, last: &str) {
+    while !said.lines().last().is_some_and(|line| line.contains(last)) {
+        assert_ne!(from.read_line(said).unwrap(), 0, "it ends before it says {last}: {said}");
+    }
+}
+
+#[test]
+fn log_lines_are_objects_and_say_who_was_refused_and_no_key() {
+    let shell = Shell::new();
+    let made = ["token", "create", "--tokens", "tokens", "--name", "ada", "--grant", "*:all"];
+    let token = shell.run(&made).ok_text().trim().to_owned();
+    let options = ["--tokens", "tokens", "--log", "json", "--log-requests"];
+    let mut server = Server::start_with(&shell, &options, &[]);
+    let wrong = format!("lithe_{}_{}", "0".repeat(16), "1".repeat(64));
+    let mut http = Http::connect(server.http).unwrap();
+    let mut ask = |token: &str, method: &str, path: &str| {
+        let headers = format!("host: localhost\r\nauthorization: Bearer {token}\r\n");
+        http.ask_with(&headers, (method, path), "otters").unwrap().0
+    };
+    assert_eq!(ask(&token, "PUT", "/v1/keyspaces/default/keys/badger"), 200);
+    assert_eq!(ask(&wrong, "GET", "/v1/keyspaces"), 401);
+    let mut redis = Redis::connect(server.redis).unwrap();
+    assert!(told(&mut redis, &["AUTH", &wrong]).starts_with("-WRONGPASS"));
+    assert_eq!(told(&mut redis, &["AUTH", &token]), "+OK");
+    assert_eq!(told(&mut redis, &["SET", "badger", "otters"]), "+OK");
+    assert!(told(&mut redis, &["LPUSH", "badger", "otters"]).starts_with("-WRONGTYPE"));
+    let mut stderr = BufReader::new(server.child.stderr.take().unwrap());
+    let mut said = String::new();
+    server.signal(Signal::HUP);
+    read_until(&mut stderr, &mut said, "were read again");
+    std::fs::remove_file(shell.path("tokens")).unwrap();
+    server.signal(Signal::HUP);
+    read_until(&mut stderr, &mut said, "as they were read before");
+    server.end();
+    for secret in ["badger", "otters", &wrong, &token] {
+        assert!(!said.contains(secret), "{said}");
+    }
+    let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |event: &str| -> Vec<&Value> {
+        lines.iter().filter(|line| line["event"] == event).collect()
+    };
+    let refused = of("a token was refused");
+    assert_eq!(
+        (&refused[0]["protocol"], &refused[1]["protocol"]),
+        (&"http".into(), &"redis".into())
+    );
+    assert!(refused.iter().all(|line| {
+        line["level"] == "warn" && line["peer"].as_str().unwrap().starts_with("127.0.0.1:")
+    }));
+    let statuses: Vec<u64> =
+        of("request").iter().map(|line| line["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [200, 401]);
+    let commands: Vec<(&str, &str)> = of("command")
+        .iter()
+        .map(|line| {
+            assert!(line["micros"].is_u64() && line["together"] == 1, "{line}");
+            (line["command"].as_str().unwrap(), line["code"].as_str().unwrap())
+        })
+        .collect();
+    let expected = [("auth", "WRONGPASS"), ("auth", ""), ("set", ""), ("lpush", "WRONGTYPE")];
+    assert_eq!(commands, expected);
+    assert_eq!(of("tokens and certificates were read again").len(), 1);
+    assert_eq!(of("tokens and certificates are as they were read before").len(), 1);
+}
