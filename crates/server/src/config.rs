@@ -151,7 +151,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// When writes are answered, where the request does not say.
     pub durability: Durability,
-    /// The directory that backups over the network go below; without it there are none.
+    /// The directory that backups over the network go below, which is made if only it is missing;
+    /// without it there are none.
     pub backup_root: Option<PathBuf>,
     /// Threads that serve connections; 0 for one a processor, but two at least.
     pub workers: usize,

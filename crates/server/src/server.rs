@@ -210,7 +210,7 @@ impl Server {
             .map_err(ServeError::Tokens)?;
         let tls = config.tls.as_ref().map(Tls::read).transpose()?;
         if let Some(path) = &config.backup_root {
-            let there = std::fs::read_dir(path).map(drop);
+            let there = http::make_backup_root(path);
             there.map_err(|source| ServeError::BackupRoot { path: path.clone(), source })?;
         }
         let mut listeners = Vec::new();

@@ -5,7 +5,7 @@ import { escape, fromText } from "../bytes.js";
 import { h, replace } from "../dom.js";
 import * as format from "../format.js";
 import { isOver, jobRow, nameOf, watchJobs } from "../jobs.js";
-import { action, button, card, dialog, empty, fill, labelled, messageOf, page, select, toast } from "../ui.js";
+import { action, button, card, confirm, dialog, empty, fill, labelled, messageOf, page, select, toast } from "../ui.js";
 import { fetchKeyspaces } from "./keyspaces.js";
 import { pathOf } from "./keyspace.js";
 
@@ -24,7 +24,7 @@ export function maintenance(route, signal) {
   const backups = h("div", {});
   const known = new Map();
 
-  const lookAtBackups = () => fill(backups, () => backupTable(begin, signal), signal);
+  const lookAtBackups = () => fill(backups, () => backupTable(begin, lookAtBackups, signal), signal);
   const look = watchJobs(signal, (found, error) => {
     if (error) {
       replace(jobs, empty("Not shown", messageOf(error)));
@@ -87,7 +87,7 @@ function rewriting(begin, signal) {
   return place;
 }
 
-async function backupTable(begin, signal) {
+async function backupTable(begin, lookAgain, signal) {
   const { backups } = await ask("/v1/backups", { signal });
   if (backups.length === 0) return empty("No backups yet", "A backup is a whole copy as of one moment; reads and writes go on meanwhile.");
   const rows = backups.reverse().map((one) => {
@@ -95,9 +95,15 @@ async function backupTable(begin, signal) {
     return h("tr", { "data-backup": one.name }, h("td", { class: "mono" }, one.name), h("td", { title: format.time(at) }, format.ago(at)),
       h("td", { class: "number" }, format.bytes(one.bytes)), h("td", {}, h("div", { class: "actions" },
         action("Verify", () => begin(`${backupPath(one.name)}/verify`), { kind: "small" }),
-        action("Restore…", () => restore(one.name, begin), { kind: "small" }))));
+        action("Restore…", () => restore(one.name, begin), { kind: "small" }),
+        action("Delete…", () => remove(one.name, lookAgain), { kind: "small" }))));
   });
   return h("div", { class: "table" }, h("table", { class: "backups" }, h("thead", {}, h("tr", {}, h("th", {}, "Name"), h("th", {}, "Made"), h("th", { class: "number" }, "Size"), h("th", {}, ""))), h("tbody", {}, rows)));
+}
+
+async function remove(name, lookAgain) {
+  const work = () => ask(backupPath(name), { method: "DELETE" });
+  if (await confirm("Delete backup", `${name} and the files that no other backup has are removed.`, "Delete", work)) lookAgain();
 }
 
 async function restore(name, begin) {

@@ -114,12 +114,45 @@ impl Place {
         let mut known = names_in(&names)?;
         let named = infos.into_iter().map(|info| {
             let name = known.remove(&key_of(&info));
-            Named { name: name.unwrap_or_else(|| format!("{UNNAMED}{:08}", info.number)), info }
+            Named { name: name.unwrap_or_else(|| unnamed(info.number)), info }
         });
         let named: Vec<Named> = named.collect();
         *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = named.clone();
         Ok(named)
     }
+}
+
+impl Place {
+    /// Removes a backup, then its name; files and bytes that only it had. A name of which the
+    /// backup is gone already goes as well. `None` if there is neither.
+    fn remove(&self, name: &str) -> Result<Option<(u64, u64)>, Error> {
+        let (repository, names) = (self.repository(), self.root.join("names"));
+        refuse_links([&self.root, &repository, &names])?;
+        let mut freed = None;
+        if repository.exists() {
+            let repository = BackupRepository::open(&repository)?;
+            let known = names_in(&names)?;
+            let is_it = |info: &BackupInfo| match known.get(&key_of(info)) {
+                Some(known) => known == name,
+                None => name == unnamed(info.number),
+            };
+            if let Some(info) = repository.list()?.iter().find(|info| is_it(info)) {
+                let removed = repository.remove(info.number)?;
+                freed = Some((removed.files, removed.bytes));
+            }
+        }
+        let file = self.name_file(name);
+        match fs::remove_file(&file).and_then(|()| sync_folder(&names)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(freed),
+            Err(error) => Err(Error::io("remove", &file, error)),
+            Ok(()) => Ok(Some(freed.unwrap_or_default())),
+        }
+    }
+}
+
+/// What a backup without a name is called.
+fn unnamed(number: u64) -> String {
+    format!("{UNNAMED}{number:08}")
 }
 
 /// What a backup is known by: numbers are given again.
@@ -166,13 +199,38 @@ fn refuse_links<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), 
     Ok(())
 }
 
+/// For its owner alone: backups are as confidential as the database.
 fn make_folder(path: &PathBuf) -> Result<(), Error> {
     refuse_links([path])?;
-    match fs::create_dir(path) {
+    match make_private(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(Error::io("create", path, error))
         }
         _ => refuse_links([path]),
+    }
+}
+
+/// Makes a directory for its owner alone, whatever the umask says.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+        builder.mode(0o700);
+        builder.create(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+    }
+    #[cfg(not(unix))]
+    {
+        builder.create(path)
+    }
+}
+
+/// Makes the directory that backups go below, unless it is there, and looks whether it can be read.
+pub fn make_root(path: &Path) -> io::Result<()> {
+    match make_private(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => fs::read_dir(path).map(drop),
     }
 }
 
@@ -294,13 +352,32 @@ pub async fn make(ask: &mut Ask) -> Outcome {
 /// B2. A name that is there already stays what it is.
 fn write_name(names: &Path, name: &str, text: &str) -> Result<(), Error> {
     let file = names.join(name);
-    let written = OpenOptions::new().write(true).create_new(true).open(&file);
-    let written = written.and_then(|mut open| {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options.open(&file).and_then(|mut open| {
         open.write_all(text.as_bytes())?;
         open.sync_all()?;
-        OpenOptions::new().read(true).open(names)?.sync_all()
+        sync_folder(names)
     });
     written.map_err(io_error("write", &file))
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    OpenOptions::new().read(true).open(path)?.sync_all()
+}
+
+/// `DELETE /v1/backups/{name}`
+pub async fn remove(ask: &mut Ask) -> Outcome {
+    let not_found = || Failure::new(Code::BackupNotFound, "there is no such backup");
+    let place = place(ask)?;
+    let name = ask.name(0).filter(|name| is_plain(name)).ok_or_else(not_found)?.to_owned();
+    let _taken = place.take("names", &name)?;
+    let gone = name.clone();
+    let removed = with_place(ask, move |place| place.remove(&gone)).await?;
+    let (files, bytes) = removed.ok_or_else(not_found)?;
+    ok_json(&json!({ "deleted": name, "files": files, "bytes": bytes }))
 }
 
 /// `POST /v1/backups/{name}/verify`

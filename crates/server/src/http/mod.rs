@@ -65,6 +65,7 @@ use tokio::sync::Semaphore;
 use crate::config::Config;
 use crate::server::Shared;
 
+pub use backups::make_root as make_backup_root;
 pub use serve::serve;
 
 /// How often what nobody uses any more is looked for.

@@ -49,6 +49,7 @@ pub enum Operation {
     Check,
     ListBackups,
     MakeBackup,
+    RemoveBackup,
     VerifyBackup,
     RestoreBackup,
     ListJobs,
@@ -172,6 +173,8 @@ routes! {
     POST "/v1/check" Check Admin All(Verb::Admin), &[], "Verifies the whole database: a job";
     GET "/v1/backups" ListBackups Admin All(Verb::Backup), &[], "The backups";
     POST "/v1/backups" MakeBackup Admin All(Verb::Backup), &[], "Makes a backup: a job";
+    DELETE "/v1/backups/{name}" RemoveBackup Admin All(Verb::Backup), &[],
+        "Removes a backup, and the files that only it has";
     POST "/v1/backups/{name}/verify" VerifyBackup Admin All(Verb::Backup), &[],
         "Reads a backup and compares it with its hashes: a job";
     POST "/v1/backups/{name}/restore" RestoreBackup Admin All(Verb::Backup), &[],

@@ -235,6 +235,7 @@ async fn run(ask: &mut Ask) -> Outcome {
         Op::CancelJob => jobs::cancel(ask),
         Op::ListBackups => backups::list(ask).await,
         Op::MakeBackup => backups::make(ask).await,
+        Op::RemoveBackup => backups::remove(ask).await,
         Op::VerifyBackup => backups::verify(ask).await,
         Op::RestoreBackup => backups::restore(ask).await,
         Op::OpenApi => openapi::show(ask),

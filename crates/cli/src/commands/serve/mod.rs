@@ -82,7 +82,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub durability: Served,
 
-    /// Directory that backups over the network go below
+    /// Directory that backups over the network go below; made if it is missing
     #[arg(long, value_name = "DIR")]
     pub backups: Option<PathBuf>,
 

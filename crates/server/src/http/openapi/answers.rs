@@ -69,6 +69,7 @@ fn schema_of(operation: Operation) -> (u16, Value) {
         Op::ShowJob | Op::CancelJob => "OneJob",
         Op::ListJobs => "Jobs",
         Op::ListBackups => "Backups",
+        Op::RemoveBackup => "RemovedBackup",
         Op::ListTables => "Tables",
         Op::PutKey
         | Op::DeleteKey
@@ -180,6 +181,8 @@ fn maintenance(schemas: &mut Map<String, Value>) {
         "files": integer(), "bytes": integer(), "written_bytes": integer(), "database": string(),
     });
     add("Backup", object(backup, &["name", "number", "created", "stamp", "bytes"]));
+    let removed = json!({ "deleted": string(), "files": integer(), "bytes": integer() });
+    add("RemovedBackup", object(removed, &["deleted", "files", "bytes"]));
     add("Backups", object(json!({ "backups": list_of("Backup") }), &["backups"]));
     add("Status", object(json!({ "status": string() }), &["status"]));
     let states =

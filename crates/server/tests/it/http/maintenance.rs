@@ -76,6 +76,74 @@ fn a_backup_is_made_verified_and_becomes_a_database() {
 }
 
 #[test]
+fn a_backup_that_is_deleted_is_gone_with_its_name() {
+    let (server, [backup, other]) =
+        Running::with_names([("ada", "*:backup"), ("bob", "*:read,write,stats")], |_| {});
+    let mut client = server.client().with_token(&backup);
+    let make = |client: &mut Client, name: &str| {
+        let job = until_over(client, "/v1/backups", &json!({ "name": name }));
+        assert_eq!(job["state"], "done", "{job}");
+    };
+    assert_eq!(client.delete("/v1/backups/monday").code(), "backup_not_found");
+    make(&mut client, "monday");
+    server.db.keyspace_or_create("default").unwrap().put("a", "1").unwrap();
+    make(&mut client, "tuesday");
+    let mut nobody = server.client().with_token(&other);
+    assert_eq!(nobody.delete("/v1/backups/monday").code(), "forbidden");
+    let deleted = client.delete("/v1/backups/monday");
+    assert_eq!((deleted.status, &deleted.json()["deleted"]), (200, &"monday".into()));
+    assert!(deleted.json()["files"].is_u64());
+    for gone in ["monday", "none", "..%2Ftuesday", "%FF"] {
+        assert_eq!(client.delete(&format!("/v1/backups/{gone}")).code(), "backup_not_found");
+    }
+    make(&mut client, "monday");
+    let verified = until_over(&mut client, "/v1/backups/tuesday/verify", &json!({}));
+    assert_eq!(verified["result"]["ok"], true, "{verified}");
+    // One without a name goes by its number; a name without a backup goes as well.
+    std::fs::remove_file(server.path("backups/names/tuesday")).unwrap();
+    assert_eq!(client.delete("/v1/backups/backup-00000002").status, 200);
+    std::fs::copy(server.path("backups/names/monday"), server.path("backups/names/old")).unwrap();
+    std::fs::write(server.path("backups/names/old"), "9 9 9\n").unwrap();
+    assert_eq!(client.delete("/v1/backups/old").status, 200);
+    let listed = client.get("/v1/backups").json();
+    assert_eq!(listed["backups"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(listed["backups"][0]["name"], "monday");
+}
+
+#[test]
+fn backups_are_for_their_owner_alone_and_their_place_is_made() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut place = std::path::PathBuf::new();
+    let server = Running::start_with(|config| {
+        let root = config.backup_root.clone().unwrap().join("place");
+        config.backup_root = Some(root.clone());
+        place = root;
+    });
+    let mut client = server.client();
+    let job = until_over(&mut client, "/v1/backups", &json!({ "name": "monday" }));
+    assert_eq!(job["state"], "done", "{job}");
+    let restore = "/v1/backups/monday/restore";
+    let job = until_over(&mut client, restore, &json!({ "into": "then" }));
+    assert_eq!(job["state"], "done", "{job}");
+    for (path, mode) in [
+        ("", 0o700),
+        ("names", 0o700),
+        ("repository", 0o700),
+        ("restored", 0o700),
+        ("restored/then", 0o700),
+        ("names/monday", 0o600),
+    ] {
+        let about = std::fs::metadata(place.join(path)).unwrap();
+        assert_eq!(about.permissions().mode() & 0o7777, mode, "{path}");
+    }
+    let mut config = Config::default();
+    config.http = Some("127.0.0.1:0".parse().unwrap());
+    config.backup_root = Some(place.join("not/there"));
+    let refused = Server::bind(server.db.clone(), config).unwrap_err();
+    assert!(refused.to_string().contains("where backups should go"), "{refused}");
+}
+
+#[test]
 fn without_a_place_there_are_no_backups() {
     let server = Running::start_with(|config| config.backup_root = None);
     let mut client = server.client();
