@@ -5,7 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
+};
 use hyper::{Response, StatusCode};
 use lithedb::{Error, Keyspace, SeqNo, WriteBatch};
 use serde::de::value::MapAccessDeserializer;
@@ -104,19 +106,19 @@ impl Ask {
         Failure::of_store(error, &self.principal, &self.shared.store)
     }
 
-    /// Whether the client asks for this type of content by name.
+    /// Whether the client asks for this type of content by name, and for no other one rather.
     pub fn accepts(&self, content_type: &str) -> bool {
         let given = self.headers.get_all(ACCEPT).iter();
-        let mut types =
-            given.filter_map(|given| given.to_str().ok()).flat_map(|given| given.split(','));
-        types.any(|given| {
-            let given = given.split(';').next().unwrap_or_default().trim();
-            given.eq_ignore_ascii_case(content_type)
-        })
+        is_preferred(content_type, given.filter_map(|given| given.to_str().ok()))
     }
 
     /// The body, whatever it is.
     pub async fn raw_body(&mut self, size_max: u64) -> Result<Received, Failure> {
+        let coding = self.headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
+        if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+            let what = "a body is taken as it is: Content-Encoding is identity, or left out";
+            return Err(Failure::new(Code::UnsupportedMediaType, what));
+        }
         let shared = Arc::clone(&self.shared);
         let received = receive(&mut self.body, size_max, (&shared.http.room, &shared.limits));
         let received = received.await?;
@@ -229,6 +231,22 @@ impl<'j, T: Deserialize<'j>> Deserialize<'j> for Object<T> {
     }
 }
 
+/// Whether none of the types in headers `Accept` has a higher weight than this one, which is named.
+fn is_preferred<'h>(content_type: &str, headers: impl Iterator<Item = &'h str>) -> bool {
+    let (mut own, mut highest) = (0.0_f32, 0.0);
+    for given in headers.flat_map(|header| header.split(',')) {
+        let mut parts = given.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+        let weight: f32 = weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0));
+        highest = weight.max(highest);
+        if name.eq_ignore_ascii_case(content_type) {
+            own = weight.max(own);
+        }
+    }
+    own > 0.0 && own >= highest
+}
+
 /// Bytes out of two members of which one says them: text, or base64.
 pub fn bytes_of(
     name: &str,
@@ -288,4 +306,38 @@ pub fn with_header(
 pub fn tagged(response: Response<Body>, stamp: SeqNo) -> Response<Body> {
     let tag = HeaderValue::from_str(&format!("\"{}\"", stamp.as_u64()));
     with_header(response, ETAG, tag.expect("digits in quotes are a header"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_preferred_by_their_weight() {
+        let is = |headers: &[&str]| is_preferred("application/json", headers.iter().copied());
+        for json in [
+            "application/json",
+            "Application/JSON; charset=utf-8",
+            "application/json, text/plain, */*",
+            "text/plain;q=0.5, application/json;q=0.8",
+            "application/json;q=0.001",
+            "*/*;q=0.1,application/json ; Q=0.1",
+        ] {
+            assert!(is(&[json]), "{json}");
+        }
+        assert!(is(&["text/plain;q=0.3", "application/json;q=0.3"]));
+        for other in [
+            "",
+            "*/*",
+            "text/html,*/*;q=0.8",
+            "application/json;q=0",
+            "application/json;q=0.000, */*;q=0",
+            "text/plain, application/json;q=0.5",
+            "application/json;q=x",
+            "application/jsonl",
+        ] {
+            assert!(!is(&[other]), "{other}");
+        }
+        assert!(!is(&["application/json;q=0.5", "text/plain"]));
+    }
 }

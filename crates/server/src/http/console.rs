@@ -8,7 +8,7 @@ use super::body::Body;
 use super::failure::{Code, Failure};
 use crate::console;
 
-/// `GET /`
+/// `GET /`, `GET /console`
 pub fn root() -> Response<Body> {
     let place = HeaderValue::from_static("/console/");
     with_header(without_body(StatusCode::SEE_OTHER), LOCATION, place)

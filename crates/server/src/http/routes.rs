@@ -185,6 +185,7 @@ routes! {
     GET "/v1/whoami" WhoAmI Other Known, &[], "Whose token it is, and what it allows";
     GET "/v1/openapi.json" OpenApi Other Known, &[], "The description of all this";
     GET "/" Root Other Public, &[], "Leads to the console";
+    GET "/console" Root Other Public, &[], "Leads to the console";
     GET "/console/{*path}" Console Other Public, &[], "The console's files";
     HEAD "/console/{*path}" Console Other Public, &[], "The console's files";
 }
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(key(&format!("{keys}/%zz")), None);
         assert_eq!(found("GET", "/console/a/b.js").unwrap().1, [b"a/b.js"]);
         assert_eq!(found("GET", "/console/").unwrap().1, [b""]);
-        for nothing in ["", "/v1", "/v1/", "//", "/key", "/v1/keyspaces/a/keys/b/", "/console"] {
+        for nothing in ["", "/v1", "/v1/", "//", "/key", "/v1/keyspaces/a/keys/b/", "/consol"] {
             assert_eq!(found("GET", nothing), None, "{nothing}");
         }
     }

@@ -171,3 +171,26 @@ fn what_was_answered_is_there_after_a_restart() {
     }
     assert_eq!(client.get(&format!("{KEYS}/large")).body, large);
 }
+
+#[test]
+fn values_are_what_was_sent_and_shown_as_who_asks_prefers() {
+    let server = Running::start();
+    let mut client = server.client();
+    let path = "/v1/keyspaces/default/keys/a";
+    for coding in ["gzip", "br", "identity, gzip", ""] {
+        let coded = client.send("PUT", path, &[("content-encoding", coding)], b"x");
+        assert_eq!((coded.status, coded.code().as_str()), (415, "unsupported_media_type"));
+    }
+    let json = [("content-type", "application/json"), ("content-encoding", "deflate")];
+    assert_eq!(client.send("POST", "/v1/batch", &json, b"{\"operations\":[]}").status, 415);
+    assert_eq!(client.get(path).status, 404);
+    assert_eq!(client.send("PUT", path, &[("content-encoding", "Identity")], b"x").status, 200);
+    for (accept, is_json) in [
+        ("application/json;q=0", false),
+        ("text/plain, application/json;q=0.5", false),
+        ("application/json, text/plain, */*", true),
+    ] {
+        let found = client.send("GET", path, &[("accept", accept)], b"");
+        assert_eq!(found.body != b"x", is_json, "{accept}");
+    }
+}

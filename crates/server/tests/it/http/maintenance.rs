@@ -246,8 +246,10 @@ fn health_is_told_shortly_and_in_detail() {
 fn the_console_is_there_for_anybody() {
     let (server, _) = Running::with_tokens([&["*:all"]]);
     let mut client = server.client();
-    let root = client.get("/");
-    assert_eq!((root.status, root.header("location")), (303, Some("/console/")));
+    for root in ["/", "/console"] {
+        let root = client.get(root);
+        assert_eq!((root.status, root.header("location")), (303, Some("/console/")));
+    }
     let page = client.get("/console/");
     assert_eq!(page.status, 200);
     assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
@@ -255,7 +257,7 @@ fn the_console_is_there_for_anybody() {
     let tag = page.header("etag").unwrap().to_owned();
     let again = client.send("GET", "/console/", &[("if-none-match", &tag)], b"");
     assert_eq!(again.status, 304);
-    for nothing in ["/console/../Cargo.toml", "/console/%2e%2e/x", "/console/none", "/console"] {
+    for nothing in ["/console/../Cargo.toml", "/console/%2e%2e/x", "/console/none", "/consoles"] {
         assert!([401, 404].contains(&client.get(nothing).status), "{nothing}");
     }
 }
