@@ -323,6 +323,7 @@ async fn serve(
         };
     }
     tokio::spawn(http::keep_house(Arc::clone(shared)));
+    tokio::spawn(redis::keep_count(Arc::clone(shared)));
     shared.draining().await;
     shared.log.line(Level::Info, "draining", &[]);
     let mut phase = shared.phase.clone();

@@ -145,6 +145,14 @@ impl Authority {
         self.tokens.is_none().then(Principal::anybody)
     }
 
+    /// For whom there are tokens, by name; none where there is no file of them.
+    #[must_use]
+    pub fn principals(&self) -> Vec<Principal> {
+        let Some(tokens) = &self.tokens else { return Vec::new() };
+        let known = tokens.read().unwrap_or_else(PoisonError::into_inner).list();
+        known.into_iter().map(|known| known.principal).collect()
+    }
+
     /// Who has this token. `now` is monotonic. Costs the same for each that is not right. A right
     /// one is known however many wrong ones come from its address: behind a proxy that is the
     /// address of all.

@@ -230,10 +230,31 @@ pub struct Call<'a> {
     pub shared: &'a Shared,
     /// The number of the database.
     pub database: usize,
+    /// Of the other database that it writes to, if it does.
+    pub other: Option<(usize, &'a Handles)>,
     pub steps: Steps,
 }
 
 impl<'a> Call<'a> {
+    /// The same in the database of this number: its own, or the other one that it writes to.
+    pub fn in_database(&mut self, number: usize) -> Result<Call<'_>, Failure> {
+        let handles = match self.other {
+            _ if number == self.database => self.handles,
+            Some((other, handles)) if number == other => handles,
+            _ => return say("ERR the database is not there"),
+        };
+        Ok(Call {
+            args: self.args,
+            out: &mut *self.out,
+            view: &mut *self.view,
+            handles,
+            shared: self.shared,
+            database: number,
+            other: None,
+            steps: Steps(STEPS_MAX),
+        })
+    }
+
     pub fn strings(&self) -> Option<&'a Keyspace> {
         self.handles.strings.as_ref()
     }

@@ -173,13 +173,14 @@ pub fn score_and_member(key: &[u8]) -> (f64, &[u8]) {
 impl Call<'_> {
     /// What a key has.
     pub fn find(&self, key: &[u8]) -> Result<Found, Failure> {
-        if let Some(entry) = self.view.entry(self.strings(), key)? {
-            return Ok(Found::Text(entry));
+        let found = match self.view.entry(self.strings(), key)? {
+            Some(entry) => Found::Text(entry),
+            None => self.find_record(key)?.map_or(Found::Nothing, Found::Collection),
+        };
+        if let View::Snapshot(_) = &*self.view {
+            self.shared.redis.looks.note(!matches!(found, Found::Nothing));
         }
-        Ok(match self.find_record(key)? {
-            Some(collection) => Found::Collection(collection),
-            None => Found::Nothing,
-        })
+        Ok(found)
     }
 
     fn find_record(&self, key: &[u8]) -> Result<Option<Collection>, Failure> {

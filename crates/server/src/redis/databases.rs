@@ -186,6 +186,16 @@ impl Databases {
     }
 }
 
+impl Databases {
+    /// What there has to be of a database for who brings something there from another one.
+    pub fn for_what_comes_from(&self, db: &Db, from: usize, to: usize) -> Result<(), Error> {
+        match self.at(from).has_second() {
+            true => self.for_collections(db, to),
+            false => self.for_writing(db, to),
+        }
+    }
+}
+
 impl Held<'_> {
     /// Lets all go.
     pub fn clear(&mut self) {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use super::collection::expiring;
 use crate::config::Durability;
@@ -97,11 +98,21 @@ fn add_section(text: &mut String, section: &str, shared: &Shared) {
     }
 }
 
+/// Commands that were done since the server began.
+pub fn commands_done(shared: &Shared) -> u64 {
+    let times = |(kind, _): &(Kind, _)| shared.metrics.times(Protocol::Redis, *kind);
+    Kind::ALL.iter().map(|kind| times(kind).count()).sum()
+}
+
 fn add_stats(text: &mut String, shared: &Shared) {
     let metrics = &shared.metrics;
-    let done = Kind::ALL.iter().map(|(kind, _)| metrics.times(Protocol::Redis, *kind).count());
     line(text, format_args!("total_connections_received:{}", metrics.accepted(Protocol::Redis)));
-    line(text, format_args!("total_commands_processed:{}", done.sum::<u64>()));
+    line(text, format_args!("total_commands_processed:{}", commands_done(shared)));
+    let pace = shared.redis.pace.load(Ordering::Relaxed);
+    line(text, format_args!("instantaneous_ops_per_sec:{pace}"));
+    let looks = &shared.redis.looks;
+    line(text, format_args!("keyspace_hits:{}", looks.hits.load(Ordering::Relaxed)));
+    line(text, format_args!("keyspace_misses:{}", looks.misses.load(Ordering::Relaxed)));
     let (received, sent) = metrics.bytes(Protocol::Redis);
     line(text, format_args!("total_net_input_bytes:{received}"));
     line(text, format_args!("total_net_output_bytes:{sent}"));

@@ -35,7 +35,8 @@ mod table;
 mod together;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use lithedb::Db;
 
@@ -50,6 +51,23 @@ pub struct State {
     cursors: cursors::Cursors,
     /// When members of expired collections were last swept, in seconds since the start.
     swept: AtomicU64,
+    looks: Looks,
+    /// Commands in the last second.
+    pace: AtomicU64,
+}
+
+/// How often a key was looked for that is there, or is not, by commands that read.
+#[derive(Debug, Default)]
+struct Looks {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl Looks {
+    fn note(&self, is_there: bool) {
+        let counter = if is_there { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl State {
@@ -59,6 +77,8 @@ impl State {
             clients: clients::Clients::default(),
             cursors: cursors::Cursors::default(),
             swept: AtomicU64::new(0),
+            looks: Looks::default(),
+            pace: AtomicU64::new(0),
         }
     }
 }
@@ -66,4 +86,15 @@ impl State {
 /// Serves one connection, until it ends or the server does.
 pub async fn serve(connection: Connection, shared: Arc<Shared>) {
     connection::serve(connection, shared).await;
+}
+
+/// Looks each second how many commands there were, until the server is over.
+pub async fn keep_count(shared: Arc<Shared>) {
+    let mut before = 0;
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = info::commands_done(&shared);
+        shared.redis.pace.store(now - before, Ordering::Relaxed);
+        before = now;
+    }
 }

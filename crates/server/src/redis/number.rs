@@ -20,6 +20,13 @@ pub fn float(text: &[u8]) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| !number.is_nan())
 }
 
+/// The same of a score: what is infinite, or nothing, only by being out of reach is none.
+pub fn score(text: &[u8]) -> Option<f64> {
+    let mantissa = text.split(|byte| byte.eq_ignore_ascii_case(&b'e')).next().unwrap_or_default();
+    let has_digits = mantissa.iter().any(|byte| (b'1'..=b'9').contains(byte));
+    float(text).filter(|number| !has_digits || number.is_finite() && *number != 0.0)
+}
+
 /// The shortest digits that read back as the same number, as Redis writes them since 7.2.
 pub fn float_text(number: f64) -> String {
     if number.is_infinite() {
@@ -134,6 +141,16 @@ mod tests {
             }
         }
         assert_eq!(float(b"nan"), None);
+        for out_of_reach in ["1e400", "-1e400", "1e-400", "-2.5E-999"] {
+            assert!(float(out_of_reach.as_bytes()).is_some());
+            assert_eq!(score(out_of_reach.as_bytes()), None, "{out_of_reach}");
+        }
+        for (text, number) in [("inf", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)] {
+            assert_eq!(score(text.as_bytes()), Some(number));
+        }
+        for (text, number) in [("0e999", 0.0), ("-0.0", 0.0), ("1e-320", 1e-320), ("10", 10.0)] {
+            assert_eq!(score(text.as_bytes()), Some(number));
+        }
         assert_eq!(float(b" 1"), None);
     }
 

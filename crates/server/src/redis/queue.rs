@@ -87,10 +87,15 @@ impl Queue {
         Ok(())
     }
 
-    /// The databases that commands are done in, from this one on.
+    /// The databases that commands are done in or write to, from this one on.
     fn databases(&self, database: usize) -> impl Iterator<Item = usize> {
-        let chosen = self.commands.iter().filter_map(|queued| chosen(queued.spec, queued.args()));
-        std::iter::once(database).chain(chosen)
+        let named = self.commands.iter().flat_map(|queued| {
+            let (spec, args) = (queued.spec, queued.args());
+            // It may be the one that is chosen then, which is in it anyway.
+            let other = spec.elsewhere(args, DATABASE_COUNT).map(|(other, _)| other);
+            chosen(spec, args).into_iter().chain(other)
+        });
+        std::iter::once(database).chain(named)
     }
 
     /// The databases that are written to, whether collections may be made in them, and the stripes
@@ -104,7 +109,11 @@ impl Queue {
             if spec.writes() {
                 let makes = databases[database].get_or_insert(false);
                 *makes |= spec.has(MAKES);
-                stripes.extend(spec.keys_of(args).map(|key| stripe_of(database, key)));
+                stripes.extend(spec.changed_keys_of(args).map(|key| stripe_of(database, key)));
+            }
+            if let Some((other, key)) = spec.elsewhere(args, database) {
+                databases[other] = Some(true); // It may be a collection.
+                stripes.push(stripe_of(other, key));
             }
         }
         (databases, stripes)
@@ -133,17 +142,18 @@ impl Taken<'_> {
         self.all[database].get_or_insert_with(handles);
     }
 
-    /// A command on keys of a database.
+    /// A command on keys of a database, and perhaps of another one.
     fn call<'c>(
         &'c self,
-        database: usize,
+        (database, other): (usize, Option<usize>),
         args: Args<'c>,
         view: &'c mut View,
         out: &'c mut Reply,
     ) -> Result<Call<'c>, Failure> {
         let (shared, steps) = (self.shared, Steps(STEPS_MAX));
+        let other = other.and_then(|other| Some((other, self.all[other].as_ref()?)));
         match &self.all[database] {
-            Some(handles) => Ok(Call { args, out, view, handles, shared, database, steps }),
+            Some(handles) => Ok(Call { args, out, view, handles, shared, database, other, steps }),
             None => say("ERR the database is not there"),
         }
     }
@@ -204,7 +214,7 @@ impl Session {
             queue.databases(database).for_each(|database| taken.take(database));
             let mut view = View::transaction(db);
             for ((database, key), stamp) in watches {
-                let call = taken.call(*database, NO_ARGS, &mut view, out)?;
+                let call = taken.call((*database, None), NO_ARGS, &mut view, out)?;
                 if call.stamp(key)? != *stamp {
                     out.null_array();
                     return Ok(());
@@ -262,7 +272,9 @@ impl Session {
             }
             View::Transaction { .. } | View::Snapshot(_) => None,
         };
-        let done = taken.call(self.database, args, view, out).and_then(|mut call| run(&mut call));
+        let other = command.spec.elsewhere(args, self.database).map(|(other, _)| other);
+        let places = (self.database, other);
+        let done = taken.call(places, args, view, out).and_then(|mut call| run(&mut call));
         if let (Err(_), View::Transaction { transaction, written }, Some((savepoint, before))) =
             (&done, &mut *view, savepoint)
             && *written != before
@@ -302,7 +314,7 @@ impl Session {
                 return say("ERR too many keys are watched");
             }
             if let Entry::Vacant(free) = self.watches.entry((database, key.to_vec())) {
-                free.insert(taken.call(database, NO_ARGS, &mut view, out)?.stamp(key)?);
+                free.insert(taken.call((database, None), NO_ARGS, &mut view, out)?.stamp(key)?);
             }
         }
         out.ok();

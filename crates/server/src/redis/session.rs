@@ -289,6 +289,13 @@ impl Session {
 
     fn may(&self, spec: &Spec, args: Args<'_>, rights: Rights) -> bool {
         let Some(principal) = &self.principal else { return spec.need == Need::Nothing };
+        // What goes to another database can be read by who may read that one.
+        let database = self.queue.as_ref().map_or(self.database, |queue| queue.database);
+        if let Some((other, _)) = spec.elsewhere(args, database)
+            && !(rights.read && self.rights_on(other).write)
+        {
+            return false;
+        }
         match spec.need {
             Need::Nothing | Need::Known => true,
             Need::Read => rights.read,
@@ -477,7 +484,7 @@ impl Session {
         }
         let part = about::subcommand(spec, args)?;
         let key_size = self.shared.limits.key_size;
-        if spec.writes() && spec.keys_of(args).any(|key| key.len() > key_size) {
+        if spec.writes() && spec.changed_keys_of(args).any(|key| key.len() > key_size) {
             self.shared.metrics.note_refusal(Refusal::Size);
             return say("ERR the key is larger than keys may be");
         }
@@ -530,9 +537,12 @@ impl Session {
     ) -> Done {
         let shared = &*self.shared;
         let (db, databases, database) = (shared.store.db(), &shared.redis.databases, self.database);
+        let elsewhere = spec.elsewhere(args, database);
         let call = |handles: &Handles, view: &mut View, out: &mut Reply| {
             let steps = Steps(STEPS_MAX);
-            run(&mut Call { args, out, view, handles, shared, database, steps })
+            let other = elsewhere.map(|(other, _)| (other, databases.at(other).handles()));
+            let other = other.as_ref().map(|(other, handles)| (*other, handles));
+            run(&mut Call { args, out, view, handles, shared, database, other, steps })
         };
         if !spec.writes() {
             let handles = databases.at(database).handles();
@@ -542,7 +552,12 @@ impl Session {
             true => databases.for_collections(db, database)?,
             false => databases.for_writing(db, database)?,
         }
-        let stripes = spec.keys_of(args).map(|key| stripe_of(database, key)).collect();
+        let keys = spec.changed_keys_of(args).map(|key| stripe_of(database, key));
+        let mut stripes: Vec<usize> = keys.collect();
+        if let Some((other, key)) = elsewhere {
+            databases.for_what_comes_from(db, database, other)?;
+            stripes.push(stripe_of(other, key));
+        }
         let _held = databases.hold(stripes);
         let mark = out.mark();
         for conflicts in 0..TRY_COUNT {
@@ -568,9 +583,16 @@ impl Session {
         if self.strings.is_none() {
             self.strings = database.handles().strings;
         }
+        let looks = &self.shared.redis.looks;
         match self.strings.as_ref().map(|strings| strings.get(key)) {
-            Some(Ok(Some(value))) => out.bulk(&value),
-            Some(Ok(None)) if !database.has_second() => out.null(),
+            Some(Ok(Some(value))) => {
+                looks.note(true);
+                out.bulk(&value);
+            }
+            Some(Ok(None)) if !database.has_second() => {
+                looks.note(false);
+                out.null();
+            }
             // Perhaps a collection; or it is not there any more; or it fails once more.
             Some(Ok(None) | Err(_)) | None => return false,
         }
@@ -726,9 +748,10 @@ fn sweep(shared: &Shared, database: usize) -> Result<bool, Failure> {
     let handles = &shared.redis.databases.at(database).handles();
     let mut view = View::transaction(shared.store.db());
     let (args, out, steps) = (Args::new(&[], &[]), &mut Reply::new(), Steps(STEPS_MAX));
-    let call = &mut Call { args, out, view: &mut view, handles, shared, database, steps };
+    let (view, other) = (&mut view, None);
+    let call = &mut Call { args, out, view: &mut *view, handles, shared, database, other, steps };
     let is_more = call.sweep()?;
-    commit(shared, &mut view)?;
+    commit(shared, view)?;
     Ok(is_more)
 }
 

@@ -9,8 +9,10 @@ use std::sync::OnceLock;
 
 use super::call::{Call, Done};
 use super::commands::{
-    about, hashes, keys, lists, scan, server, sets, sorted, sorted_ranges, sorted_together, strings,
+    about, acl, bitmaps, hashes, keys, lists, scan, server, sets, sorted, sorted_ranges,
+    sorted_together, strings,
 };
+use super::databases::DATABASE_COUNT;
 use super::frame::Args;
 use super::number::integer;
 use super::reply::Reply;
@@ -60,6 +62,8 @@ pub const COUNTED: u8 = 16;
 pub const TOGETHER: u8 = 32;
 /// It has subcommands, `HELP` among them.
 pub const PARTS: u8 = 64;
+/// It may write to another database than the one that is chosen.
+pub const CROSSES: u8 = 128;
 /// With more arguments any command takes long.
 const MANY_ARGUMENTS: usize = 128;
 
@@ -123,6 +127,28 @@ impl Spec {
         let count = usize::try_from(integer(args.at(count_at))?).ok()?;
         let behind = args.from(count_at + 1);
         (1..=behind.count()).contains(&count).then(|| behind.first(count))
+    }
+
+    /// The other database that a command writes to, if it does, and the key there.
+    pub fn elsewhere<'a>(&self, args: Args<'a>, database: usize) -> Option<(usize, &'a [u8])> {
+        if !self.has(CROSSES) {
+            return None;
+        }
+        let (number, key) = match self.name {
+            "move" => (args.get(2)?, args.at(1)),
+            _ => {
+                let at = (3..args.count()).rev().find(|at| args.is(*at, "db"))?;
+                (args.get(at + 1)?, args.at(2))
+            }
+        };
+        let number = usize::try_from(integer(number)?).ok()?;
+        (number < DATABASE_COUNT && number != database).then_some((number, key))
+    }
+
+    /// The keys that a command which writes may change: those that it names, or counts.
+    pub fn changed_keys_of<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
+        let counted = if self.keys == NONE { self.counted_keys_of(args) } else { None };
+        self.keys_of(args).chain(counted.into_iter().flat_map(Args::iter))
     }
 
     /// The keys that a command names, but for those of which it says how many there are.
@@ -204,9 +230,11 @@ static STRINGS: &[Spec] = &[
 ];
 
 static BITMAPS: &[Spec] = &[
-    with(TOGETHER, keys("setbit", 4, SWAP, ONE, strings::setbit)),
-    keys("getbit", 3, READ, ONE, strings::getbit),
-    keys("bitcount", -2, READ, ONE, strings::bitcount),
+    with(TOGETHER, keys("setbit", 4, SWAP, ONE, bitmaps::setbit)),
+    keys("getbit", 3, READ, ONE, bitmaps::getbit),
+    keys("bitcount", -2, READ, ONE, bitmaps::bitcount),
+    keys("bitpos", -3, READ, ONE, bitmaps::bitpos),
+    with(SLOW, keys("bitop", -4, SWAP, (2, -1, 1), bitmaps::bitop)),
 ];
 
 static KEYS: &[Spec] = &[
@@ -226,7 +254,8 @@ static KEYS: &[Spec] = &[
     keys("pexpiretime", 2, READ, ONE, keys::pexpiretime),
     with(TOGETHER, keys("rename", 3, PUT, TWO, keys::rename)),
     with(TOGETHER, keys("renamenx", 3, PUT, TWO, keys::renamenx)),
-    with(SLOW, keys("copy", -3, PUT, TWO, keys::copy)),
+    with(SLOW | CROSSES, keys("copy", -3, PUT, TWO, keys::copy)),
+    with(SLOW | CROSSES, keys("move", 3, PUT, ONE, keys::move_key)),
     with(SLOW, keys("keys", 2, LOOK, NONE, keys::keys)),
     with(SLOW, keys("scan", -2, LOOK, NONE, scan::scan)),
     with(SLOW, keys("dbsize", 1, LOOK, NONE, keys::dbsize)),
@@ -286,6 +315,7 @@ static SORTED: &[Spec] = &[
     keys("zrevrank", -3, READ, ONE, sorted::zrevrank),
     with(COUNTED, keys("zpopmin", -2, TAKE, ONE, sorted::zpopmin)),
     with(COUNTED, keys("zpopmax", -2, TAKE, ONE, sorted::zpopmax)),
+    counted(1, with(COUNTED, keys("zmpop", -4, TAKE, NONE, sorted::zmpop))),
     with(COUNTED, keys("zrandmember", -2, LOOK, ONE, sorted::zrandmember)),
     keys("zcount", 4, READ, ONE, sorted_ranges::zcount),
     keys("zlexcount", 4, READ, ONE, sorted_ranges::zlexcount),
@@ -356,9 +386,12 @@ static TRANSACTIONS: &[Spec] = &[
 static SERVER: &[Spec] = &[
     session("time", 1, Need::Known, 0, server::time),
     session("command", -1, Need::Known, PARTS, about::command),
-    session("acl", -2, Need::Known, PARTS, server::acl),
+    session("acl", -2, Need::Known, PARTS, acl::acl),
     session("info", -1, Need::Known, 0, server::info),
     session("config", -2, Need::Stats, PARTS, server::config),
+    session("role", 1, Need::Known, 0, server::role),
+    session("slowlog", -2, Need::Stats, PARTS, server::slowlog),
+    session("latency", -2, Need::Stats, PARTS, server::latency),
     session("lastsave", 1, Need::Stats, 0, server::lastsave),
     session("save", 1, Need::Admin, ALONE | SLOW, server::save),
     session("bgsave", -1, Need::Admin, ALONE | SLOW, server::save),

@@ -140,7 +140,7 @@ impl Session {
         for kept in commands {
             let (mark, before) = (out.mark(), view.written());
             let (args, steps) = (together.args(kept), Steps(STEPS_MAX));
-            let call = &mut Call { args, out, view, handles, shared, database, steps };
+            let call = &mut Call { args, out, view, handles, shared, database, other: None, steps };
             if let Err(failure) = run_on(kept.spec, call) {
                 let is_told = matches!(
                     failure,

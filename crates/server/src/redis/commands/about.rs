@@ -33,7 +33,10 @@ const fn sub(
 /// Those of all commands that have some.
 static SUBCOMMANDS: &[Subcommand] = &[
     sub("acl|cat", -2, "[category]", "The categories, or the commands of one."),
+    sub("acl|getuser", 3, "name", "What tokens of this name may do."),
     sub("acl|help", 2, "", "This."),
+    sub("acl|list", 2, "", "A line for each token: whose it is, and its grants."),
+    sub("acl|users", 2, "", "The names of all tokens."),
     sub("acl|whoami", 2, "", "The name of the token that this connection is known by."),
     sub("client|getname", 2, "", "The name of this connection."),
     sub("client|getredir", 2, "", "-1: nothing is sent to other connections."),
@@ -73,6 +76,10 @@ static SUBCOMMANDS: &[Subcommand] = &[
     sub("config|resetstat", 2, "", "Is refused: metrics count from the server's start."),
     sub("config|rewrite", 2, "", "Is refused: no setting changes while the server runs."),
     sub("config|set", -4, "name value ..", "Is refused: the server is told when it starts."),
+    sub("latency|help", 2, "", "This."),
+    sub("latency|history", 3, "event", "Nothing: no events are watched."),
+    sub("latency|latest", 2, "", "Nothing: metrics have how long things take."),
+    sub("latency|reset", -2, "[event ..]", "0: there is nothing to forget."),
     sub("memory|help", 2, "", "This."),
     sub("memory|usage", -3, "key [samples count]", "About how many bytes a key takes on disk."),
     sub("object|encoding", 3, "key", "What Redis would call the form that a value has."),
@@ -80,6 +87,10 @@ static SUBCOMMANDS: &[Subcommand] = &[
     sub("object|help", 2, "", "This."),
     sub("object|idletime", 3, "key", "0: reading leaves no mark at a key."),
     sub("object|refcount", 3, "key", "1."),
+    sub("slowlog|get", -2, "[count]", "Nothing: no command is kept with its arguments."),
+    sub("slowlog|help", 2, "", "This."),
+    sub("slowlog|len", 2, "", "0."),
+    sub("slowlog|reset", 2, "", "Forgets nothing."),
 ];
 
 fn subcommands(command: &str) -> impl Iterator<Item = &'static Subcommand> + Clone {

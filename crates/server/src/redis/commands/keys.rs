@@ -7,6 +7,7 @@ use lithedb::{Entry, Expiry, KeyRange, Slice};
 use super::strings::Unit;
 use crate::redis::call::{Call, Done, Failure, NO_SUCH_KEY, SYNTAX, Until, millis_of, say};
 use crate::redis::collection::{Found, Kind, key_of_record, record_key};
+use crate::redis::databases::DATABASE_COUNT;
 use crate::redis::glob;
 use crate::redis::number::integer;
 
@@ -248,55 +249,85 @@ fn move_to(call: &mut Call<'_>, from: &[u8], to: &[u8], found: Found) -> Done {
     }
 }
 
+/// The number of a database, as an argument has it.
+fn database_at(call: &Call<'_>, index: usize) -> Result<usize, Failure> {
+    let number = usize::try_from(call.integer(index)?).ok();
+    let number = number.filter(|number| *number < DATABASE_COUNT);
+    number.map_or_else(|| say("ERR DB index is out of range"), Ok)
+}
+
+const SAME: &str = "ERR source and destination objects are the same";
+
 pub fn copy(call: &mut Call<'_>) -> Done {
     let (from, to) = (call.args.at(1), call.args.at(2));
-    let mut replaces = false;
+    let (mut replaces, mut database) = (false, call.database);
     let mut at = 3;
     while at < call.args.count() {
         match () {
             () if call.args.is(at, "REPLACE") => replaces = true,
             () if call.args.is(at, "DB") && at + 1 < call.args.count() => {
                 at += 1;
-                if usize::try_from(call.integer(at)?) != Ok(call.database) {
-                    return say("ERR COPY works within one database");
-                }
+                database = database_at(call, at)?;
             }
             () => return say(SYNTAX),
         }
         at += 1;
     }
-    if from == to {
-        return say("ERR source and destination objects are the same");
+    if from == to && database == call.database {
+        return say(SAME);
     }
     let found = call.find(from)?;
-    let there = call.find(to)?;
-    let is_free = replaces || matches!(there, Found::Nothing);
-    if matches!(found, Found::Nothing) || !is_free {
-        call.out.integer(0);
-        return Ok(());
+    let there = call.in_database(database)?.find(to)?;
+    let is_due = !matches!(found, Found::Nothing) && (replaces || matches!(there, Found::Nothing));
+    if is_due {
+        copy_to(call, (database, to), found)?;
     }
-    call.remove(to)?;
-    match found {
-        Found::Nothing => {}
-        Found::Text(entry) => call.put_string(to, &entry.value, Until::As(entry.expiry))?,
-        Found::Collection(from) => {
-            let second = call.second_to_write()?;
-            let mut copy = call.new_collection(from.kind);
-            (copy.count, copy.head) = (from.count, from.head);
-            let mut ranges = vec![from.members()];
-            ranges.extend((from.kind == Kind::Sorted).then(|| from.scores()));
-            for range in ranges {
-                for entry in call.entries(range)? {
-                    let mut key = entry.key.to_vec();
-                    key[1..9].copy_from_slice(&copy.id.to_be_bytes());
-                    call.put(second, &key, &entry.value, Until::As(Expiry::Never))?;
-                }
-            }
-            call.set_expiry(to, &mut copy, from.expiry)?;
+    call.out.done(is_due);
+    Ok(())
+}
+
+pub fn move_key(call: &mut Call<'_>) -> Done {
+    let (key, database) = (call.args.at(1), database_at(call, 2)?);
+    if database == call.database {
+        return say(SAME);
+    }
+    let found = call.find(key)?;
+    let there = call.in_database(database)?.find(key)?;
+    let is_due = !matches!(found, Found::Nothing) && matches!(there, Found::Nothing);
+    if is_due {
+        copy_to(call, (database, key), found)?;
+        call.remove(key)?;
+    }
+    call.out.done(is_due);
+    Ok(())
+}
+
+/// Writes what was found to a key, in place of what that has.
+fn copy_to(call: &mut Call<'_>, (database, to): (usize, &[u8]), found: Found) -> Done {
+    call.in_database(database)?.remove(to)?;
+    let from = match found {
+        Found::Nothing => return Ok(()),
+        Found::Text(entry) => {
+            let until = Until::As(entry.expiry);
+            return call.in_database(database)?.put_string(to, &entry.value, until);
+        }
+        Found::Collection(from) => from,
+    };
+    let mut copy = call.new_collection(from.kind);
+    (copy.count, copy.head) = (from.count, from.head);
+    let mut ranges = vec![from.members()];
+    ranges.extend((from.kind == Kind::Sorted).then(|| from.scores()));
+    for range in ranges {
+        let entries = call.entries(range)?;
+        let mut target = call.in_database(database)?;
+        let second = target.second_to_write()?;
+        for entry in entries {
+            let mut key = entry.key.to_vec();
+            key[1..9].copy_from_slice(&copy.id.to_be_bytes());
+            target.put(second, &key, &entry.value, Until::As(Expiry::Never))?;
         }
     }
-    call.out.integer(1);
-    Ok(())
+    call.in_database(database)?.set_expiry(to, &mut copy, from.expiry)
 }
 
 /// Keys in order, of strings and collections together.

@@ -4,6 +4,8 @@
 //! `server.rs` on a session. `super::table` has them by name.
 
 pub mod about;
+pub mod acl;
+pub mod bitmaps;
 pub mod hashes;
 pub mod keys;
 pub mod lists;

@@ -188,7 +188,7 @@ pub fn client(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-fn must_administer(session: &Session, command: &str) -> Done {
+pub fn must_administer(session: &Session, command: &str) -> Done {
     if session.may_with_all(Verb::Admin) {
         return Ok(());
     }
@@ -268,17 +268,6 @@ fn kill(session: &Session, args: Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-pub fn acl(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
-    match args.at(1).to_ascii_lowercase().as_slice() {
-        b"whoami" => {
-            out.text(session.principal.as_ref().map_or("default", |principal| principal.name()));
-        }
-        b"cat" => return about::categories(args, out),
-        _ => return about::unknown_subcommand(args),
-    }
-    Ok(())
-}
-
 pub fn info(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
     let asked: Vec<String> =
         args.from(1).iter().map(|word| String::from_utf8_lossy(word).to_lowercase()).collect();
@@ -328,6 +317,41 @@ pub fn config(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
     for (name, value) in found {
         out.text(name);
         out.text(value);
+    }
+    Ok(())
+}
+
+/// There are no replicas.
+pub fn role(_session: &mut Session, _args: Args<'_>, out: &mut Reply) -> Done {
+    out.array(3);
+    out.text("master");
+    out.integer(0);
+    out.array(0);
+    Ok(())
+}
+
+/// No command is kept with its arguments: metrics have how long commands take, and the log of
+/// requests each of them by its name.
+pub fn slowlog(_session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    match args.at(1).to_ascii_lowercase().as_slice() {
+        b"get" => match args.get(2).map(integer) {
+            _ if args.count() > 3 => return wrong_arity("slowlog|get"),
+            None | Some(Some(-1..)) => out.array(0),
+            Some(_) => return say("ERR count should be greater than or equal to -1"),
+        },
+        b"len" => out.integer(0),
+        b"reset" => out.ok(),
+        _ => return about::unknown_subcommand(args),
+    }
+    Ok(())
+}
+
+/// No events are watched: metrics have how long things take.
+pub fn latency(_session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
+    match args.at(1).to_ascii_lowercase().as_slice() {
+        b"latest" | b"history" => out.array(0),
+        b"reset" => out.integer(0),
+        _ => return about::unknown_subcommand(args),
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::redis::call::{
     Call, Done, Failure, NOT_A_FLOAT, NOT_AN_INTEGER, SYNTAX, TOO_MUCH, Until, say, wrong_arity,
 };
 use crate::redis::collection::{Collection, Kind, member_of, score_and_member};
-use crate::redis::number::{float, from_ordered, integer, ordered};
+use crate::redis::number::{self, from_ordered, integer, ordered};
 use crate::redis::reply::Version;
 
 pub fn sorted(call: &Call<'_>) -> Result<Option<Collection>, Failure> {
@@ -118,7 +118,7 @@ pub fn zadd(call: &mut Call<'_>) -> Done {
     let args = call.args;
     let mut pairs = Vec::new();
     for at in (from..args.count()).step_by(2) {
-        let score = float(args.at(at)).map_or_else(|| say(NOT_A_FLOAT), Ok)?;
+        let score = number::score(args.at(at)).map_or_else(|| say(NOT_A_FLOAT), Ok)?;
         pairs.push((score, args.at(at + 1)));
     }
     let mut sorted = call.collection_or_new(args.at(1), Kind::Sorted)?;
@@ -149,7 +149,7 @@ pub fn zadd(call: &mut Call<'_>) -> Done {
 
 pub fn zincrby(call: &mut Call<'_>) -> Done {
     let args = call.args;
-    let by = call.float(2)?;
+    let by = number::score(args.at(2)).map_or_else(|| say(NOT_A_FLOAT), Ok)?;
     let mut sorted = call.collection_or_new(args.at(1), Kind::Sorted)?;
     let old = score(call, &sorted, args.at(3))?;
     let new = old.unwrap_or(0.0) + by;
@@ -271,19 +271,18 @@ fn pop(call: &mut Call<'_>, is_from_end: bool) -> Done {
         },
         _ => return say(SYNTAX),
     };
-    let found = sorted(call)?;
-    let mut popped = Vec::new();
-    if let Some(mut sorted) = found.filter(|_| wanted > 0) {
-        popped = ends(call, &sorted, wanted, is_from_end)?;
-        for entry in &popped {
-            let (_, member) = score_and_member(&entry.key);
-            remove(call, &mut sorted, member)?;
-        }
-        call.save(key, &sorted)?;
-    }
+    let popped = match sorted(call)?.filter(|_| wanted > 0) {
+        Some(sorted) => take_ends(call, (key, sorted), wanted, is_from_end)?,
+        None => Vec::new(),
+    };
     let is_nested = call.out.version == Version::Three && call.args.count() == 3;
     call.out.array(popped.len() * if is_nested { 1 } else { 2 });
-    for entry in &popped {
+    say_popped(call, &popped, is_nested);
+    Ok(())
+}
+
+fn say_popped(call: &mut Call<'_>, popped: &[Entry], is_nested: bool) {
+    for entry in popped {
         let (score, member) = score_and_member(&entry.key);
         if is_nested {
             call.out.array(2);
@@ -291,7 +290,56 @@ fn pop(call: &mut Call<'_>, is_from_end: bool) -> Done {
         call.out.bulk(member);
         call.out.double(score);
     }
+}
+
+/// Of the first sorted set that is there, the lowest or the highest.
+pub fn zmpop(call: &mut Call<'_>) -> Done {
+    let args = call.args;
+    let count = integer(args.at(1)).and_then(|count| usize::try_from(count).ok());
+    let Some(key_count) = count.filter(|count| *count > 0) else {
+        return say("ERR numkeys should be greater than 0");
+    };
+    let end_at = key_count.saturating_add(2);
+    let is_from_end = args.is(end_at, "MAX");
+    if !is_from_end && !args.is(end_at, "MIN") {
+        return say(SYNTAX);
+    }
+    let wanted = match args.count() - end_at {
+        1 => 1,
+        3 if args.is(end_at + 1, "COUNT") => {
+            let count = integer(args.at(end_at + 2)).and_then(|count| usize::try_from(count).ok());
+            let count = count.filter(|count| *count > 0);
+            count.map_or_else(|| say("ERR count should be greater than 0"), Ok)?
+        }
+        _ => return say(SYNTAX),
+    };
+    for key in args.from(2).first(key_count).iter() {
+        let Some(sorted) = call.collection(key, Kind::Sorted)? else { continue };
+        let popped = take_ends(call, (key, sorted), wanted, is_from_end)?;
+        call.out.array(2);
+        call.out.bulk(key);
+        call.out.array(popped.len());
+        say_popped(call, &popped, true);
+        return Ok(());
+    }
+    call.out.null_array();
     Ok(())
+}
+
+/// Takes so many out of a sorted set.
+fn take_ends(
+    call: &mut Call<'_>,
+    (key, mut sorted): (&[u8], Collection),
+    wanted: usize,
+    is_from_end: bool,
+) -> Result<Vec<Entry>, Failure> {
+    let popped = ends(call, &sorted, wanted, is_from_end)?;
+    for entry in &popped {
+        let (_, member) = score_and_member(&entry.key);
+        remove(call, &mut sorted, member)?;
+    }
+    call.save(key, &sorted)?;
+    Ok(popped)
 }
 
 fn ends(

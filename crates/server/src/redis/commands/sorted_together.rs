@@ -8,7 +8,7 @@ use super::sorted::{say_pairs, score_of};
 use super::sorted_ranges::store;
 use crate::redis::call::{Call, Done, Failure, SYNTAX, WRONG_TYPE, say};
 use crate::redis::collection::{Collection, Found, Kind, member_of};
-use crate::redis::number::{float, integer};
+use crate::redis::number::{integer, score};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Together {
@@ -94,7 +94,7 @@ impl Asked {
         }
         if allowed.weights && args.is(at, "WEIGHTS") && at + count < args.count() {
             for (index, weight) in self.weights.iter_mut().enumerate() {
-                let read = float(args.at(at + 1 + index));
+                let read = score(args.at(at + 1 + index));
                 *weight = read.map_or_else(|| say("ERR weight value is not a float"), Ok)?;
             }
             return Ok(1 + count);

@@ -292,7 +292,7 @@ pub fn part(len: usize, start: i64, end: i64) -> std::ops::Range<usize> {
 }
 
 /// The same of a string, of which an end in front of the first byte is the first byte.
-fn part_of_text(len: usize, start: i64, end: i64) -> std::ops::Range<usize> {
+pub fn part_of_text(len: usize, start: i64, end: i64) -> std::ops::Range<usize> {
     if start < 0 && end < 0 && start > end {
         return 0..0;
     }
@@ -380,79 +380,5 @@ pub fn incrbyfloat(call: &mut Call<'_>) -> Done {
     let text = plain_float_text(new);
     call.put_string(key, text.as_bytes(), until)?;
     call.out.text(&text);
-    Ok(())
-}
-
-const BIT_OFFSET_MAX: i64 = (1 << 32) - 1;
-
-fn bit_offset(call: &Call<'_>) -> Result<usize, Failure> {
-    let offset = call.args.get(2).and_then(integer);
-    let offset = offset.filter(|offset| (0..=BIT_OFFSET_MAX).contains(offset));
-    offset.map_or_else(
-        || say("ERR bit offset is not an integer or out of range"),
-        |offset| Ok(offset as usize),
-    )
-}
-
-pub fn setbit(call: &mut Call<'_>) -> Done {
-    let (key, offset) = (call.args.at(1), bit_offset(call)?);
-    let bit = match call.args.at(3) {
-        b"0" => 0,
-        b"1" => 1,
-        _ => return say("ERR bit is not an integer or out of range"),
-    };
-    let (at, mask) = (offset / 8, 0x80_u8 >> (offset % 8));
-    call.check_value(at + 1)?;
-    let found = call.string(key)?;
-    let until = found.as_ref().map_or(Until::Default, |entry| Until::As(entry.expiry));
-    let mut value = found.map(|entry| entry.value.to_vec()).unwrap_or_default();
-    value.resize(value.len().max(at + 1), 0);
-    let old = value[at] & mask != 0;
-    value[at] = if bit == 1 { value[at] | mask } else { value[at] & !mask };
-    call.put_string(key, &value, until)?;
-    call.out.done(old);
-    Ok(())
-}
-
-pub fn getbit(call: &mut Call<'_>) -> Done {
-    let offset = bit_offset(call)?;
-    let found = call.string(call.args.at(1))?;
-    let byte = found.and_then(|entry| entry.value.get(offset / 8).copied()).unwrap_or(0);
-    call.out.done(byte & (0x80 >> (offset % 8)) != 0);
-    Ok(())
-}
-
-pub fn bitcount(call: &mut Call<'_>) -> Done {
-    let args = call.args;
-    let is_by_bit = args.is(4, "BIT");
-    let is_known = args.count() != 3 && args.count() <= 5;
-    if !is_known || args.count() == 5 && !is_by_bit && !args.is(4, "BYTE") {
-        return say(SYNTAX);
-    }
-    let bounds = match args.count() {
-        2 => None,
-        _ => Some((call.integer(2)?, call.integer(3)?)),
-    };
-    let value = call.string(args.at(1))?.map(|entry| entry.value).unwrap_or_default();
-    let ones = |bytes: &[u8]| bytes.iter().map(|byte| i64::from(byte.count_ones())).sum::<i64>();
-    let count = match bounds {
-        None => ones(&value),
-        Some((start, end)) if !is_by_bit => ones(&value[part_of_text(value.len(), start, end)]),
-        Some((start, end)) => {
-            let bits = part_of_text(value.len() * 8, start, end);
-            let is_one = |bit: &usize| value[bit / 8] & (0x80 >> (bit % 8)) != 0;
-            let one_by_one = |bits: std::ops::Range<usize>| bits.filter(is_one).count() as i64;
-            let whole = bits.start.div_ceil(8)..bits.end / 8;
-            match whole.is_empty() {
-                true => one_by_one(bits),
-                false => {
-                    one_by_one(bits.start..whole.start * 8)
-                        + ones(&value[whole.clone()])
-                        + one_by_one(whole.end * 8..bits.end)
-                }
-            }
-        }
-    };
-    call.out.integer(count);
     Ok(())
 }

@@ -226,3 +226,29 @@ fn members_of_what_has_expired_are_swept() {
     }
     assert!(is_swept);
 }
+
+#[test]
+fn the_first_sorted_set_that_is_there_is_popped_from() {
+    let served = Served::plain();
+    let mut client = served.client();
+    client.run("ZADD z 1 a 2 b 3 c");
+    let popped = |key: &str, pairs: &[(&str, &str)]| {
+        let pairs = pairs.iter().map(|(member, score)| array(&[member, score]));
+        Value::Array(vec![bulk(key), Value::Array(pairs.collect())])
+    };
+    assert_eq!(client.run("ZMPOP 2 none z MIN"), popped("z", &[("a", "1")]));
+    assert_eq!(client.run("ZMPOP 1 z MAX COUNT 9"), popped("z", &[("c", "3"), ("b", "2")]));
+    assert_eq!(client.run("EXISTS z"), Value::Int(0));
+    assert_eq!(client.run("ZMPOP 1 z MIN"), Value::Null);
+    client.run("SET text 1");
+    assert_eq!(client.run("ZMPOP 1 text MIN"), error(WRONG_TYPE));
+    assert_eq!(client.run("ZMPOP 0 z MIN"), error("ERR numkeys should be greater than 0"));
+    assert_eq!(client.run("ZMPOP 1 z MIN COUNT 0"), error("ERR count should be greater than 0"));
+    assert_eq!(client.run("ZMPOP 2 z MIN"), error("ERR syntax error"));
+    for score in ["1e400", "-1e400", "1e-400", "infinit"] {
+        let refused = error("ERR value is not a valid float");
+        assert_eq!(client.run(&format!("ZADD z {score} a")), refused, "{score}");
+    }
+    assert_eq!(client.run("ZADD z inf a"), Value::Int(1));
+    assert_eq!(client.run("ZCOUNT z -1e400 1e400"), Value::Int(1));
+}

@@ -95,6 +95,20 @@ fn compare(seed: u64, version: &str, count: usize) {
             "seed {seed}, command {round}: {command:?}"
         );
     }
+    // What came to the other database by COPY and MOVE.
+    own.run("SELECT 1");
+    redis.run("SELECT 1");
+    for key in (0..6).map(|number| format!("k{number}")) {
+        for read in ["TYPE K", "GET K", "HGETALL K", "SMEMBERS K", "ZRANGE K 0 -1 WITHSCORES"] {
+            let command: Vec<String> = read
+                .split(' ')
+                .map(|word| if word == "K" { key.clone() } else { word.to_owned() })
+                .collect();
+            let (found, expected) = (own.call(&command), redis.call(&command));
+            let name = [read.split(' ').next().unwrap().to_owned()];
+            assert_eq!(comparable(&name, found), comparable(&name, expected), "{seed}: {read}");
+        }
+    }
 }
 
 #[test]

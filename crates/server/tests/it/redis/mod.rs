@@ -5,6 +5,7 @@ mod any_bytes;
 mod atomic;
 mod client;
 mod collections;
+mod databases;
 mod differential;
 mod hostile;
 mod model;

@@ -36,7 +36,8 @@ fn bound(draw: &mut Draw) -> String {
     format!("{open}{}", score(draw))
 }
 
-/// Commands: K is a key, F a field, V, N, R, S and B are values, numbers, ranks, scores, bounds.
+/// Commands: K is a key, F a field, V, N, R, S, B and D are values, numbers, ranks, scores, bounds,
+/// databases.
 const REPEATABLE: &[&str] = &[
     "SET K V",
     "SET K V NX",
@@ -73,6 +74,19 @@ const REPEATABLE: &[&str] = &[
     "GETBIT K 9",
     "BITCOUNT K",
     "BITCOUNT K R R",
+    "BITPOS K 0",
+    "BITPOS K 1",
+    "BITPOS K 2",
+    "BITPOS K 0 R",
+    "BITPOS K 1 R R",
+    "BITPOS K 0 R N BYTE",
+    "BITPOS K 1 R N BIT",
+    "BITPOS K 0 R N BIT",
+    "BITOP AND K K K",
+    "BITOP OR K K K",
+    "BITOP XOR K K K",
+    "BITOP NOT K K",
+    "BITOP NOT K K K",
     "DEL K",
     "DEL K K",
     "UNLINK K",
@@ -83,6 +97,12 @@ const REPEATABLE: &[&str] = &[
     "RENAMENX K K",
     "COPY K K",
     "COPY K K REPLACE",
+    "COPY K K DB D",
+    "COPY K K REPLACE DB D",
+    "COPY K K DB 99",
+    "MOVE K D",
+    "MOVE K x",
+    "MOVE K 99",
     "EXPIRE K 1000",
     "EXPIRE K -1",
     "EXPIRE K 900 NX",
@@ -164,6 +184,12 @@ const REPEATABLE: &[&str] = &[
     "ZPOPMIN K",
     "ZPOPMAX K",
     "ZPOPMIN K 2",
+    "ZMPOP 1 K MIN",
+    "ZMPOP 2 K K MAX COUNT 2",
+    "ZMPOP 2 K MIN",
+    "ZMPOP 1 K MIN COUNT 0",
+    "ZADD K 1e400 F",
+    "ZINCRBY K -1e400 F",
     "ZUNION 2 K K WITHSCORES",
     "ZINTER 2 K K WITHSCORES",
     "ZDIFF 2 K K WITHSCORES",
@@ -214,6 +240,11 @@ const REPEATABLE: &[&str] = &[
     "ECHO V",
     "EXEC",
     "WAIT 0 0",
+    "ROLE",
+    "SLOWLOG LEN",
+    "SLOWLOG GET -2",
+    "LATENCY LATEST",
+    "LATENCY RESET",
 ];
 
 /// A random command whose reply is the same each time.
@@ -231,6 +262,7 @@ pub fn command(draw: &mut Draw) -> Vec<String> {
         "R" => (draw.below(12) as i64 - 6).to_string(),
         "S" => score(draw),
         "B" => bound(draw),
+        "D" => draw.below(2).to_string(),
         word => word.to_owned(),
     });
     words.collect()

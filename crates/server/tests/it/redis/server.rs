@@ -73,7 +73,8 @@ fn clients_find_what_they_ask_for() {
 fn commands_with_parts_say_which() {
     let served = Served::plain();
     let mut client = served.client();
-    for command in ["ACL", "CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT"] {
+    for command in ["ACL", "CLIENT", "COMMAND", "CONFIG", "LATENCY", "MEMORY", "OBJECT", "SLOWLOG"]
+    {
         let Value::Array(lines) = client.run(&format!("{command} HELP")) else { panic!("lines") };
         assert!(lines.len() >= 5 && lines.contains(&Value::Simple("HELP".to_owned())), "{command}");
         let unknown = format!("ERR unknown subcommand 'NOSUCH'. Try {command} HELP.");

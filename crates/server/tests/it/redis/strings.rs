@@ -195,3 +195,39 @@ fn scans_tell_everything_once() {
     assert_eq!(client.run("DBSIZE"), Value::Int(0));
     assert_eq!(client.run("RANDOMKEY"), Value::Null);
 }
+
+#[test]
+fn bits_are_found_and_put_together() {
+    let served = Served::plain();
+    let mut client = served.client();
+    client.call(&[&b"SET"[..], b"a", b"\xff\xf0\x00"]);
+    client.call(&[&b"SET"[..], b"ones", b"\xff\xff"]);
+    for (command, expected) in [
+        ("BITPOS a 0", 12),
+        ("BITPOS a 1 2", -1),
+        ("BITPOS a 1 7 15 BIT", 7),
+        ("BITPOS a 0 0 0", -1),
+        ("BITPOS ones 0", 16),
+        ("BITPOS ones 0 0 -1", -1),
+        ("BITPOS ones 0 5", -1),
+        ("BITPOS none 0", 0),
+        ("BITPOS none 1 0 -1", -1),
+        ("BITOP AND to a ones", 3),
+        ("BITOP XOR to to a", 3),
+        ("BITOP NOT to none", 0),
+    ] {
+        assert_eq!(client.run(command), Value::Int(expected), "{command}");
+    }
+    assert_eq!(client.run("EXISTS to"), Value::Int(0));
+    client.run("RPUSH list a");
+    client.run("BITOP OR list a ones");
+    assert_eq!(client.run("GET list"), Value::Bulk(b"\xff\xff\x00".to_vec()));
+    for (command, said) in [
+        ("BITPOS a 2", "ERR The bit argument must be 1 or 0."),
+        ("BITPOS a 0 0 -1 WORD", "ERR syntax error"),
+        ("BITOP NOT to a ones", "ERR BITOP NOT must be called with a single source key."),
+        ("BITOP NAND to a ones", "ERR syntax error"),
+    ] {
+        assert_eq!(client.run(command), error(said), "{command}");
+    }
+}
