@@ -59,6 +59,8 @@ fn the_image_runs_without_rights_and_looks_after_itself() {
     assert!(
         lines.iter().any(|line| line.starts_with("HEALTHCHECK") && line.contains("\"health\""))
     );
+    // Where it asks is a variable, as it is another place with TLS.
+    assert!(has("ENV LITHE_HEALTH_URL=") && !lines.iter().any(|line| line.contains("--url")));
     let entry = lines.iter().position(|line| line.starts_with("ENTRYPOINT")).expect("it has one");
     let user = lines.iter().position(|line| line.starts_with("USER")).expect("it has one");
     assert!(user < entry);

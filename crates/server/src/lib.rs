@@ -51,5 +51,5 @@ pub mod fuzzing {
 pub use config::{
     Config, ConfigError, Durability, Limits, LogFormat, PlainNetwork, RequestLog, TlsFiles,
 };
-pub use probe::{Probe, ProbeError};
+pub use probe::{ClientFiles, Probe, ProbeError};
 pub use server::{Drain, Reload, ServeError, Server};

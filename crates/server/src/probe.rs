@@ -8,21 +8,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// A first line is not longer.
 const LINE_LEN_MAX: u64 = 1 << 10;
 
 /// Whom to ask, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Probe {
     /// `http://HOST:PORT` or `https://HOST:PORT`.
     pub url: String,
     /// Certificates that the server's is signed by, as PEM: for `https`.
     pub roots: Option<PathBuf>,
+    /// The name that the server's certificate has, if it is another one than the URL's.
+    pub name: Option<String>,
+    /// What the server is shown, if it wants to see one.
+    pub client: Option<ClientFiles>,
     /// For each step of it.
     pub patience: Duration,
+}
+
+/// A certificate of a client, and its key, as PEM.
+#[derive(Clone, Debug)]
+pub struct ClientFiles {
+    /// The chain, its own first.
+    pub certificates: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
 }
 
 /// Why there is no answer.
@@ -150,9 +163,17 @@ impl Probe {
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| wrong(error.to_string()))?
-            .with_root_certificates(roots_of(path).map_err(wrong)?)
-            .with_no_client_auth();
-        let name = ServerName::try_from(host.to_owned())
+            .with_root_certificates(roots_of(path).map_err(wrong)?);
+        let config = match &self.client {
+            None => config.with_no_client_auth(),
+            Some(files) => {
+                let (chain, key) = identity_of(files).map_err(wrong)?;
+                let config = config.with_client_auth_cert(chain, key);
+                config.map_err(|error| wrong(error.to_string()))?
+            }
+        };
+        let name = self.name.as_deref().unwrap_or(host);
+        let name = ServerName::try_from(name.to_owned())
             .map_err(|error| ProbeError::Url { what: format!("{:?}: {error}", self.url) })?;
         let connection = ClientConnection::new(Arc::new(config), name)
             .map_err(|error| wrong(error.to_string()))?;
@@ -160,15 +181,29 @@ impl Probe {
     }
 }
 
+fn wrong(path: &Path, error: &dyn fmt::Display) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    read.map_err(|error| wrong(path, &error))
+}
+
 fn roots_of(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    let wrong = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))?;
-    for certificate in read {
-        let certificate = certificate.map_err(|error| wrong(&error))?;
-        roots.add(certificate).map_err(|error| wrong(&error))?;
+    for certificate in certificates_of(path)? {
+        roots.add(certificate).map_err(|error| wrong(path, &error))?;
     }
     Ok(roots)
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn identity_of(files: &ClientFiles) -> Result<Identity, String> {
+    let key = PrivateKeyDer::from_pem_file(&files.key);
+    let key = key.map_err(|error| wrong(&files.key, &error))?;
+    Ok((certificates_of(&files.certificates)?, key))
 }
 
 #[cfg(test)]
@@ -176,7 +211,7 @@ mod tests {
     use super::*;
 
     fn parts(url: &str) -> Option<(bool, String)> {
-        let probe = Probe { url: url.to_owned(), roots: None, patience: Duration::from_secs(1) };
+        let probe = Probe { url: url.to_owned(), ..Probe::default() };
         probe.parts().ok().map(|(is_tls, authority)| (is_tls, authority.to_owned()))
     }
 
@@ -215,7 +250,7 @@ mod tests {
                 stream.shutdown(std::net::Shutdown::Write).unwrap();
                 stream.read_to_end(&mut rest).unwrap();
             });
-            let probe = Probe { url, roots: None, patience: Duration::from_secs(10) };
+            let probe = Probe { url, patience: Duration::from_secs(10), ..Probe::default() };
             assert_eq!(probe.ask().ok(), status, "{answer}");
             server.join().unwrap();
         }

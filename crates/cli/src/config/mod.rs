@@ -81,6 +81,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("shell.history", &["LITHE_HISTORY"], Kind::PathOrOff, None),
     setting("shell.pager", &["LITHE_PAGER", "PAGER"], Kind::Text, Some("less -FRX")),
     setting("top.interval", &["LITHE_TOP_INTERVAL"], Kind::Duration, Some("1s")),
+    setting("serve.hosts", &["LITHE_HOSTS"], Kind::Text, None),
     setting("serve.connections", &["LITHE_SERVE_CONNECTIONS"], Kind::Count, Some("20000")),
     setting("serve.body_size", &["LITHE_SERVE_BODY_SIZE"], Kind::Size, Some("64MiB")),
     setting("serve.key_size", &["LITHE_SERVE_KEY_SIZE"], Kind::Size, Some("64KiB")),

@@ -74,7 +74,8 @@ pub struct ServeArgs {
     #[arg(long)]
     pub insecure_without_tls: bool,
 
-    /// A name that browsers know this server by, besides its address; may be given again
+    /// A name that clients know this server by, besides its address and localhost; may be given
+    /// again [environment: LITHE_HOSTS, with commas between names]
     #[arg(long = "host", value_name = "NAME")]
     pub hosts: Vec<String>,
 
@@ -196,6 +197,10 @@ fn config_of(globals: &Globals, args: &ServeArgs) -> Result<Config, Failure> {
         false => PlainNetwork::Refused,
     };
     config.hosts.clone_from(&args.hosts);
+    if args.hosts.is_empty() {
+        let names = globals.settings.value("serve.hosts").unwrap_or_default().split([',', ' ']);
+        config.hosts = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    }
     config.durability = match args.durability {
         Served::Always => Durability::Always,
         Served::EverySecond => Durability::EverySecond,

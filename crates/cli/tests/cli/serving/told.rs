@@ -26,6 +26,22 @@ fn limits_are_options_and_variables() {
     server.end();
 }
 
+#[test]
+fn names_of_the_server_are_said_by_the_environment() {
+    let shell = Shell::new();
+    let hosts = [("LITHE_HOSTS", "db, lithe.example")];
+    let server = Server::start_with(&shell, &["--log", "off"], &hosts);
+    let mut http = Http::connect(server.http).unwrap();
+    let mut ask =
+        |host: &str| http.ask_with(&format!("host: {host}\r\n"), ("GET", "/health"), "").unwrap().0;
+    assert_eq!(["db:8080", "lithe.example", "localhost"].map(&mut ask), [200; 3]);
+    assert_eq!(ask("other.example"), 421);
+    let mut command = shell.command(&["health"]);
+    command.env("LITHE_HEALTH_URL", format!("http://{}", server.http));
+    assert_eq!(command.output().unwrap().stdout, b"ready\n");
+    server.end();
+}
+
 /// Asks for the status of this Redis command.
 fn told(redis: &mut Redis, command: &[&str]) -> String {
     let mut bytes = Vec::new();

@@ -8,8 +8,9 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use lithe_server::{Config, ServeError, Server, TlsFiles};
+use lithe_server::{ClientFiles, Config, Probe, ServeError, Server, TlsFiles};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -84,4 +85,28 @@ fn with_a_certificate_only_tls_is_spoken() {
     plain.send_only("GET", "/health", &[], b"");
     assert!(!plain.until_closed().starts_with(b"HTTP"));
     assert_eq!(client.get("/health").status, 200);
+}
+
+#[test]
+fn a_probe_shows_its_certificate_and_knows_the_server_by_another_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files_in(dir.path());
+    let server = Running::start_with(|config| {
+        let client_roots = Some(files.certificates.clone());
+        config.tls = Some(TlsFiles { client_roots, ..files.clone() });
+    });
+    let ask = |name: Option<&str>, client: Option<ClientFiles>| {
+        let probe = Probe {
+            url: format!("https://{}", server.address),
+            roots: Some(files.certificates.clone()),
+            name: name.map(str::to_owned),
+            client,
+            patience: Duration::from_secs(60),
+        };
+        probe.ask().ok()
+    };
+    let own = ClientFiles { certificates: files.certificates.clone(), key: files.key.clone() };
+    assert_eq!(ask(Some("localhost"), Some(own.clone())), Some(200));
+    assert_eq!(ask(Some("localhost"), None), None);
+    assert_eq!(ask(None, Some(own)), None, "the certificate is not of the address");
 }
