@@ -86,6 +86,7 @@ fn the_unit_is_hardened_and_has_what_it_starts_with() {
         ("CapabilityBoundingSet", ""),
         ("SystemCallFilter", "~@privileged @resources"),
         ("LoadCredential", "tokens:/etc/lithe/tokens"),
+        ("ExecReload", "/bin/kill -HUP $MAINPID"),
         ("EnvironmentFile", "-/etc/lithe/server.toml"),
     ] {
         assert_eq!(unit.get(name).map(String::as_str), Some(value), "{name}");
