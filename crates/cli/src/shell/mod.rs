@@ -2,14 +2,15 @@
 //! terminal, a file, or a pipe.
 //!
 //! Owns what is there for a whole session. `words` makes lines into words, `session` runs commands,
-//! `dots` those that are about the session itself, `pending` has transactions and batches, `editor`
-//! and `complete` are for those who type.
+//! `dots` those that are about the session itself, `pending` and `begun` have transactions and
+//! batches, `editor` and `complete` are for those who type.
 //!
 //! Invariants
 //! - S1  No command of a session is done unless the line that it stands on is complete.
 //! - S2  A database that is not there is never made, but by `.open --create`.
 //! - S3  In a script, what has failed in part is not committed: see `pending`.
 
+mod begun;
 mod complete;
 mod dots;
 mod editor;

@@ -8,10 +8,12 @@
 //!   stands between the two lines happens as a whole. Who types sees the failure, and decides.
 //!   A key that `get` does not find is an answer, not a failure.
 //! - T3  Keyspaces are not part of either: one that is written to and is not there is created at
-//!   once.
+//!   once, which is told, and stays. What the transaction has done so far is then done again, as of
+//!   the same moment: see `begun`.
 
-use lithedb::{Db, Error, Expiry, KeyRange, Keyspace, Transaction, WriteBatch};
+use lithedb::{Db, Error, Expiry, KeyRange, Keyspace, WriteBatch};
 
+use super::begun::{Begun, Lasting, Step};
 use crate::args::{Command, Globals};
 use crate::commands::count::print_count;
 use crate::commands::delete::{DeleteArgs, Target};
@@ -22,7 +24,7 @@ use crate::commands::put::{PutArgs, read_value};
 use crate::commands::scan::ScanArgs;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::output::{Columns, Row, RowWriter, Surface, stdout};
+use crate::output::{Columns, Notices, Row, RowWriter, Surface, stdout};
 
 /// What was begun and is not over.
 #[derive(Debug, Default)]
@@ -31,7 +33,7 @@ pub enum Pending {
     #[default]
     Nothing,
     /// A transaction.
-    Transaction(Box<Transaction>),
+    Transaction(Box<Begun>),
     /// A batch.
     Batch(Box<WriteBatch>),
 }
@@ -45,6 +47,8 @@ pub struct Place<'a> {
     pub db: &'a Db,
     /// Ends long walks.
     pub interrupt: &'a Interrupt,
+    /// Says that a keyspace was made.
+    pub notices: Notices,
 }
 
 /// Entries that are counted between two looks at Ctrl-C.
@@ -58,7 +62,7 @@ impl Pending {
 
     /// Whether it is a transaction that has come to nothing already.
     pub fn is_undone(&self) -> bool {
-        matches!(self, Pending::Transaction(transaction) if !transaction.is_open())
+        matches!(self, Pending::Transaction(begun) if !begun.is_open())
     }
 
     /// What it is called.
@@ -77,7 +81,7 @@ impl Pending {
         }
         match self {
             Pending::Nothing => return Ok(Some(command)),
-            Pending::Transaction(transaction) => run_in_transaction(transaction, command, place)?,
+            Pending::Transaction(begun) => run_in_transaction(begun, command, place)?,
             Pending::Batch(batch) => run_in_batch(batch, command, place)?,
         }
         Ok(None)
@@ -87,7 +91,7 @@ impl Pending {
     pub fn set_payload(&mut self, payload: Vec<u8>) -> Outcome {
         match self {
             Pending::Nothing => return Err(nothing_is_begun("payload")),
-            Pending::Transaction(transaction) => transaction.set_payload(payload)?,
+            Pending::Transaction(begun) => begun.take(Step::Payload(payload))?,
             Pending::Batch(batch) => batch.set_payload(payload),
         }
         Ok(())
@@ -95,14 +99,15 @@ impl Pending {
 
     /// Goes on only if the key has this value, or is not there.
     pub fn expect(&mut self, (key, expected): (&[u8], Option<&[u8]>), place: Place<'_>) -> Outcome {
-        let Pending::Transaction(transaction) = self else {
+        let Pending::Transaction(begun) = self else {
             return Err(Failure::usage("`expect` is for a transaction: `begin` begins one"));
         };
-        let keyspace = place.db.keyspace(&place.globals.keyspace)?;
-        if transaction.get(&keyspace, key)?.as_deref() == expected {
+        let keyspace = place.keyspace()?;
+        begun.note(Step::Read(keyspace.clone(), key.to_vec()));
+        if begun.transaction().get(&keyspace, key)?.as_deref() == expected {
             return Ok(());
         }
-        transaction.rollback();
+        begun.rollback();
         let what = "the key is not as expected: the transaction is undone".to_owned();
         Err(Failure::NotFound { what })
     }
@@ -128,49 +133,54 @@ fn has_no_part(command: &Command) -> bool {
     }
 }
 
-fn run_in_transaction(
-    transaction: &mut Transaction,
-    command: Command,
-    place: Place<'_>,
-) -> Outcome {
+fn run_in_transaction(begun: &mut Begun, command: Command, place: Place<'_>) -> Outcome {
     match command {
-        Command::Get(args) => get_in(transaction, &args, place),
-        Command::Scan(args) => scan_in(transaction, &args, place),
+        Command::Get(args) => get_in(begun, &args, place),
+        Command::Scan(args) => scan_in(begun, &args, place),
         Command::Count(args) => {
             let keyspace = place.keyspace()?;
             let count = match args.range.key_range()? {
-                Some(range) => count_in(transaction, &keyspace, range, place.interrupt)?,
+                Some(range) => count_in(begun, &keyspace, range, place.interrupt)?,
                 None => 0,
             };
             print_count(count, args.format)
         }
         Command::Put(args) => {
             let (key, value) = read_pair(&args)?;
-            let keyspace = place.keyspace_or_create()?;
-            match (args.ttl, args.expires) {
-                (Some(ttl), _) => transaction.put_with_ttl(&keyspace, key, value, ttl)?,
-                (None, Some(time)) => transaction.put_until(&keyspace, key, value, time)?,
-                (None, None) => transaction.put(&keyspace, key, value)?,
-            }
-            Ok(())
+            let lasting = match (args.ttl, args.expires) {
+                (Some(ttl), _) => Lasting::For(ttl),
+                (None, Some(time)) => Lasting::Until(time.into()),
+                (None, None) => Lasting::AsUsual,
+            };
+            let keyspace = keyspace_for(begun, place)?;
+            Ok(begun.take(Step::Put(keyspace, key, value, lasting))?)
         }
         Command::Merge(args) => {
             let (key, operand) = args.key_and_operand()?;
-            Ok(transaction.merge(&place.keyspace()?, key, operand)?)
+            Ok(begun.take(Step::Merge(place.keyspace()?, key, operand))?)
         }
-        Command::Expire(args) => expire_in(transaction, &args, place),
+        Command::Expire(args) => expire_in(begun, &args, place),
         Command::Delete(args) => {
             let target = confirmed_target(&args, place)?;
             let keyspace = place.keyspace()?;
-            match target {
-                Target::Key(key) => transaction.delete(&keyspace, key)?,
-                Target::Range(range) => {
-                    transaction.delete_range(&keyspace, (range.start, range.end))?;
-                }
-            }
-            Ok(())
+            Ok(begun.take(match target {
+                Target::Key(key) => Step::Delete(keyspace, key),
+                Target::Range(range) => Step::DeleteRange(keyspace, range),
+            })?)
         }
         _ => Err(takes_no_part("a transaction", "get, scan, count, put, merge, expire, delete")),
+    }
+}
+
+/// The keyspace that a transaction is to write to.
+fn keyspace_for(begun: &mut Begun, place: Place<'_>) -> Result<Keyspace, Failure> {
+    match place.keyspace() {
+        Err(Error::KeyspaceNotFound { .. }) if begun.is_open() => {
+            let keyspace = place.keyspace_or_create()?;
+            begun.begin_again(place.db)?; // T3.
+            Ok(keyspace)
+        }
+        found => Ok(found?),
     }
 }
 
@@ -226,23 +236,33 @@ impl Place<'_> {
         self.db.keyspace(&self.globals.keyspace)
     }
 
+    /// T3: one that is made is told, as it stays.
     fn keyspace_or_create(&self) -> Result<Keyspace, Error> {
-        self.db.keyspace_or_create(&self.globals.keyspace)
+        match self.keyspace() {
+            Err(Error::KeyspaceNotFound { name }) => {
+                let made = self.db.keyspace_or_create(&name)?;
+                self.notices.say(format!("made the keyspace {name:?}, which a rollback leaves"));
+                Ok(made)
+            }
+            found => found,
+        }
     }
 }
 
-fn get_in(transaction: &Transaction, args: &GetArgs, place: Place<'_>) -> Outcome {
+fn get_in(begun: &mut Begun, args: &GetArgs, place: Place<'_>) -> Outcome {
     if args.at.is_some() {
         return Err(Failure::usage("a transaction sees one moment: leave --at out"));
     }
     let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
-    match transaction.get_entry(&place.keyspace()?, &key)? {
+    let keyspace = place.keyspace()?;
+    begun.note(Step::Read(keyspace.clone(), key.clone()));
+    match begun.transaction().get_entry(&keyspace, &key)? {
         Some(entry) => get::write_entry(&mut stdout(), &entry, args, Surface::of_stdout()),
         None => Err(get::not_found(place.globals, args)),
     }
 }
 
-fn scan_in(transaction: &Transaction, args: &ScanArgs, place: Place<'_>) -> Outcome {
+fn scan_in(begun: &mut Begun, args: &ScanArgs, place: Place<'_>) -> Outcome {
     if args.at.is_some() {
         return Err(Failure::usage("a transaction sees one moment: leave --at out"));
     }
@@ -250,6 +270,8 @@ fn scan_in(transaction: &Transaction, args: &ScanArgs, place: Place<'_>) -> Outc
     let columns = Columns { values: !args.keys_only, stamps: args.stamps, expiry: args.expiry };
     let mut rows = RowWriter::new(stdout(), args.format, columns, Surface::of_stdout());
     if let Some(range) = args.range.key_range()? {
+        begun.note(Step::Walk(keyspace.clone(), range.clone()));
+        let transaction = begun.transaction();
         let mut cursor = transaction.cursor(&keyspace, range)?;
         match args.reverse {
             false => cursor.seek_first()?,
@@ -276,12 +298,13 @@ fn scan_in(transaction: &Transaction, args: &ScanArgs, place: Place<'_>) -> Outc
 }
 
 fn count_in(
-    transaction: &Transaction,
+    begun: &mut Begun,
     keyspace: &Keyspace,
     range: KeyRange,
     interrupt: &Interrupt,
 ) -> Result<u64, Failure> {
-    let mut cursor = transaction.cursor(keyspace, range)?;
+    begun.note(Step::Walk(keyspace.clone(), range.clone()));
+    let mut cursor = begun.transaction().cursor(keyspace, range)?;
     cursor.seek_first()?;
     let mut count = 0;
     while cursor.valid() {
@@ -294,17 +317,18 @@ fn count_in(
     Ok(count)
 }
 
-fn expire_in(transaction: &mut Transaction, args: &ExpireArgs, place: Place<'_>) -> Outcome {
+fn expire_in(begun: &mut Begun, args: &ExpireArgs, place: Place<'_>) -> Outcome {
     let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
     let keyspace = place.keyspace()?;
-    let Some(value) = transaction.get(&keyspace, &key)? else {
+    begun.note(Step::Read(keyspace.clone(), key.clone()));
+    let Some(value) = begun.transaction().get(&keyspace, &key)? else {
         let what = format!("{:?} is not in keyspace {:?}", args.key, place.globals.keyspace);
         return Err(Failure::NotFound { what });
     };
-    match (args.when.ttl, args.when.at) {
-        (Some(ttl), _) => transaction.put_with_ttl(&keyspace, &key, value, ttl)?,
-        (None, Some(time)) => transaction.put_until(&keyspace, &key, value, time)?,
-        (None, None) => transaction.put_until(&keyspace, &key, value, Expiry::Never)?,
-    }
-    Ok(())
+    let lasting = match (args.when.ttl, args.when.at) {
+        (Some(ttl), _) => Lasting::For(ttl),
+        (None, Some(time)) => Lasting::Until(time.into()),
+        (None, None) => Lasting::Until(Expiry::Never),
+    };
+    Ok(begun.take(Step::Put(keyspace, key, value.to_vec(), lasting))?)
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use lithedb::base::{Clock, SystemClock};
-use lithedb::{Db, Error, Follower, OpenExisting};
+use lithedb::{Db, Follower, OpenExisting};
 
+use super::begun::Begun;
 use super::line::{self, Line};
 use super::pending::{Pending, Place, nothing_is_begun};
 use super::words::Words;
@@ -244,7 +245,7 @@ impl Session {
         }
         match (name, &self.pending) {
             ("begin", Pending::Nothing) => {
-                self.begin(Pending::Transaction(Box::new(self.db.begin_update())))?;
+                self.begin(Pending::Transaction(Box::new(Begun::new(&self.db))))?;
             }
             ("batch", Pending::Nothing) => self.begin(Pending::Batch(Box::default()))?,
             ("begin" | "batch", pending) => {
@@ -262,7 +263,7 @@ impl Session {
                 let expected = (name == "expect").then(|| bytes(1));
                 let key = bytes(0);
                 let (globals, interrupt) = (&self.globals, &self.interrupt);
-                let place = Place { globals, db: &self.db, interrupt };
+                let place = Place { globals, db: &self.db, interrupt, notices: self.notices };
                 let told = self.pending.expect((key, expected), place);
                 // T2: in a script what follows up to `commit` still belongs to it.
                 if self.pending.is_undone() && self.kind == Kind::Terminal {
@@ -297,14 +298,15 @@ impl Session {
             return Err(Failure::usage(what));
         }
         let stamp = match pending {
-            Pending::Transaction(mut transaction) => match transaction.commit() {
-                Err(Error::Conflict) => return Err(Failure::Conflict),
-                committed => committed?,
-            },
-            Pending::Batch(batch) => self.db.write(*batch)?,
+            Pending::Transaction(mut begun) => begun.commit()?,
+            Pending::Batch(batch) if batch.is_empty() => None,
+            Pending::Batch(batch) => Some(self.db.write(*batch)?),
             Pending::Nothing => return Ok(()),
         };
-        self.notices.say(format!("committed as {stamp}"));
+        match stamp {
+            Some(stamp) => self.notices.say(format!("committed as {stamp}")),
+            None => self.notices.say("nothing was written: there is no commit"),
+        }
         Ok(())
     }
 
@@ -327,7 +329,7 @@ impl Session {
             ..self.globals.clone()
         });
         let globals = changed.as_ref().unwrap_or(&self.globals);
-        let place = Place { globals, db: &self.db, interrupt: &self.interrupt };
+        let place = Place { globals, db: &self.db, interrupt: &self.interrupt, notices };
         match self.pending.run(line.command, place)? {
             Some(command) => crate::run_command(globals, notices, &self.interrupt, command),
             None => Ok(()),
@@ -407,6 +409,29 @@ mod tests {
             run(&mut session, line);
         }
         assert_eq!(session.code, Some(1));
+    }
+
+    #[test]
+    fn a_keyspace_that_comes_late_changes_nothing_of_what_was_seen() {
+        let mut session = session(Kind::Script);
+        let keyspace = session.db().keyspace("default").unwrap();
+        for line in ["begin", "expect-absent a", "put b 1"] {
+            assert_eq!(run(&mut session, line), Next::GoOn);
+        }
+        keyspace.put("c", "of somebody else").unwrap();
+        run(&mut session, "put --keyspace new d 1");
+        assert_eq!(session.code, Some(3), "it would see another moment");
+        run(&mut session, "commit");
+        assert_eq!(keyspace.get("b").unwrap(), None);
+        // Of what it has read there is the same, and it still conflicts with changes of it.
+        session.code = None;
+        for line in ["begin", "expect-absent a", "put b 1", "put --keyspace newer d 1"] {
+            assert_eq!(run(&mut session, line), Next::GoOn);
+        }
+        assert_eq!(session.code, None);
+        keyspace.put("a", "of somebody else").unwrap();
+        run(&mut session, "commit");
+        assert_eq!((session.code, keyspace.get("b").unwrap()), (Some(3), None));
     }
 
     #[test]

@@ -127,6 +127,33 @@ fn what_has_failed_in_part_or_has_no_end_is_undone() {
 }
 
 #[test]
+fn a_transaction_may_write_to_keyspaces_that_are_not_there_yet() {
+    let shell = Shell::new();
+    shell.db(&["keyspaces", "create", "other"]).ok();
+    let text = "begin\nput a 1\nget a\nput --keyspace new c 1\ncount\nget --keyspace new c\n\
+                delete a\nput --keyspace third c 2 --ttl 1h\nput b 2\ncommit\n\
+                scan\nscan --keyspace new\nscan --keyspace third\n";
+    let run = piped(&shell, text);
+    assert!(run.stderr.contains("made the keyspace \"new\", which a rollback leaves"), "{run:?}");
+    assert_eq!(run.ok_text(), "1\n1\n1\nb\t2\nc\t1\nc\t2\n");
+    let run = piped(&shell, "begin\nput --keyspace fourth c 1\nrollback\n");
+    assert!(run.stderr.contains("made the keyspace \"fourth\""), "{run:?}");
+    assert_eq!(shell.db(&["--keyspace", "fourth", "count"]).ok_text(), "0\n");
+    let run = piped(&shell, "batch\nput --keyspace fifth c 1\nend\n");
+    assert!(run.stderr.contains("made the keyspace \"fifth\""), "{run:?}");
+    run.ok();
+}
+
+#[test]
+fn what_writes_nothing_is_no_commit() {
+    let shell = with_data();
+    for text in ["begin\nget a\ncommit\n", "begin\ncommit\n", "batch\nend\n"] {
+        let run = piped(&shell, text);
+        assert_eq!((run.code, run.stderr.trim()), (0, "nothing was written: there is no commit"));
+    }
+}
+
+#[test]
 fn a_batch_is_written_at_its_end() {
     let shell = with_data();
     shell.db(&["keyspaces", "create", "visits", "--merge", "counter"]).ok();
