@@ -72,6 +72,9 @@ Examples:
   lithe version | head -1
   lithe --version";
 
+/// The keyspace of those who name none.
+pub const DEFAULT_KEYSPACE: &str = "default";
+
 /// Options for all commands.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
@@ -81,7 +84,7 @@ pub struct Globals {
     pub db: Option<PathBuf>,
 
     /// Keyspace to work on
-    #[arg(long, global = true, value_name = "NAME", default_value = "default")]
+    #[arg(long, global = true, value_name = "NAME", default_value = DEFAULT_KEYSPACE)]
     pub keyspace: String,
 
     /// Memory that the store may use, as in 512MiB [default: a quarter of what there is]

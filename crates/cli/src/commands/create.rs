@@ -3,7 +3,7 @@
 use clap::Args;
 use lithedb::OpenExisting;
 
-use crate::args::Globals;
+use crate::args::{DEFAULT_KEYSPACE, Globals};
 use crate::database::{close, database_path, exists, open};
 use crate::failure::{Failure, Outcome};
 use crate::output::Notices;
@@ -15,9 +15,10 @@ Examples:
   lithe --db my.lithe --key-file key create --encrypted
   lithe --db my.lithe --passphrase create --encrypted
 
-Other commands create databases too: encrypted ones, if a key is named. An encrypted one is opened
-with the same key or passphrase, and is lost with it. One that is there cannot be encrypted: load a
-dump of it into another one.";
+It has the keyspace `default`, which is empty, and that of --keyspace. Other commands create
+databases too: encrypted ones, if a key is named. An encrypted one is opened with the same key or
+passphrase, and is lost with it. One that is there cannot be encrypted: load a dump of it into
+another one.";
 
 /// Options of `lithe create`.
 #[derive(Args, Debug)]
@@ -41,7 +42,11 @@ pub fn run(globals: &Globals, notices: Notices, args: &CreateArgs) -> Outcome {
     if !args.encrypted && globals.key_source()?.is_some() {
         return Err(Failure::usage("a key is for an encrypted database: say `--encrypted`"));
     }
-    close(&open(globals, path, OpenExisting::OrCreate)?)?;
+    let db = open(globals, path, OpenExisting::OrCreate)?;
+    for name in [DEFAULT_KEYSPACE, &globals.keyspace] {
+        db.keyspace_or_create(name)?;
+    }
+    close(&db)?;
     let kind = if args.encrypted { "encrypted database" } else { "database" };
     notices.say(format!("created the {kind} {}", path.display()));
     Ok(())

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use lithedb::{Expiry, Keyspace, KeyspaceOptions};
+use lithedb::{Expiry, Keyspace, KeyspaceInfo, KeyspaceOptions};
 
 use super::{Load, check_key};
-use crate::args::{Globals, Origin};
+use crate::args::{DEFAULT_KEYSPACE, Globals, Origin};
 use crate::dump::{DumpReader, Item, on_line};
 use crate::failure::{Failure, Outcome};
 use crate::output::Notices;
@@ -33,6 +33,7 @@ pub fn load(
                 return Err(on_line(dump.line(), what));
             }
             Item::Keyspace(name, options) => {
+                load.commit(Done { rows, bytes: dump.bytes_read() })?;
                 let name = into.unwrap_or(&name);
                 keyspace = Some(keyspace_for(load, name, options, notices)?);
             }
@@ -70,7 +71,8 @@ fn known(keyspace: Option<&Keyspace>) -> &Keyspace {
     keyspace.expect("a dump names a keyspace in front of pairs")
 }
 
-/// The keyspace of this name: the one that is there, or a new one with these options.
+/// The keyspace of this name: the one that is there, or a new one with these options. One that is
+/// as `create` makes it is as good as none: nobody has chosen its options.
 fn keyspace_for(
     load: &Load<'_>,
     name: &str,
@@ -80,10 +82,24 @@ fn keyspace_for(
     let Some(found) = load.db.keyspaces().into_iter().find(|info| info.name == name) else {
         return Ok(load.db.create_keyspace(name, options)?);
     };
+    if found.options != options && is_blank(load, &found)? {
+        load.db.drop_keyspace(name)?;
+        return Ok(load.db.create_keyspace(name, options)?);
+    }
     if found.options != options {
         notices.say(format!("keyspace {name:?} is there and keeps the options that it has"));
     }
     Ok(load.db.keyspace(name)?)
+}
+
+/// Whether it is `default` as `create` makes it.
+fn is_blank(load: &Load<'_>, found: &KeyspaceInfo) -> Result<bool, Failure> {
+    if found.name != DEFAULT_KEYSPACE || found.options != KeyspaceOptions::default() {
+        return Ok(false);
+    }
+    let keyspace = load.db.keyspace(&found.name)?;
+    let is_plain = !found.has_own_key && keyspace.indexes()?.is_empty();
+    Ok(is_plain && keyspace.count::<&[u8]>(..)? == 0)
 }
 
 fn gathered(dump: &mut DumpReader, len: u64) -> Result<Vec<u8>, Failure> {

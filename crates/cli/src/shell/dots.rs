@@ -10,7 +10,7 @@ use lithedb::OpenExisting;
 use super::line::{OWN_COMMANDS, leaf};
 use super::script;
 use super::session::{Kind, Next, Session};
-use crate::args::{Globals, Origin};
+use crate::args::{DEFAULT_KEYSPACE, Globals, Origin};
 use crate::config::MODES;
 use crate::database::exists;
 use crate::failure::{Failure, Outcome};
@@ -187,7 +187,7 @@ fn open(session: &mut Session, rest: &[OsString]) -> Outcome {
     let globals = Globals {
         db: Some(args.path),
         db_origin: Origin::CommandLine,
-        keyspace: "default".to_owned(),
+        keyspace: DEFAULT_KEYSPACE.to_owned(),
         keyspace_origin: Origin::Elsewhere,
         read_only: args.read_only,
         beside: args.beside,
@@ -201,7 +201,11 @@ fn open(session: &mut Session, rest: &[OsString]) -> Outcome {
         encryption: std::cell::OnceCell::new(),
         ..session.globals.clone()
     };
-    session.switch(globals, existing)
+    session.switch(globals, existing)?;
+    if args.create {
+        session.db().keyspace_or_create(DEFAULT_KEYSPACE)?;
+    }
+    Ok(())
 }
 
 fn create(path: &OsStr) -> Result<std::fs::File, Failure> {

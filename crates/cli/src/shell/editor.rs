@@ -16,6 +16,7 @@ use super::history;
 use super::pending::Pending;
 use super::session::{Next, Session};
 use super::words::Splitter;
+use crate::args::DEFAULT_KEYSPACE;
 use crate::failure::{Failure, Outcome};
 use crate::notation::shown;
 
@@ -144,7 +145,7 @@ fn open_of(session: &Session) -> Open {
 /// `lithe> `, with the keyspace if it is another one, and what was begun.
 fn prompt_of(session: &Session) -> String {
     let keyspace = match session.globals.keyspace.as_str() {
-        "default" => String::new(),
+        DEFAULT_KEYSPACE => String::new(),
         name => format!(":{}", shown(name)),
     };
     let pending = match session.pending {

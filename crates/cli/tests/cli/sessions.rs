@@ -145,6 +145,32 @@ fn a_transaction_may_write_to_keyspaces_that_are_not_there_yet() {
 }
 
 #[test]
+fn a_database_that_was_just_made_is_empty_and_can_be_read() {
+    let shell = Shell::new();
+    shell.db(&["create"]).ok();
+    let first = piped(&shell, "begin\nput a 1\ncommit\n.use default\n");
+    assert_eq!(first.stderr.lines().count(), 1, "{first:?}");
+    first.ok();
+    shell.run(&["--db", "second", "--keyspace", "users", "create"]).ok();
+    for extra in [&[][..], &["--read-only"], &["--beside"], &["--keyspace", "users"]] {
+        let run = |command: &[&str]| shell.run(&[&["--db", "second"], extra, command].concat());
+        assert_eq!(run(&["scan"]).ok_text(), "");
+        assert_eq!(run(&["count"]).ok_text(), "0\n");
+        assert!(run(&["get", "a"]).fails(1).contains("\"a\" is not in keyspace"));
+    }
+    shell.run(&["db", "-c", ".open --create third\ncount\n"]).ok();
+    // Nobody has chosen the options of a keyspace that is there by itself.
+    let options = ["--db", "old", "keyspaces", "create", "default", "--structure", "lsm"];
+    shell.run(&options).ok();
+    shell.run(&["--db", "old", "put", "a", "1"]).ok();
+    shell.write("dump", &shell.run(&["--db", "old", "dump"]).ok());
+    shell.run(&["--db", "third", "load", "dump"]).ok();
+    assert!(shell.run(&["--db", "third", "keyspaces"]).ok_text().contains("lsm"));
+    let again = shell.db(&["load", "dump"]);
+    assert!(again.stderr.contains("keeps the options that it has"), "{again:?}");
+}
+
+#[test]
 fn what_writes_nothing_is_no_commit() {
     let shell = with_data();
     for text in ["begin\nget a\ncommit\n", "begin\ncommit\n", "batch\nend\n"] {
