@@ -42,6 +42,11 @@ certificates read again.
 Limits are also settings of the section [serve] of the file that `lithe config` shows, by the same
 names (body_size = \"16MiB\"), and variables of the environment (LITHE_SERVE_BODY_SIZE).";
 
+/// A server has one database for its life, and a follower another now and then.
+const BESIDE_REFUSED: &str = "a server does not follow who writes: with --beside it would show one \
+    moment for ever; serve a checkpoint that the writer makes, with --read-only, or follow it by \
+    the shell, `lithe DB --beside`";
+
 /// Options of `lithe serve`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -135,7 +140,10 @@ pub fn run(
 ) -> Outcome {
     let config = config_of(globals, args)?;
     config.check().map_err(|error| failure_of_config(&error))?;
-    let db = if globals.read_only || globals.beside {
+    if globals.beside {
+        return Err(Failure::usage(BESIDE_REFUSED));
+    }
+    let db = if globals.read_only {
         open_existing(globals)?
     } else {
         open_or_create(globals)?

@@ -248,3 +248,11 @@ fn nothing_acknowledged_is_lost_in_many_rounds() {
         println!("from seed {seed}: {counts:?}");
     }
 }
+
+#[test]
+fn a_server_does_not_pretend_to_follow() {
+    let shell = Shell::new();
+    shell.db(&["put", "a", "1"]).ok();
+    let said = shell.db(&["--beside", "serve", "--http", "127.0.0.1:0"]).fails(2);
+    assert!(said.contains("one moment for ever; serve a checkpoint"), "{said}");
+}
