@@ -15,8 +15,12 @@ use crate::failure::Failure;
 
 /// Bytes of a key.
 const KEY_LEN: usize = 32;
+/// Bytes of a file with a key at most: digits, and blanks and line ends behind them.
+const KEY_FILE_LEN_MAX: usize = 3 * KEY_LEN;
 /// Bytes of a passphrase at most.
-const PASSPHRASE_LEN_MAX: u64 = 4 << 10;
+const PASSPHRASE_LEN_MAX: usize = 4 << 10;
+/// Bytes of a line end at most.
+const LINE_END_LEN_MAX: usize = 2;
 /// What a key file must not let others do: anything.
 const MODE_OF_OTHERS: u32 = 0o077;
 
@@ -89,18 +93,18 @@ impl KeySource {
             }
             KeySource::Variable(name) => key_in_variable(name),
             KeySource::PassphraseFile(path) => {
-                Ok(Encryption::passphrase(line_of(open_private(path)?, path)?.as_bytes()))
+                Ok(Encryption::passphrase(&line_of(open_private(path)?, path)?))
             }
             KeySource::PassphraseDescriptor(number) => {
                 let path = descriptor_path(*number);
-                Ok(Encryption::passphrase(line_of(open(&path)?, &path)?.as_bytes()))
+                Ok(Encryption::passphrase(&line_of(open(&path)?, &path)?))
             }
             KeySource::Prompt => {
                 let phrase = prompt(&format!("Passphrase of {what}: "))?;
                 if ask == Ask::Twice && *phrase != *prompt("The same again: ")? {
                     return Err(Failure::usage("the two are not the same"));
                 }
-                Ok(Encryption::passphrase(phrase.as_bytes()))
+                Ok(Encryption::passphrase(&phrase))
             }
         }
     }
@@ -134,16 +138,21 @@ fn open_private(path: &Path) -> Result<File, Failure> {
 /// A key of 32 bytes, or of as many hexadecimal digits and perhaps a line end.
 fn key_of(file: File, path: &Path) -> Result<Encryption, Failure> {
     // Never reallocated, which would leave a copy.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(4 * KEY_LEN));
-    let mut limited = file.take(3 * KEY_LEN as u64);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(2 * KEY_FILE_LEN_MAX));
+    // One byte more than there may be shows that there are more.
+    let mut limited = file.take(KEY_FILE_LEN_MAX as u64 + 1);
     limited.read_to_end(&mut bytes).map_err(input(path))?;
     let mut key = match <[u8; KEY_LEN]>::try_from(&bytes[..]) {
         Ok(key) => key,
-        Err(_) => hexadecimal(bytes.trim_ascii_end()).ok_or_else(|| {
-            let (path, len) = (path.display(), bytes.len());
-            let expected = "32 bytes or 64 hexadecimal digits";
-            Failure::usage(format!("{path} is no key: {expected}, not {len} bytes"))
-        })?,
+        Err(_) => {
+            let digits = Some(bytes.trim_ascii_end()).filter(|_| bytes.len() <= KEY_FILE_LEN_MAX);
+            digits.and_then(hexadecimal).ok_or_else(|| {
+                let more = if bytes.len() > KEY_FILE_LEN_MAX { " and more" } else { "" };
+                let (path, len) = (path.display(), bytes.len().min(KEY_FILE_LEN_MAX));
+                let expected = "32 bytes or 64 hexadecimal digits";
+                Failure::usage(format!("{path} is no key: {expected}, not {len} bytes{more}"))
+            })?
+        }
     };
     let encryption = Encryption::key(key);
     key.zeroize();
@@ -179,20 +188,31 @@ fn hexadecimal(digits: &[u8]) -> Option<[u8; KEY_LEN]> {
 }
 
 /// The first line, without its end; not empty.
-fn line_of(file: File, path: &Path) -> Result<Zeroizing<String>, Failure> {
-    let mut line = Zeroizing::new(String::with_capacity(PASSPHRASE_LEN_MAX as usize));
-    let mut reader = BufReader::with_capacity(1, file).take(PASSPHRASE_LEN_MAX);
-    reader.read_line(&mut line).map_err(input(path))?;
-    let len = line.trim_end_matches(['\r', '\n']).len();
-    line.truncate(len);
+fn line_of(file: File, path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    // A line that goes on behind that is too long, wherever it ends.
+    let most = PASSPHRASE_LEN_MAX + LINE_END_LEN_MAX;
+    let mut line = Zeroizing::new(Vec::with_capacity(most));
+    let mut reader = BufReader::with_capacity(1, file).take(most as u64);
+    reader.read_until(b'\n', &mut line).map_err(input(path))?;
+    while line.last().is_some_and(|byte| matches!(byte, b'\r' | b'\n')) {
+        line.pop();
+    }
+    let path = path.display();
+    if line.len() > PASSPHRASE_LEN_MAX {
+        let what = format!("a passphrase has {PASSPHRASE_LEN_MAX} bytes at most");
+        return Err(Failure::usage(format!("{what}, and the one of {path} has more")));
+    }
+    if std::str::from_utf8(&line).is_err() {
+        return Err(Failure::usage(format!("the passphrase of {path} is not UTF-8")));
+    }
     if line.is_empty() {
-        return Err(Failure::usage(format!("{} has no passphrase", path.display())));
+        return Err(Failure::usage(format!("{path} has no passphrase")));
     }
     Ok(line)
 }
 
 /// Asks on the terminal, which shows nothing of the answer.
-fn prompt(question: &str) -> Result<Zeroizing<String>, Failure> {
+fn prompt(question: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let path = Path::new("/dev/tty");
     let terminal = OpenOptions::new().read(true).write(true).open(path).map_err(|_| {
         Failure::usage("there is no terminal to ask on: use --passphrase-fd or --key-file")
