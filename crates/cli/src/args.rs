@@ -356,11 +356,34 @@ pub fn with_examples(root: clap::Command) -> clap::Command {
     })
 }
 
+/// The first word that is neither an option nor the value of one in front of commands.
+fn first_word<'a>(root: &clap::Command, arguments: &'a [OsString]) -> Option<&'a str> {
+    let mut arguments = arguments.iter().skip(1);
+    while let Some(argument) = arguments.next() {
+        let argument = argument.to_str()?;
+        let option = |is: &dyn Fn(&clap::Arg) -> bool| root.get_arguments().find(|it| is(it));
+        let named = match (argument.strip_prefix("--"), argument.strip_prefix('-')) {
+            (Some(""), _) => return arguments.next()?.to_str(),
+            (Some(long), _) => option(&|it| it.get_long() == Some(long)),
+            (None, Some(short)) if short.chars().count() == 1 => {
+                option(&|it| it.get_short().is_some_and(|name| short.starts_with(name)))
+            }
+            // With its value, as in `-dPATH`.
+            (None, Some(short)) if !short.is_empty() => None,
+            _ => return Some(argument),
+        };
+        if named.is_some_and(|option| option.get_action().takes_values()) {
+            arguments.next();
+        }
+    }
+    None
+}
+
 /// A name that is not known is the mistake, not what stands behind it.
-fn explained(error: clap::Error, first: Option<&OsString>) -> clap::Error {
-    let name = first.and_then(|first| first.to_str()).filter(|name| !name.starts_with('-'));
-    let Some(name) = name.filter(|name| !std::path::Path::new(name).exists()) else { return error };
+fn explained(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let mut root = definition();
+    let name = first_word(&root, arguments);
+    let Some(name) = name.filter(|name| !std::path::Path::new(name).exists()) else { return error };
     if error.exit_code() == 0 || root.find_subcommand(name).is_some() || name == "help" {
         return error;
     }
@@ -375,7 +398,7 @@ impl Cli {
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
         let arguments: Vec<OsString> = arguments.into_iter().collect();
         let matches = definition().try_get_matches_from(&arguments);
-        let matches = matches.map_err(|error| explained(error, arguments.get(1)))?;
+        let matches = matches.map_err(|error| explained(error, &arguments))?;
         let mut cli = Cli::from_arg_matches(&matches)?;
         let origin = |name| match matches.value_source(name) {
             Some(ValueSource::CommandLine) => Origin::CommandLine,

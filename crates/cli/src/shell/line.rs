@@ -132,21 +132,33 @@ pub fn similar_command(path: &Path) -> Option<String> {
 fn similar_in(root: &clap::Command, name: &str) -> Option<String> {
     let names = root.get_subcommands().filter(|it| !it.is_hide_set()).map(clap::Command::get_name);
     let nearest = names.min_by_key(|candidate| distance(name, candidate))?;
-    let is_near = distance(name, nearest) <= 2 && name.len() > 2;
+    let is_near = name.len() > 2 && distance(name, nearest) <= mistakes_max(name);
     is_near.then(|| nearest.to_owned())
 }
 
-/// How many characters have to be put in, left out or changed (V. Levenshtein).
+/// Mistakes in a name by which another one is still likely to be meant: in `foo` one, not the two
+/// that it is away from `top`.
+fn mistakes_max(name: &str) -> usize {
+    if name.len() < 5 { 1 } else { 2 }
+}
+
+/// How many characters have to be put in, left out, changed, or exchanged with the next one
+/// (V. Levenshtein, F. Damerau; nothing is changed twice).
 fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (above, left) in left.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
-        for (at, right) in right.iter().enumerate() {
-            let changed = diagonal + usize::from(left != *right);
-            diagonal = row[at + 1];
-            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    let (mut before, mut row) = (Vec::new(), (0..=right.len()).collect::<Vec<usize>>());
+    for above in 0..left.len() {
+        let mut next = vec![above + 1];
+        for at in 0..right.len() {
+            let changed = row[at] + usize::from(left[above] != right[at]);
+            let mut least = changed.min(row[at + 1] + 1).min(next[at] + 1);
+            let is_pair = above > 0 && at > 0;
+            if is_pair && left[above] == right[at - 1] && left[above - 1] == right[at] {
+                least = least.min(before[at - 1] + 1);
+            }
+            next.push(least);
         }
+        before = std::mem::replace(&mut row, next);
     }
     row[right.len()]
 }
@@ -193,6 +205,10 @@ mod tests {
         let similar = |name: &str| similar_command(Path::new(name));
         assert_eq!(similar("cuont").as_deref(), Some("count"));
         assert_eq!(similar("scann").as_deref(), Some("scan"));
+        assert_eq!(similar("gte").as_deref(), Some("get"));
+        assert_eq!(similar("keyspcaes").as_deref(), Some("keyspaces"));
+        assert_eq!(similar("keyspase").as_deref(), Some("keyspaces"));
+        assert_eq!(similar("foo"), None, "`top` is another word");
         assert_eq!(similar("my.lithe"), None);
         assert_eq!(similar("x"), None);
     }

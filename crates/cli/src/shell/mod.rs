@@ -72,6 +72,7 @@ pub fn run(
 ) -> Outcome {
     if let Some(path) = &args.database {
         if globals.db_origin == crate::args::Origin::CommandLine {
+            check_there_at(path, true)?;
             return Err(Failure::usage("name the database once: as DB or by --db"));
         }
         globals.db = Some(path.clone());
@@ -119,7 +120,10 @@ fn open_script(path: &Path) -> Result<io::BufReader<std::fs::File>, Failure> {
 
 /// S2: says so when there is no database.
 fn check_there(globals: &Globals, is_positional: bool) -> Outcome {
-    let path = database_path(globals)?;
+    check_there_at(database_path(globals)?, is_positional)
+}
+
+fn check_there_at(path: &Path, is_positional: bool) -> Outcome {
     if exists(path)? {
         return Ok(());
     }

@@ -37,6 +37,10 @@ fn a_database_that_is_not_there_is_never_made() {
         (&["scna", "--prefix", "a"], "is it `scan`?"),
         (&["--db", "nope"], "there is no database in nope"),
         (&["nope", "-c", "put a 1"], "neither a command nor a database"),
+        (&["--db", "db", "bogus"], "bogus is neither a command nor a database\n"),
+        (&["--db", "db", "gte"], "gte is neither a command nor a database; is it `get`?"),
+        (&["--db", "db", "gte", "a"], "gte is neither a command nor a database; is it `get`?"),
+        (&["-q", "-d", "db", "--keyspace=x", "gte", "a"], "gte is neither a command nor"),
     ] {
         let stderr = shell.run(arguments).fails(2);
         assert!(stderr.contains(said), "{stderr}");
