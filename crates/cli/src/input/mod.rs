@@ -11,6 +11,7 @@ mod fields;
 mod line_records;
 mod lines;
 mod ndjson_records;
+mod quotes;
 mod source;
 mod tsv_records;
 

@@ -70,6 +70,20 @@ fn csv_without_a_header_counts_every_record() {
 }
 
 #[test]
+fn csv_that_is_broken_is_refused_with_its_line() {
+    let read = |input: &[u8]| message(read(input, &options(InputFormat::Csv, "", "")));
+    let said = read(b"id,name\n1,a\n2,\"b\n3,c\n4,d\n");
+    assert!(said.contains("a quote of the record on line 3 is not closed"), "{said}");
+    assert!(read(b"\"id,name\n1,a\n").contains("record on line 1 is not closed"));
+    let said = read(b"id,name\n1,\"a\nb\"\n2,b,c\n");
+    assert!(said.contains("the record on line 4 has 3 fields, the first one has 2"), "{said}");
+    assert!(read(b"id,name\n1\n").contains("the record on line 2 has 1 field, the first one"));
+    let mut options = options(InputFormat::Csv, "1", "none");
+    options.header = Header::Absent;
+    assert!(message(self::read(b"a,b\nc\n", &options)).contains("line 2 has 1 field"));
+}
+
+#[test]
 fn tsv_fields_are_the_bytes_between_tabs() {
     let input = b"key\tvalue\n\"q\t\\x00\n\xFF\t\ttwo\nno-value";
     let read = |value| read(input, &options(InputFormat::Tsv, "", value));

@@ -143,11 +143,7 @@ pub fn run(
     if globals.beside {
         return Err(Failure::usage(BESIDE_REFUSED));
     }
-    let db = if globals.read_only {
-        open_existing(globals)?
-    } else {
-        open_or_create(globals)?
-    };
+    let db = if globals.read_only { open_existing(globals)? } else { open_or_create(globals)? };
     let served = serve(&db, config, notices, interrupt);
     close(&db)?;
     served
