@@ -14,10 +14,20 @@ use crate::progress::Done;
 /// A longer value is written while it is read, in a commit of its own.
 const GATHERED_MAX: u64 = 1 << 20;
 
-/// Commits the pairs of a dump, batch by batch. A failure loses only the open batch.
+/// Commits the pairs of a dump, batch by batch, up to its end or to what cannot be read.
 pub fn load(
     load: &mut Load<'_>,
     mut dump: DumpReader,
+    globals: &Globals,
+    notices: Notices,
+) -> Outcome {
+    let loaded = load_pairs(load, &mut dump, globals, notices);
+    load.commit_rest(dump.bytes_read(), loaded)
+}
+
+fn load_pairs(
+    load: &mut Load<'_>,
+    dump: &mut DumpReader,
     globals: &Globals,
     notices: Notices,
 ) -> Outcome {
@@ -46,11 +56,11 @@ pub fn load(
                 rows += 1;
                 check_key(rows, &key)?;
                 if len <= GATHERED_MAX {
-                    let value = gathered(&mut dump, len)?;
+                    let value = gathered(dump, len)?;
                     load.batch.put_until(known(current), key, value, expiry);
                 } else {
                     load.commit(Done { rows: rows - 1, bytes: dump.bytes_read() })?;
-                    stream(load, known(current), (&key, len, expiry), &mut dump)?;
+                    stream(load, known(current), (&key, len, expiry), dump)?;
                     load.committed(Done { rows, bytes: dump.bytes_read() })?;
                     load.go_on()?;
                 }

@@ -234,8 +234,14 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Commits batch after batch until the input ends. A failure loses only the open batch.
+    /// Commits batch after batch until the input ends, or a record cannot be read: those in front
+    /// of it are loaded.
     fn load(&mut self, keyspace: &Keyspace, records: &mut dyn Records) -> Outcome {
+        let loaded = self.load_records(keyspace, records);
+        self.commit_rest(records.bytes_read(), loaded)
+    }
+
+    fn load_records(&mut self, keyspace: &Keyspace, records: &mut dyn Records) -> Outcome {
         let mut rows = self.done.rows;
         while let Some(record) = records.next()? {
             rows += 1;
@@ -249,6 +255,15 @@ impl Load<'_> {
         self.commit(Done { rows, bytes: records.bytes_read() })?;
         // Ctrl-C reaches the program at the other end of a pipe too: the input may be cut short.
         self.go_on()
+    }
+
+    /// Commits what stands in front of a record that could not be read.
+    fn commit_rest(&mut self, bytes: u64, loaded: Outcome) -> Outcome {
+        if let Err(Failure::Usage { .. } | Failure::Input { .. }) = loaded {
+            let rows = self.done.rows + self.batch.len() as u64;
+            self.commit(Done { rows, bytes })?;
+        }
+        loaded
     }
 
     /// Whether what was read, with `rows` rows, is to be committed now.

@@ -204,6 +204,14 @@ fn a_bad_record_ends_the_load_and_what_came_before_is_kept() {
     assert_eq!((run.code, run.stderr.contains("line 3")), (2, true), "{run:?}");
     assert_eq!(shell.db(&["scan", "--keys-only"]).ok(), b"a\nb\n");
 
+    // Also what is in one batch with it.
+    let load = ["--db", "one", "load", "--format", "ndjson", "--value", "none", "--ack", "input"];
+    shell.write("input", input);
+    let run = shell.run(&load);
+    assert!(run.stderr.contains("loaded 2 rows"), "{run:?}");
+    assert_eq!((run.code, run.text()), (2, "2\n"), "{run:?}");
+    assert_eq!(shell.run(&["--db", "one", "scan", "--keys-only"]).ok(), b"a\nb\n");
+
     let run = shell.db_with_input(&["load", "-q", "-"], &vec![b'x'; 70_000]);
     assert!(run.fails(2).contains("record 1: its key has 70000 bytes"));
     let longest = vec![b'x'; 65_535];
@@ -212,6 +220,23 @@ fn a_bad_record_ends_the_load_and_what_came_before_is_kept() {
         shell.db(&["scan", "--prefix", "x", "--format", "raw", "--keys-only"]).ok().len(),
         65_536
     );
+}
+
+#[test]
+fn csv_that_is_broken_is_loaded_up_to_there() {
+    let shell = Shell::new();
+    for (name, broken, said) in [
+        ("open", "3,\"c\n4,d\n5,e\n", "a quote of the record on line 4 is not closed"),
+        ("more", "3,c,d\n4,d\n", "the record on line 4 has 3 fields, the first one has 2"),
+        ("fewer", "3\n4,d\n", "the record on line 4 has 1 field, the first one has 2"),
+    ] {
+        shell.write("input.csv", format!("id,name\n1,a\n2,b\n{broken}").as_bytes());
+        let load = ["--db", name, "load", "--format", "csv", "--value", "name", "input.csv"];
+        let run = shell.run(&load);
+        assert!(run.stderr.contains("loaded 2 rows") && run.stderr.contains(said), "{run:?}");
+        assert_eq!(run.code, 2);
+        assert_eq!(shell.run(&["--db", name, "scan"]).ok_text(), "1\ta\n2\tb\n");
+    }
 }
 
 #[test]
