@@ -1,7 +1,9 @@
 //! Commands about the session itself, which begin with a dot.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser};
@@ -19,6 +21,8 @@ use crate::output::{Table, redirect_stdout, stdout};
 
 /// Texts that may read others within each other.
 const DEPTH_MAX: usize = 16;
+/// Read and written by who has it, and by nobody else.
+const MODE_OF_OUTPUT: u32 = 0o600;
 /// Lines of the history that are printed unless said otherwise.
 const HISTORY_SHOWN: usize = 50;
 
@@ -208,9 +212,18 @@ fn open(session: &mut Session, rest: &[OsString]) -> Outcome {
     Ok(())
 }
 
-fn create(path: &OsStr) -> Result<std::fs::File, Failure> {
+/// Opens a file for output. What is made is for its owner alone, as values go there, and at the end
+/// of no link; what is there keeps its mode.
+fn create(path: &OsStr) -> Result<File, Failure> {
     let path = Path::new(path);
-    std::fs::File::create(path).map_err(|source| Failure::Write { path: path.to_owned(), source })
+    let anew = File::options().write(true).create_new(true).mode(MODE_OF_OUTPUT).open(path);
+    let file = match anew {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            File::options().write(true).truncate(true).open(path)
+        }
+        made => made,
+    };
+    file.map_err(|source| Failure::Write { path: path.to_owned(), source })
 }
 
 fn read(session: &mut Session, path: &Path) -> Result<Next, Failure> {

@@ -1,5 +1,8 @@
 //! The shell, given its commands by options, files and pipes.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
 use crate::shell::{Run, Shell};
 
 fn with_data() -> Shell {
@@ -212,6 +215,24 @@ fn the_session_has_a_keyspace_a_mode_and_an_output() {
     let run = piped(&shell, ".timer on\nget a\n");
     assert_eq!(run.text(), "1");
     assert!(run.stderr.contains("time: "), "{run:?}");
+}
+
+#[test]
+fn a_file_of_output_is_for_its_owner_and_made_at_the_end_of_no_link() {
+    let shell = with_data();
+    let mode =
+        |name: &str| std::fs::metadata(shell.path(name)).unwrap().permissions().mode() & 0o777;
+    let program = env!("CARGO_BIN_EXE_lithe");
+    let line = format!("umask 0; printf '.output rows\\nscan\\n' | {program} db");
+    assert!(shell.shell_command(&line).output().unwrap().status.success());
+    assert_eq!(mode("rows"), 0o600);
+    std::fs::set_permissions(shell.path("rows"), Permissions::from_mode(0o644)).unwrap();
+    piped(&shell, ".output rows\ncount\n").ok();
+    assert_eq!(std::fs::read_to_string(shell.path("rows")).unwrap(), "2\n");
+    assert_eq!(mode("rows"), 0o644);
+    symlink(shell.path("elsewhere"), shell.path("link")).unwrap();
+    assert!(piped(&shell, ".output link\nscan\n").stderr.contains("could not write link"));
+    assert!(!shell.path("elsewhere").exists());
 }
 
 #[test]
