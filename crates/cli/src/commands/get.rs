@@ -20,8 +20,9 @@ Examples:
   lithe --db my.lithe get session --expiry
   lithe --db my.lithe --keyspace prices get bread --at '5 minutes ago'
 
-`raw` writes the bytes of the value and nothing else; it is the default into a file or a pipe.
-On a terminal the default is `escaped`. The exit code is 1 when the key is not there.";
+`raw` writes the bytes of the value and nothing else; it is the default into a file or a pipe, in
+the shell with a line end behind them. On a terminal the default is `escaped`. The exit code is 1
+when the key is not there.";
 
 /// Options of `lithe get`.
 #[derive(Args, Debug)]
@@ -53,6 +54,15 @@ pub struct GetArgs {
     pub at: Option<PointInTime>,
 }
 
+/// What comes behind a value whose format was not chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing: it may be had back exactly.
+    Nothing,
+    /// A line end: the value of the next command comes behind it.
+    LineEnd,
+}
+
 /// Prints the value.
 pub fn run(globals: &Globals, args: &GetArgs) -> Outcome {
     let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
@@ -64,7 +74,8 @@ pub fn run(globals: &Globals, args: &GetArgs) -> Outcome {
     let Some(entry) = found else {
         return Err(not_found(globals, args));
     };
-    write_entry(&mut stdout(), &entry, args, Surface::of_stdout())
+    let behind = if globals.held.is_some() { Behind::LineEnd } else { Behind::Nothing };
+    write_entry(&mut stdout(), &entry, args, (Surface::of_stdout(), behind))
 }
 
 /// What is said when the key is not there.
@@ -89,7 +100,7 @@ pub fn write_entry(
     out: &mut impl Write,
     entry: &Entry,
     args: &GetArgs,
-    surface: Surface,
+    (surface, behind): (Surface, Behind),
 ) -> Outcome {
     let is_value_alone = !args.stamps && !args.expiry;
     let format = args.format.unwrap_or(match (surface, is_value_alone) {
@@ -97,7 +108,12 @@ pub fn write_entry(
         _ => RowFormat::Escaped,
     });
     match format {
-        RowFormat::Raw if is_value_alone => out.write_all(&entry.value)?,
+        RowFormat::Raw if is_value_alone => {
+            out.write_all(&entry.value)?;
+            if args.format.is_none() && behind == Behind::LineEnd {
+                out.write_all(b"\n")?;
+            }
+        }
         RowFormat::Escaped if is_value_alone => {
             write_escaped(out, &entry.value)?;
             out.write_all(b"\n")?;
@@ -124,6 +140,10 @@ mod tests {
     use lithedb::{Expiry, SeqNo, Slice};
 
     fn written(format: Option<RowFormat>, stamps: bool, surface: Surface) -> String {
+        written_with(format, stamps, (surface, Behind::Nothing))
+    }
+
+    fn written_with(format: Option<RowFormat>, stamps: bool, place: (Surface, Behind)) -> String {
         let entry = Entry {
             key: Slice::from(&b"k"[..]),
             value: Slice::from(&b"a\nb\\"[..]),
@@ -133,7 +153,7 @@ mod tests {
         let key_format = Notation::Text;
         let args = GetArgs { key: "k".into(), key_format, format, stamps, expiry: false, at: None };
         let mut out = Vec::new();
-        write_entry(&mut out, &entry, &args, surface).unwrap();
+        write_entry(&mut out, &entry, &args, place).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -143,6 +163,13 @@ mod tests {
         assert_eq!(written(None, false, Surface::Terminal), "a\\x0ab\\\\\n");
         assert_eq!(written(Some(RowFormat::Raw), false, Surface::Terminal), "a\nb\\");
         assert_eq!(written(Some(RowFormat::Hex), false, Surface::Stream), "610a625c\n");
+    }
+
+    #[test]
+    fn values_of_a_session_are_lines_unless_they_are_to_be_exact() {
+        let place = (Surface::Stream, Behind::LineEnd);
+        assert_eq!(written_with(None, false, place), "a\nb\\\n");
+        assert_eq!(written_with(Some(RowFormat::Raw), false, place), "a\nb\\");
     }
 
     #[test]

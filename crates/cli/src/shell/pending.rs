@@ -18,7 +18,7 @@ use crate::args::{Command, Globals};
 use crate::commands::count::print_count;
 use crate::commands::delete::{DeleteArgs, Target};
 use crate::commands::expire::ExpireArgs;
-use crate::commands::get::{self, GetArgs};
+use crate::commands::get::{self, Behind, GetArgs};
 use crate::commands::merge::MergeArgs;
 use crate::commands::put::{PutArgs, read_value};
 use crate::commands::scan::ScanArgs;
@@ -257,7 +257,10 @@ fn get_in(begun: &mut Begun, args: &GetArgs, place: Place<'_>) -> Outcome {
     let keyspace = place.keyspace()?;
     begun.note(Step::Read(keyspace.clone(), key.clone()));
     match begun.transaction().get_entry(&keyspace, &key)? {
-        Some(entry) => get::write_entry(&mut stdout(), &entry, args, Surface::of_stdout()),
+        Some(entry) => {
+            let place = (Surface::of_stdout(), Behind::LineEnd);
+            get::write_entry(&mut stdout(), &entry, args, place)
+        }
         None => Err(get::not_found(place.globals, args)),
     }
 }

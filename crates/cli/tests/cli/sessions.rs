@@ -19,11 +19,11 @@ fn piped(shell: &Shell, text: &str) -> Run {
 #[test]
 fn commands_come_from_options_files_and_pipes() {
     let shell = with_data();
-    assert_eq!(shell.run(&["db", "-c", "get a", "-c", "get b\nget a"]).ok_text(), "121");
+    assert_eq!(shell.run(&["db", "-c", "get a", "-c", "get b\nget a"]).ok_text(), "1\n2\n1\n");
     assert_eq!(shell.run(&["--db", "db", "-c", "count; count"]).ok_text(), "2\n2\n");
     shell.write("commands", b"# a comment\nput c 3\n\n  count\nget c --format hex");
     assert_eq!(shell.run(&["db", "-f", "commands"]).ok_text(), "3\n33\n");
-    assert_eq!(piped(&shell, "get a\nscan --prefix b\n").ok_text(), "1b\t2\n");
+    assert_eq!(piped(&shell, "get a\nscan --prefix b\n").ok_text(), "1\nb\t2\n");
     assert_eq!(shell.db_with_input(&["-f", "-"], b"count").ok_text(), "3\n");
     assert_eq!(piped(&shell, "").ok_text(), "");
     assert_eq!(piped(&shell, "count\n.quit\nfrobnicate\n").ok_text(), "3\n");
@@ -55,7 +55,7 @@ fn a_database_that_is_not_there_is_never_made() {
     shell.db(&["create"]).ok();
     let text = ".open nope\n.open db\n.open --create new\nput a 1\n.open --create new\nget a\n";
     let run = shell.run(&["db", "-c", text]);
-    assert_eq!((run.code, run.text()), (2, "1"));
+    assert_eq!((run.code, run.text()), (2, "1\n"));
     assert!(run.stderr.contains("there is no database in nope"), "{run:?}");
     assert!(run.stderr.contains("there is a database in new already"), "{run:?}");
     assert!(!shell.path("nope").exists());
@@ -66,7 +66,7 @@ fn the_exit_code_is_that_of_the_last_failure_or_of_the_first_with_bail() {
     let shell = with_data();
     let text = "frobnicate\nget nobody\nget a\n";
     let run = piped(&shell, text);
-    assert_eq!((run.code, run.text()), (1, "1"));
+    assert_eq!((run.code, run.text()), (1, "1\n"));
     assert!(run.stderr.contains("line 1: "), "{run:?}");
     assert!(run.stderr.contains("error: line 2: \"nobody\" is not in keyspace"), "{run:?}");
     let run = shell.db_with_input(&["--bail"], text.as_bytes());
@@ -74,7 +74,7 @@ fn the_exit_code_is_that_of_the_last_failure_or_of_the_first_with_bail() {
     let run = piped(&shell, ".bail on\nget nobody\nget a\n");
     assert_eq!((run.code, run.text()), (1, ""));
     shell.write("failing", b"get nobody\nget a\n");
-    assert_eq!(piped(&shell, ".read failing\nget b\n").text(), "12");
+    assert_eq!(piped(&shell, ".read failing\nget b\n").text(), "1\n2\n");
     assert_eq!(piped(&shell, ".bail on\n.read failing\nget b\n").text(), "");
     assert_eq!(piped(&shell, ".read failing\n").code, 1);
 }
@@ -85,7 +85,7 @@ fn words_are_quoted_and_commands_go_over_lines() {
     let text = "put 'two words' \"line 1\nline\\t2\"\nput \\\n  x\\x00y \\\n ''\nscan --from t\n";
     assert_eq!(piped(&shell, text).ok_text(), "two words\tline 1\\x0aline\\x092\nx\\x00y\t\n");
     let run = piped(&shell, "get \\q\nget a\nput k 'open\n");
-    assert_eq!((run.code, run.text()), (2, "1"));
+    assert_eq!((run.code, run.text()), (2, "1\n"));
     assert!(run.stderr.contains("line 1: unknown escape"), "{run:?}");
     assert!(run.stderr.contains("line 3: the text ends within this command"), "{run:?}");
     shell.db(&["get", "k"]).fails(1);
@@ -96,15 +96,15 @@ fn a_transaction_sees_what_it_has_written_and_is_done_as_a_whole() {
     let shell = with_data();
     let text = "begin\nput a 10\ndelete b\nput c 3 --ttl 1h\nget a\nscan\ncount --from b\n\
                 rollback\nscan\n";
-    assert_eq!(piped(&shell, text).ok_text(), "10a\t10\nc\t3\n1\na\t1\nb\t2\n");
+    assert_eq!(piped(&shell, text).ok_text(), "10\na\t10\nc\t3\n1\na\t1\nb\t2\n");
     let text = "begin\nput a 10\nexpect a 10\nexpect-absent z\npayload why\ncommit\nget a\n\
                 commits --format jsonl\n";
     let text = piped(&shell, text).ok_text();
-    assert!(text.starts_with("10{"), "{text}");
+    assert!(text.starts_with("10\n{"), "{text}");
     assert!(text.contains("\"payload\":\"why\""), "{text}");
     let text = "begin\nput a 11\nexpect a 12\nput z 1\ncommit\nget a\nget z\n";
     let run = piped(&shell, text);
-    assert_eq!((run.code, run.text()), (1, "10"));
+    assert_eq!((run.code, run.text()), (1, "10\n"));
     assert!(run.stderr.contains("the transaction is undone"), "{run:?}");
     let run = piped(&shell, "begin\nget nobody\nput a 12\ncommit\n");
     assert_eq!(run.code, 1);
@@ -193,9 +193,9 @@ fn a_batch_is_written_at_its_end() {
     let text = "batch\nput a 10\nput b 20\ndelete --prefix b --yes\n.use visits\n\
                 merge home --add 3\npayload together\nend\nget home --format hex\n\
                 get --keyspace default a\n";
-    assert_eq!(piped(&shell, text).ok_text(), "0300000000000000\n10");
+    assert_eq!(piped(&shell, text).ok_text(), "0300000000000000\n10\n");
     assert_eq!(shell.db(&["scan"]).ok_text(), "a\t10\n");
-    assert_eq!(piped(&shell, "batch\nput a 11\nrollback\nget a\n").ok_text(), "10");
+    assert_eq!(piped(&shell, "batch\nput a 11\nrollback\nget a\n").ok_text(), "10\n");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn the_session_has_a_keyspace_a_mode_and_an_output() {
     let text = "keyspaces create users\nuse users\n.use\nput ada 1\nscan\n.use nobody\n\
                 get --keyspace default a\n";
     let run = piped(&shell, text);
-    assert_eq!((run.code, run.text()), (1, "users\nada\t1\n1"));
+    assert_eq!((run.code, run.text()), (1, "users\nada\t1\n1\n"));
     let text = ".mode csv\nscan\n.mode json\ncount\n.mode\n.mode plain\nscan --limit 1\n";
     let expected = "key,value\na,1\nb,2\n{\"count\":2}\njson\na\t1\n";
     assert_eq!(piped(&shell, text).ok_text(), expected);
@@ -213,7 +213,7 @@ fn the_session_has_a_keyspace_a_mode_and_an_output() {
     assert_eq!(std::fs::read_to_string(shell.path("rows")).unwrap(), "a\t1\nb\t2\n");
     assert_eq!(piped(&shell, ".keyspaces\n").ok_text().lines().count(), 3);
     let run = piped(&shell, ".timer on\nget a\n");
-    assert_eq!(run.text(), "1");
+    assert_eq!(run.text(), "1\n");
     assert!(run.stderr.contains("time: "), "{run:?}");
 }
 
@@ -273,7 +273,7 @@ fn help_is_that_of_the_program_without_what_is_for_opening() {
 fn standard_input_is_the_commands_or_their_input_and_not_both() {
     let shell = with_data();
     shell.run(&["db", "-c", "put empty -"]).ok();
-    assert_eq!(shell.run(&["db", "-c", "get empty"]).ok_text(), "");
+    assert_eq!(shell.run(&["db", "-c", "get empty"]).ok_text(), "\n");
     shell.db_with_input(&["-c", "load - --value line-number; put z 9"], b"x\ny\n").ok();
     assert_eq!(shell.db(&["scan", "--from", "x"]).ok_text(), "x\t1\ny\t2\nz\t9\n");
     let stderr = piped(&shell, "load -\nput k -\n").fails(2);
@@ -298,7 +298,7 @@ fn the_database_stays_open_and_work_of_all_kinds_is_done_on_it() {
     assert!(piped(&shell, &format!("{inner}\n")).code == 2);
     let run = shell.run(&["--beside", "db", "-c", "count; put a 1; begin; count"]);
     assert_eq!((run.code, run.text()), (2, "4\n4\n"));
-    assert_eq!(shell.run(&["--read-only", "db", "-c", "get a"]).ok_text(), "1");
+    assert_eq!(shell.run(&["--read-only", "db", "-c", "get a"]).ok_text(), "1\n");
 }
 
 #[test]
