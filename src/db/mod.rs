@@ -249,8 +249,10 @@ impl Db {
         Ok(self::core::lock(&self.core().backing_up))
     }
 
-    /// Its id, which its checkpoints have as well.
-    pub(crate) fn id(&self) -> u64 {
+    /// Its id, drawn when it was created, which its checkpoints and what is restored from its
+    /// backups have as well.
+    #[must_use]
+    pub fn id(&self) -> u64 {
         self.core().database
     }
 

@@ -91,6 +91,7 @@ impl Core {
         go_on: &mut dyn FnMut(&CheckProgress<'_>) -> ControlFlow<()>,
     ) -> Result<CheckReport> {
         self.check_open()?;
+        let from = self.position_of(options)?;
         let mut findings = Findings::default();
         self.check_manifest(&mut findings);
         if !self.follows {
@@ -103,7 +104,6 @@ impl Core {
         let mut keyspaces: Vec<&Arc<KeyspaceState>> = state.keyspaces.iter().collect();
         // A keyspace that comes later has a higher number.
         keyspaces.sort_by_key(|keyspace| keyspace.runtime.store_id);
-        let from = options.from.clone().unwrap_or_else(CheckPosition::beginning);
         for keyspace in keyspaces {
             let number = keyspace.runtime.store_id;
             if number < from.store || walk.stopped_at.is_some() {
@@ -144,6 +144,18 @@ impl Core {
             orphans: if self.follows { Vec::new() } else { findings.orphans },
             stopped_at,
         })
+    }
+
+    /// Where a check begins, which is in front of everything or in a keyspace that is there.
+    fn position_of(&self, options: &CheckOptions) -> Result<CheckPosition> {
+        let Some(from) = &options.from else { return Ok(CheckPosition::beginning()) };
+        let state = self.published.state();
+        let is_there = state.keyspaces.iter().any(|other| other.runtime.store_id == from.store);
+        if *from != CheckPosition::beginning() && !is_there {
+            let what = format!("the position {from} is in no keyspace that this database has");
+            return Err(Error::invalid(what));
+        }
+        Ok(from.clone())
     }
 
     /// H6: that nothing but an ingest that is to be archived is in a keyspace and not in its

@@ -165,7 +165,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a rate below 64 KiB a second; `Closed`.
+    /// `InvalidArgument` for a rate below 64 KiB a second, and for a position within a keyspace
+    /// that is not there, as one that was dropped or converted since; `Closed`.
     pub fn check_with(
         &self,
         options: &CheckOptions,

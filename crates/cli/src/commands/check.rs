@@ -1,7 +1,9 @@
 //! `lithe check`: verifies the whole database.
 
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -24,7 +26,8 @@ Examples:
 
 Prints `ok` with what was checked, or every problem with its file and offset; then the exit code
 is 4. With --resume, Ctrl-C writes to that file how far it was and what it has found, and the next
-check with the same file goes on from there; one that has come to its end removes it.";
+check of the same database with the same file goes on from there, and says so; one that has come to
+its end removes it.";
 
 /// Options of `lithe check`.
 #[derive(Args, Debug)]
@@ -56,16 +59,23 @@ pub fn run(
     if let Some(rate) = args.rate {
         options = options.rate(rate);
     }
-    if let Some(earlier) = &earlier {
+    if let (Some(earlier), Some(file)) = (&earlier, &args.resume) {
+        earlier.check_database(db.id(), file)?;
         notices.say(format!("going on from {}", earlier.position));
         options = options.resume(earlier.position.clone());
     }
     if args.resume.is_some() {
         interrupt.graceful();
     }
-    let mut report = db.check_with(&options, |_| match interrupt.is_raised() {
+    let report = db.check_with(&options, |_| match interrupt.is_raised() {
         true if args.resume.is_some() => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
+    });
+    let mut report = report.map_err(|error| match (error, &args.resume) {
+        (Error::InvalidArgument { what }, Some(file)) if earlier.is_some() => {
+            Failure::usage(format!("{what}: remove {} to check all", file.display()))
+        }
+        (error, _) => error.into(),
     })?;
     for path in &report.orphans {
         notices.say(format!("{} belongs to nothing; opening removes it", path.display()));
@@ -73,6 +83,7 @@ pub fn run(
     for unchecked in &report.unchecked {
         notices.say(format!("not checked: {unchecked}"));
     }
+    let from = earlier.as_ref().map(|earlier| earlier.position.clone());
     if let Some(earlier) = earlier {
         // Manifest and log are looked at each time.
         report.problems.retain(|problem| !earlier.problems.contains(problem));
@@ -80,17 +91,21 @@ pub fn run(
     }
     if let Some(file) = &args.resume {
         if let Some(position) = report.stopped_at.take() {
-            Earlier { position, problems: report.problems }.write(file)?;
+            Earlier { database: db.id(), position, problems: report.problems }.write(file)?;
             return Err(Failure::Interrupted);
         }
         Earlier::remove(file)?;
     }
-    write_report(&mut stdout(), &report, args.format)
+    write_report(&mut stdout(), &report, from.as_ref(), args.format)
 }
 
-/// A check that was interrupted: a file with its position in the first line, and what it has found
-/// in the others.
+/// What the first line of a file begins with; then come database and position.
+const MAGIC: &str = "lithe-check 1";
+
+/// A check that was interrupted: a file with its database and position in the first line, and what
+/// it has found in the others. For its owner alone, as keys are in it.
 struct Earlier {
+    database: u64,
     position: CheckPosition,
     problems: Vec<String>,
 }
@@ -104,21 +119,36 @@ impl Earlier {
             Err(source) => return Err(Failure::Input { path: file.to_owned(), source }),
         };
         let mut lines = text.lines();
-        let position = lines.next().unwrap_or_default().parse::<CheckPosition>();
-        let position = position.map_err(|_| {
-            Failure::usage(format!("{} was not written by a check", file.display()))
-        })?;
-        Ok(Some(Earlier { position, problems: lines.map(ToOwned::to_owned).collect() }))
+        let Some((database, position)) = lines.next().and_then(first_line) else {
+            let what = format!("{} was not written by a check: remove it", file.display());
+            return Err(Failure::usage(what));
+        };
+        let problems = lines.map(ToOwned::to_owned).collect();
+        Ok(Some(Earlier { database, position, problems }))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is no file of a database")]
+    /// Refuses to go on with another database.
+    fn check_database(&self, database: u64, file: &Path) -> Outcome {
+        if self.database == database {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "{} is of a check of the database {:016x}, and this is {database:016x}",
+            file.display(),
+            self.database
+        )))
+    }
+
     fn write(&self, file: &Path) -> Outcome {
-        let mut text = format!("{}\n", self.position);
+        let mut text = format!("{MAGIC} {:016x} {}\n", self.database, self.position);
         for problem in &self.problems {
             text.push_str(&problem.replace('\n', " "));
             text.push('\n');
         }
-        std::fs::write(file, text).map_err(|error| Error::io("write", file, error).into())
+        let mut options = OpenOptions::new();
+        let made = options.write(true).create(true).truncate(true).mode(0o600).open(file);
+        let written = made.and_then(|mut made| made.write_all(text.as_bytes()));
+        written.map_err(|error| Error::io("write", file, error).into())
     }
 
     fn remove(file: &Path) -> Outcome {
@@ -131,9 +161,23 @@ impl Earlier {
     }
 }
 
-fn write_report(out: &mut impl Write, report: &CheckReport, format: ReportFormat) -> Outcome {
+fn first_line(line: &str) -> Option<(u64, CheckPosition)> {
+    let (database, position) = line.strip_prefix(MAGIC)?.strip_prefix(' ')?.split_once(' ')?;
+    Some((u64::from_str_radix(database, 16).ok()?, position.parse().ok()?))
+}
+
+/// Writes what was found, and `from` where what was read now began.
+fn write_report(
+    out: &mut impl Write,
+    report: &CheckReport,
+    from: Option<&CheckPosition>,
+    format: ReportFormat,
+) -> Outcome {
     match format {
-        ReportFormat::Table if report.problems.is_empty() => writeln!(out, "{}", ok_text(report))?,
+        ReportFormat::Table if report.problems.is_empty() => {
+            let part = from.map(|from| format!("; read now from {from} on, the rest before"));
+            writeln!(out, "{}{}", ok_text(report), part.unwrap_or_default())?;
+        }
         ReportFormat::Table => {
             for problem in &report.problems {
                 writeln!(out, "{}", shown(problem))?;
@@ -142,6 +186,7 @@ fn write_report(out: &mut impl Write, report: &CheckReport, format: ReportFormat
         ReportFormat::Json => {
             let object = json!({
                 "ok": report.problems.is_empty(),
+                "read_from": from.map(ToString::to_string),
                 "files": report.files,
                 "bytes": report.bytes,
                 "keyspaces": report.keyspaces,
@@ -197,9 +242,13 @@ mod tests {
     #[test]
     fn a_sound_database_is_ok() {
         let mut out = Vec::new();
-        write_report(&mut out, &report(&[]), ReportFormat::Table).unwrap();
+        write_report(&mut out, &report(&[]), None, ReportFormat::Table).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "ok: 3 files (4.0 KiB), 1 keyspace, 0 intervals, 0 runs, 1,000 entries\n");
+        let (from, mut out) = ("3:6f74".parse().unwrap(), Vec::new());
+        write_report(&mut out, &report(&[]), Some(&from), ReportFormat::Table).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.ends_with("1,000 entries; read now from 3:6f74 on, the rest before\n"));
     }
 
     #[test]
@@ -207,7 +256,7 @@ mod tests {
         let problems = ["a/1 is damaged at offset 7", "a/2 is damaged at offset 9"];
         for format in [ReportFormat::Table, ReportFormat::Json] {
             let mut out = Vec::new();
-            let failure = write_report(&mut out, &report(&problems), format).unwrap_err();
+            let failure = write_report(&mut out, &report(&problems), None, format).unwrap_err();
             assert_eq!(failure.exit_code(), 4);
             let text = String::from_utf8(out).unwrap();
             assert!(problems.iter().all(|problem| text.contains(problem)), "{text}");

@@ -90,3 +90,25 @@ fn a_check_with_a_rate_and_a_file_to_go_on_from_leaves_none_behind() {
     shell.db(&["check", "--rate", "100MiB", "--resume", "position"]).ok();
     shell.db(&["check", "--rate", "1"]).fails(2);
 }
+
+#[test]
+fn a_check_goes_on_with_the_database_that_it_has_begun_with_alone() {
+    let shell = Shell::new();
+    shell.db(&["put", "otter", "swims"]).ok();
+    let resume = ["-q", "check", "--resume", "position"];
+    shell.write("position", b"lithe-check 1 00000000000000ff 1:\n");
+    let said = shell.db(&resume).fails(2);
+    let (_, id) = said.split_once("00000000000000ff, and this is ").expect("both are named");
+    let id = &id[..16];
+    shell.write("position", format!("lithe-check 1 {id} 77:\n").as_bytes());
+    let said = shell.db(&resume).fails(2);
+    assert!(said.contains("in no keyspace") && said.contains("remove position"), "{said}");
+    shell.write("position", format!("lithe-check 1 {id} 1:6f\nan old problem\n").as_bytes());
+    assert!(shell.db(&resume).fails(4).contains("1 problem found"));
+    shell.write("position", format!("lithe-check 1 {id} 1:6f\n").as_bytes());
+    let text = shell.db(&resume).ok_text();
+    assert!(text.ends_with("; read now from 1:6f on, the rest before\n"), "{text}");
+    assert!(!shell.path("position").exists());
+    shell.write("position", b"1:6f\n");
+    assert!(shell.db(&resume).fails(2).contains("not written by a check"));
+}
