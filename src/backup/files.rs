@@ -152,20 +152,30 @@ impl<'r> Files<'r> {
     /// # Errors
     /// `Io`: some may be gone.
     pub(super) fn remove_all_but(&self, needed: &BTreeSet<Content>) -> Result<(u64, u64)> {
-        let (storage, dir) = (self.storage, &self.dir);
-        let entries = storage.list_dir(dir).map_err(|error| Error::io("list", dir, error))?;
         let (mut count, mut bytes) = (0, 0);
-        for entry in entries.iter().filter(|entry| entry.entry_type == EntryType::File) {
-            let Some(content) = content_in(&entry.name) else { continue }; // Not given here.
-            if needed.contains(&content) {
-                continue;
-            }
-            let path = dir.join(&entry.name);
-            storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+        for content in self.present()?.filter(|content| !needed.contains(content)) {
+            let path = self.path_of(&content);
+            self.storage.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
             count += 1;
             bytes = u64::saturating_add(bytes, content.len); // As its name says.
         }
         Ok((count, bytes))
+    }
+
+    /// How many files there are that are not needed.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn count_but(&self, is_needed: impl Fn(&Content) -> bool) -> Result<u64> {
+        Ok(self.present()?.filter(|content| !is_needed(content)).count() as u64)
+    }
+
+    /// The files that are there, by their names. Others are not given here.
+    fn present(&self) -> Result<impl Iterator<Item = Content> + use<>> {
+        let dir = &self.dir;
+        let entries = self.storage.list_dir(dir).map_err(|error| Error::io("list", dir, error))?;
+        let files = entries.into_iter().filter(|entry| entry.entry_type == EntryType::File);
+        Ok(files.filter_map(|entry| content_in(&entry.name)))
     }
 }
 

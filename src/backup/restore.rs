@@ -28,10 +28,11 @@ use super::moment::{parent_of, remove_tree};
 use super::stream::{BackupStream, StreamInfo, StreamStep};
 use super::work::{BackupOptions, Work};
 use super::writer::HashedWriter;
-use super::{BackupInfo, BackupRepository, info_of};
+use super::{BackupInfo, BackupRepository, MARKER, info_of};
 use crate::base::{Entropy, Error, Result, SeqNo, SystemEntropy};
 use crate::db::{
     BEFORE_RESTORE, Builder, Db, OpenExisting, expect_outside_databases, is_trail_marker,
+    resolve_nearest,
 };
 use crate::manifest::{Manifest, is_log_name};
 use crate::storage::{
@@ -211,12 +212,13 @@ impl BackupRepository {
     ///
     /// # Errors
     /// `InvalidArgument` when there is something at `target` and it was not asked to be replaced,
-    /// or is no database, or `target` is within the directory of one, or there is no such backup;
-    /// `Corruption` of the backup or of what was made of it; `Locked` when the database that is
-    /// there is open, or somebody changes the repository; `DiskFull`, `Io`, and what opening says
-    /// if it was asked for. What is at `target` is as it was, and what was made is removed as far
-    /// as possible; but when the last step or its sync fails, `target` may be either, and the other
-    /// one stays where this one was made (or, in two steps, where the one that gives way was put).
+    /// or is no database, or `target` is within the directory of one or of backups, or there is no
+    /// such backup; `Corruption` of the backup or of what was made of it; `Locked` when the
+    /// database that is there is open, or somebody changes the repository; `DiskFull`, `Io`, and
+    /// what opening says if it was asked for. What is at `target` is as it was, and what was made
+    /// is removed as far as possible; but when the last step or its sync fails, `target` may be
+    /// either, and the other one stays where this one was made (or, in two steps, where the one
+    /// that gives way was put).
     pub fn restore(
         &self,
         number: u64,
@@ -328,6 +330,7 @@ pub(super) fn restore_to(
     let mut work = Work::begin(work);
     work.expect(info.files, info.bytes);
     expect_outside_databases(&*storage, parent_of(target), target)?;
+    expect_outside_repositories(&*storage, target)?;
     let mut making = Making::begin(storage, target, existing, entropy.next_u64())?;
     let mut reached = Forwarded { seqno: info.seqno, commits: 0 };
     let made = write_all(&mut making, &mut work)
@@ -354,6 +357,23 @@ pub(super) fn restore_to(
             Err(error)
         }
     }
+}
+
+/// A database within a repository would be none of its files, and nobody would look for it there.
+/// It goes by what is there, whatever leads to it.
+///
+/// # Errors
+/// `InvalidArgument` for such a target; `Io`.
+fn expect_outside_repositories(storage: &dyn Storage, target: &Path) -> Result<()> {
+    let Some(resolved) = resolve_nearest(storage, parent_of(target))? else { return Ok(()) };
+    for dir in resolved.ancestors() {
+        if exists(storage, &dir.join(MARKER))? {
+            let (target, dir) = (target.display(), dir.display());
+            let what = format!("{target} is in a directory with backups, {dir}");
+            return Err(Error::invalid(what));
+        }
+    }
+    Ok(())
 }
 
 /// A database that is being made of a backup.

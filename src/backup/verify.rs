@@ -20,6 +20,10 @@ pub struct BackupCheck {
     pub files: u64,
     /// Bytes of these.
     pub bytes: u64,
+    /// Files that no list names; counted where all backups were looked at, and all lists could be
+    /// read. An interrupted backup or removal leaves such, until the next one. So does a list that
+    /// was lost.
+    pub files_unlisted: u64,
     /// What is wrong, by file.
     pub problems: Vec<BackupProblem>,
     /// Segments of trails that were looked at.
@@ -86,6 +90,10 @@ impl BackupRepository {
             Some(_) => (0, 0),
             None => self.trail_bytes()?,
         };
+        if number.is_none() && check.problems.is_empty() {
+            check.files_unlisted =
+                self.files().count_but(|content| contents.contains_key(content))?;
+        }
         let lens = contents.keys().map(|content| content.len);
         let bytes = lens.fold(segment_bytes, u64::saturating_add);
         work.expect(contents.len() as u64 + segments, bytes);

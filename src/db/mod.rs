@@ -81,7 +81,7 @@ pub use atomic::Swap;
 pub use batch::WriteBatch;
 pub use check::{CheckOptions, CheckPosition, CheckProgress, CheckReport};
 pub use checkpoint::CheckpointReport;
-pub(crate) use checkpoint::expect_outside_databases;
+pub(crate) use checkpoint::{expect_outside_databases, resolve_nearest};
 pub use commits::{Commit, Commits};
 pub use compact::CompactionReport;
 pub use control::BackgroundPause;

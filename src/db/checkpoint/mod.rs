@@ -35,7 +35,7 @@ mod cut;
 mod place;
 mod target;
 
-pub(crate) use target::expect_outside_databases;
+pub(crate) use target::{expect_outside_databases, resolve_nearest};
 
 use std::path::Path;
 

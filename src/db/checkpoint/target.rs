@@ -83,16 +83,27 @@ pub(crate) fn expect_outside_databases(
     parent: &Path,
     target: &Path,
 ) -> Result<()> {
-    for dir in parent.ancestors().map(or_here) {
+    match resolve_nearest(storage, parent)? {
+        Some(resolved) => expect_none_above(storage, &resolved, target),
+        None => Ok(()),
+    }
+}
+
+/// Where a directory is, or is to be made: the nearest one that is there, whatever leads to it.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn resolve_nearest(storage: &dyn Storage, dir: &Path) -> Result<Option<PathBuf>> {
+    for dir in dir.ancestors().map(or_here) {
         match storage.resolve(dir) {
-            Ok(resolved) => return expect_none_above(storage, &resolved, target),
+            Ok(resolved) => return Ok(Some(resolved)),
             // What is not there yet is made in what is.
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             Err(error) => return Err(Error::io("look for", dir, error)),
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn expect_none_above(storage: &dyn Storage, resolved: &Path, target: &Path) -> Result<()> {

@@ -148,6 +148,23 @@ fn what_was_there_comes_back_and_nothing_is_written_twice() {
 
 /// Each database keeps as many as were asked for: one that is backed up rarely loses none.
 #[test]
+fn files_whose_lists_are_lost_are_counted() {
+    let storage = SimStorage::new(2);
+    let backups = repository(&storage);
+    let db = builder(&storage).open(PATH).unwrap();
+    fill(&db, 0..60, 0);
+    let verify = || backups.verify(None, BackupOptions::new()).unwrap();
+    assert_eq!(verify().files_unlisted, 0);
+    let info = backups.create(&db).unwrap();
+    assert_eq!(verify().files_unlisted, 0);
+    files_of(&storage, "backups").iter().for_each(|list| storage.remove_file(list).unwrap());
+    let check = verify();
+    assert_eq!((check.backups, check.files_unlisted, check.is_ok()), (0, info.files, true));
+    backups.prune(usize::MAX).unwrap();
+    assert_eq!(verify().files_unlisted, 0);
+}
+
+#[test]
 fn the_newest_of_each_database_stay() {
     let storage = SimStorage::new(3);
     let backups = repository(&storage);
@@ -212,6 +229,10 @@ fn a_restore_takes_the_place_of_a_database_only_where_it_is_asked_to() {
     assert!(is_invalid(&restore("/other", RestoreOptions::new().replace())));
     assert!(is_invalid(&restore("/db/inner", RestoreOptions::new())));
     assert!(is_invalid(&restore("/db/wal/inner", RestoreOptions::new())));
+    for inner in ["inner", "files/inner", "a/b/inner"] {
+        let inner = backups.path().join(inner);
+        assert!(is_invalid(&restore(inner.to_str().unwrap(), RestoreOptions::new())));
+    }
     assert!(is_invalid(&backups.restore(2, TARGET, RestoreOptions::new())));
     assert_eq!(contents(&db), newer);
     db.close().unwrap();

@@ -170,3 +170,17 @@ fn a_trail_has_what_comes_between_backups() {
     assert_eq!(shell.run(&["backup", "trails", "kept"]).ok_text().lines().count(), 1);
     shell.run(&["backup", "verify", "kept"]).ok();
 }
+
+#[test]
+fn a_repository_whose_lists_are_gone_is_not_ok_and_holds_no_database() {
+    let shell = Shell::new();
+    shell.db(&["put", "otter", "swims"]).ok();
+    shell.db(&["backup", "create", "kept"]).ok();
+    let said = shell.run(&["backup", "restore", "kept", "1", "kept/inner"]).fails(2);
+    assert!(said.contains("kept/inner is in a directory with backups"), "{said}");
+    shell.run(&["backup", "verify", "kept"]).ok();
+    std::fs::remove_file(shell.path("kept/backups/backup-00000001")).unwrap();
+    let run = shell.run(&["backup", "verify", "kept"]);
+    assert!(run.text().contains("files of backups, and no list of a backup"), "{run:?}");
+    assert!(run.fails(4).contains("1 problem found"));
+}

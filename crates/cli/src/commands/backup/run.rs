@@ -195,9 +195,21 @@ fn verify(at_work: &AtWork<'_>, directory: &Path, number: Option<u64>) -> Outcom
         let (what, behind) = (&problem.what, problem.behind);
         writeln!(out, "{file}: {what} (of trail {trail:016x}, behind {behind})")?;
     }
+    // One that was interrupted leaves such, too; but then there is nothing to restore either.
+    let is_lost = check.backups == 0 && check.files_unlisted > 0;
+    let unlisted = count_text(check.files_unlisted);
+    if is_lost {
+        let directory = directory.display();
+        let what = "and no list of a backup: nothing of them can be restored";
+        writeln!(out, "{directory}: there are {unlisted} files of backups, {what}")?;
+    } else if check.files_unlisted > 0 {
+        let why = "`backup prune` removes what was interrupted, unless the list of one was lost";
+        at_work.notices.say(format!("{unlisted} files are of no backup: {why}"));
+    }
     out.flush()?;
-    if !check.is_ok() {
-        let file_count = check.problems.len() + check.trail_problems.len();
+    if !check.is_ok() || is_lost {
+        let problems = check.problems.len() + check.trail_problems.len();
+        let file_count = problems + usize::from(is_lost);
         return Err(Failure::DamagedBackups { file_count });
     }
     at_work.notices.say(checked_text(&check));
