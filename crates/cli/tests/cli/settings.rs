@@ -93,6 +93,18 @@ fn the_manual_has_a_page_for_each_command() {
         let page = std::fs::read_to_string(shell.path(&format!("pages/{name}.1"))).unwrap();
         assert!(page.contains(".TH ") && page.contains("lithe \\-\\-db"), "{name}: {page}");
     }
+    for name in ["lithe", "lithe-get", "lithe-token-create"] {
+        let page = std::fs::read_to_string(shell.path(&format!("pages/{name}.1"))).unwrap();
+        let title = page.lines().find(|line| line.starts_with(".TH ")).unwrap();
+        assert!(title.contains(concat!("\"lithe ", env!("CARGO_PKG_VERSION"))), "{title}");
+        for section in ["EXAMPLES", "\"EXIT STATUS\"", "ENVIRONMENT", "FILES"] {
+            let count = page.matches(&format!("\n.SH {section}\n")).count();
+            assert_eq!(count, 1, "{section} in {page}");
+        }
+        assert!(!page.contains("EXTRA") && !page.contains("Examples:"), "{page}");
+        assert!(page.contains("\\fB130\\fR\ninterrupted\n"), "{page}");
+        assert!(page.contains("LITHE_DB"), "{page}");
+    }
     assert!(!shell.path("pages/lithe-bench-child.1").exists());
     assert!(shell.run(&["man", "get"]).ok_text().contains("lithe"));
     shell.run(&["man", "nope"]).fails(2);
