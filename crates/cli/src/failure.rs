@@ -334,6 +334,9 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Some("is --db right? `lithe put` and `lithe load` create a database")
         }
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            Some("where nothing can be written, --read-only reads what is there")
+        }
         Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
             Some("check the owner and the mode of the file")
         }
@@ -388,6 +391,15 @@ mod tests {
         let message = failure.message().unwrap();
         assert!(message.contains("db/wal/3") && message.contains("4096"), "{message}");
         assert!(failure.advice().unwrap().contains("backup"));
+    }
+
+    #[test]
+    fn what_the_system_says_no_to_has_advice() {
+        let advice = |kind: io::ErrorKind| {
+            let error = Error::io("lock", Path::new("db/LOCK"), kind.into());
+            Failure::from(error).advice().unwrap()
+        };
+        assert!(advice(io::ErrorKind::ReadOnlyFilesystem).contains("--read-only"));
     }
 
     #[test]

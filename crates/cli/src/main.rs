@@ -22,6 +22,7 @@ mod pace;
 mod progress;
 mod shell;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use args::{Cli, Color, Command, Globals};
@@ -32,12 +33,22 @@ use output::Notices;
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
+        // Help and versions are answers.
+        Err(error) if error.exit_code() == 0 => return end(print_answer(&error)),
         Err(error) => error.exit(),
     };
     choose_color(cli.globals.color);
-    let Err(failure) = configure(cli).and_then(run) else {
-        return ExitCode::SUCCESS;
-    };
+    end(configure(cli).and_then(run))
+}
+
+fn print_answer(answer: &clap::Error) -> Outcome {
+    let mut out = anstream::stdout().lock();
+    write!(out, "{}", answer.render().ansi())?;
+    Ok(out.flush()?)
+}
+
+fn end(outcome: Outcome) -> ExitCode {
+    let Err(failure) = outcome else { return ExitCode::SUCCESS };
     if let Some(message) = failure.message() {
         Notices::Shown.fail(&message, failure.advice());
     }

@@ -74,7 +74,10 @@ pub fn run(globals: &Globals, notices: Notices, args: &DumpArgs) -> Outcome {
         }
     }
     let Pairs(count) = dump.finish()?;
-    notices.say(format!("{} pairs of {}", count_text(count), names.join(", ")));
+    match names.is_empty() {
+        true => notices.say("no pairs: there is no keyspace"),
+        false => notices.say(format!("{} pairs of {}", count_text(count), names.join(", "))),
+    }
     Ok(())
 }
 

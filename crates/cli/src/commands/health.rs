@@ -73,7 +73,7 @@ pub fn run(args: &HealthArgs) -> Outcome {
         ProbeError::Url { .. } | ProbeError::Roots { .. } => {
             Failure::usage(shown(&error.to_string()))
         }
-        error => Failure::Other(Box::new(error)),
+        error => Failure::Other(format!("{}: {error}", args.url).into()),
     })?;
     let mut out = stdout();
     match status {

@@ -80,6 +80,11 @@ pub fn run(
         return Err(Failure::usage("name the new key or passphrase, or say `--data`"));
     }
     let db = open_existing(globals)?;
+    if !db.is_encrypted() {
+        let what = "the database is not encrypted, so that it has no key to be changed: load a \
+                    dump of it into one that is";
+        return Err(Failure::usage(what));
+    }
     if let Some(new) = new {
         db.rekey(&new.read("the database from now on", Ask::Twice)?)?;
         notices.say("the database is opened with the new key from now on");

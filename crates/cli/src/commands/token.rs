@@ -133,7 +133,11 @@ fn list(args: &FileArgs) -> Outcome {
 
 fn remove(notices: Notices, args: &RemoveArgs) -> Outcome {
     match Tokens::remove(&args.file.tokens, &args.name).map_err(failure_of)? {
-        0 => Err(Failure::NotFound { what: format!("the token {:?}", args.name) }),
+        0 => {
+            let (name, file) = (&args.name, args.file.tokens.display());
+            let what = format!("there is no token of the name or id {name:?} in {file}");
+            Err(Failure::NotFound { what })
+        }
         count => {
             notices.say(format!("{count} taken out; a running server reads the file on SIGHUP"));
             Ok(())

@@ -313,8 +313,13 @@ impl Session {
     /// Runs a command as the program has it.
     pub(super) fn run_of_program(&mut self, words: &[OsString]) -> Outcome {
         let name = words[0].to_string_lossy().into_owned();
-        let words = line::with_mode(&self.root, words, &self.mode);
-        let matches = match self.root.try_get_matches_from_mut(words) {
+        let with_mode = line::with_mode(&self.root, words, &self.mode);
+        let matches = match self.root.try_get_matches_from_mut(with_mode) {
+            // What was not typed is not to be named.
+            Err(_) => self.root.try_get_matches_from_mut(words),
+            matches => matches,
+        };
+        let matches = match matches {
             Ok(matches) => matches,
             Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
                 return Err(line::unknown(&self.root, &name));

@@ -12,6 +12,7 @@ mod guide;
 mod indexes;
 mod inspecting;
 mod loading;
+mod messages;
 mod past;
 mod reading;
 mod recording;

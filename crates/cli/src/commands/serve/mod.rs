@@ -15,7 +15,7 @@ use lithe_server::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::Globals;
+use crate::args::{Globals, Origin};
 use crate::database::{close, open_existing, open_or_create};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
@@ -142,6 +142,10 @@ pub fn run(
     config.check().map_err(|error| failure_of_config(&error))?;
     if globals.beside {
         return Err(Failure::usage(BESIDE_REFUSED));
+    }
+    if globals.keyspace_origin == Origin::CommandLine {
+        let what = "a server serves all keyspaces: leave --keyspace out, requests name theirs";
+        return Err(Failure::usage(what));
     }
     let db = if globals.read_only { open_existing(globals)? } else { open_or_create(globals)? };
     let served = serve(&db, config, notices, interrupt);
