@@ -334,6 +334,9 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Some("is --db right? `lithe put` and `lithe load` create a database")
         }
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::FileTooLarge => {
+            Some("raise the limit for the size of files: `ulimit -f`")
+        }
         Error::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
             Some("where nothing can be written, --read-only reads what is there")
         }
@@ -400,6 +403,7 @@ mod tests {
             Failure::from(error).advice().unwrap()
         };
         assert!(advice(io::ErrorKind::ReadOnlyFilesystem).contains("--read-only"));
+        assert!(advice(io::ErrorKind::FileTooLarge).contains("ulimit"));
     }
 
     #[test]

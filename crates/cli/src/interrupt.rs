@@ -1,5 +1,6 @@
-//! Ctrl-C. A command that says nothing dies at once with exit code 130, which is safe at any
-//! moment: the store survives it. One that wants to finish its batch asks for `graceful`.
+//! Signals. Most is about Ctrl-C: a command that says nothing dies at once with exit code 130,
+//! which is safe at any moment, as the store survives it. One that wants to finish its batch asks
+//! for `graceful`.
 //!
 //! Invariant
 //! - I1  The second Ctrl-C ends the program at once, whatever it is doing.
@@ -8,12 +9,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 /// 128 + the number of the signal, as shells have it.
 const EXIT_CODE_INTERRUPTED: i32 = 130;
 const EXIT_CODE_TERMINATED: i32 = 143;
+
+/// Has writes that are over the limit for files fail, and be told as that, and not end the program.
+/// A handler that does nothing is as good as none: programs that are started have it not.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
 
 /// Tells a graceful command that Ctrl-C was pressed.
 #[derive(Clone, Debug)]

@@ -69,7 +69,9 @@ fn configure(mut cli: Cli) -> Result<Cli, Failure> {
 fn run(cli: Cli) -> Outcome {
     let Cli { globals, command, shell: shell_args } = cli;
     let notices = if globals.quiet { Notices::Silent } else { Notices::Shown };
-    let interrupt = Interrupt::install().map_err(|error| Failure::Other(Box::new(error)))?;
+    let failed = |error| Failure::Other(Box::new(error));
+    interrupt::survive_file_size_limit().map_err(failed)?;
+    let interrupt = Interrupt::install().map_err(failed)?;
     match command {
         Some(command) => run_command(&globals, notices, &interrupt, command),
         None if globals.db.is_none() && !shell_args.is_for_shell() => {

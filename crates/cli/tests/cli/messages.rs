@@ -49,3 +49,10 @@ fn answers_that_cannot_be_written_are_failures() {
         line(&shell, &format!("$LITHE {answer}")).ok();
     }
 }
+
+#[test]
+fn a_file_that_would_be_too_large_is_an_error_and_no_signal() {
+    let shell = Shell::new();
+    let stderr = line(&shell, "ulimit -f 100; $LITHE --db db put a b").fails(3);
+    assert!(stderr.contains("File too large") && stderr.contains("ulimit -f"), "{stderr}");
+}
