@@ -146,13 +146,14 @@ impl Core {
         })
     }
 
-    /// Where a check begins, which is in front of everything or in a keyspace that is there.
+    /// Where a check begins: in front of everything, or where one was broken off; what that was in
+    /// may have been dropped since, but something must be behind it.
     fn position_of(&self, options: &CheckOptions) -> Result<CheckPosition> {
         let Some(from) = &options.from else { return Ok(CheckPosition::beginning()) };
         let state = self.published.state();
-        let is_there = state.keyspaces.iter().any(|other| other.runtime.store_id == from.store);
-        if *from != CheckPosition::beginning() && !is_there {
-            let what = format!("the position {from} is in no keyspace that this database has");
+        let is_left = state.keyspaces.iter().any(|other| other.runtime.store_id >= from.store);
+        if *from != CheckPosition::beginning() && !is_left {
+            let what = format!("the position {from} is behind all keyspaces of this database");
             return Err(Error::invalid(what));
         }
         Ok(from.clone())

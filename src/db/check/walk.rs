@@ -165,8 +165,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a rate below 64 KiB a second, and for a position within a keyspace
-    /// that is not there, as one that was dropped or converted since; `Closed`.
+    /// `InvalidArgument` for a rate below 64 KiB a second, and for a position behind all that is
+    /// there, as one of another database may be; `Closed`.
     pub fn check_with(
         &self,
         options: &CheckOptions,
