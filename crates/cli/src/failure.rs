@@ -292,8 +292,14 @@ fn store_exit_code(error: &Error) -> u8 {
         | Error::MergeFailed { .. }
         | Error::ReduceFailed { .. } => 2,
         Error::Corruption { .. } => 4,
+        Error::Io { source, .. } if has_no_manifest(source) => 4,
         _ => 3,
     }
+}
+
+/// Whether parts of a database were found, and not what tells what they are.
+fn has_no_manifest(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound && error.to_string().contains("there is no manifest")
 }
 
 fn store_advice(error: &Error) -> Option<&'static str> {
@@ -331,6 +337,9 @@ fn store_advice(error: &Error) -> Option<&'static str> {
         Error::KeyspaceExists { .. } => Some("choose another name, or drop that one first"),
         Error::TrailEnded { .. } => Some("`lithe backup archive --begin` begins another trail"),
         Error::Conflict => Some("run the command again"),
+        Error::Io { source, .. } if has_no_manifest(source) => {
+            Some("`lithe repair` makes a database of what is there; a copy is made again")
+        }
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Some("is --db right? `lithe put` and `lithe load` create a database")
         }

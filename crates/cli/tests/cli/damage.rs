@@ -71,6 +71,27 @@ fn what_is_no_database_is_refused() {
 }
 
 #[test]
+fn a_database_without_its_manifest_is_damaged_and_not_absent() {
+    let shell = Shell::new();
+    shell.db(&["put", "otter", "swims"]).ok();
+    for entry in std::fs::read_dir(shell.path("db")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with("MANIFEST-") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    for command in
+        [&["get", "otter"][..], &["check"], &["--read-only", "stats"], &["put", "a", "b"]]
+    {
+        let said = shell.db(command).fails(4);
+        assert!(said.contains("no manifest") && said.contains("repair"), "{command:?}: {said}");
+    }
+    shell.run(&["repair", "db", "copy.lithe"]).fails(4); // Which keyspace it was is lost.
+    let get = ["--db", "copy.lithe", "--keyspace", "recovered-1", "get", "otter"];
+    assert_eq!(shell.run(&get).ok_text(), "swims");
+}
+
+#[test]
 fn what_is_damaged_is_repaired_into_a_new_database() {
     let shell = Shell::new();
     shell.db(&["put", "otter", "swims"]).ok();
@@ -102,7 +123,7 @@ fn a_check_goes_on_with_the_database_that_it_has_begun_with_alone() {
     let id = &id[..16];
     shell.write("position", format!("lithe-check 1 {id} 77:\n").as_bytes());
     let said = shell.db(&resume).fails(2);
-    assert!(said.contains("in no keyspace") && said.contains("remove position"), "{said}");
+    assert!(said.contains("behind all keyspaces") && said.contains("remove position"), "{said}");
     shell.write("position", format!("lithe-check 1 {id} 1:6f\nan old problem\n").as_bytes());
     assert!(shell.db(&resume).fails(4).contains("1 problem found"));
     shell.write("position", format!("lithe-check 1 {id} 1:6f\n").as_bytes());
