@@ -361,18 +361,49 @@ impl Core {
     fn give_back_rest(&self) -> Result<bool> {
         self.runtimes().iter().for_each(|runtime| runtime.store.remove_unreferenced());
         self.remove_unreferenced_values();
+        if !self.give_back_dropped()? {
+            return Ok(self.destroy_keys_in_passing());
+        }
+        self.note_keys_due();
+        self.destroy_keys_in_passing();
+        Ok(true)
+    }
+
+    /// As [`Core::remove_dropped`]; what cannot be removed now is told, and tried again.
+    ///
+    /// # Errors
+    /// As there, where what has gone may come back or the manifest be in doubt: a sync or an edit
+    /// failed.
+    fn give_back_dropped(&self) -> Result<bool> {
         match self.remove_dropped() {
-            Ok(false) => Ok(self.destroy_keys_in_passing()),
-            Ok(true) => {
-                self.failures.all_solved(Work::Removal);
-                self.note_keys_due();
-                self.destroy_keys_in_passing();
-                Ok(true)
+            Ok(was_one) => {
+                if was_one {
+                    self.failures.all_solved(Work::Removal);
+                }
+                Ok(was_one)
             }
             Err(error) => {
                 self.note_failed(Work::Removal, None, &error);
                 if is_tried_again(&error) { Ok(false) } else { Err(error) }
             }
+        }
+    }
+
+    /// Removes the files of stores that were given up or replaced, if nobody needs them; else the
+    /// background does when nobody does, or opening. A failure is the background's.
+    pub(super) fn remove_loose_stores(&self) {
+        let _open = self.staging.read().unwrap_or_else(PoisonError::into_inner);
+        if self.check_writable().is_err() {
+            return;
+        }
+        let removed = loop {
+            match self.give_back_dropped() {
+                Ok(true) => {}
+                other => break other,
+            }
+        };
+        if let Err(error) = removed {
+            self.note_failure(&error);
         }
     }
 

@@ -418,13 +418,4 @@ impl Core {
             }
         }
     }
-
-    /// Removes the files of stores that were given up or replaced, if nobody needs them; else the
-    /// background does when nobody does, or opening.
-    pub(in crate::db) fn remove_loose_stores(&self) {
-        let _open = self.staging.read().unwrap_or_else(PoisonError::into_inner);
-        if self.check_writable().is_ok() {
-            while matches!(self.remove_dropped(), Ok(true)) {}
-        }
-    }
 }

@@ -279,6 +279,33 @@ fn files_that_cannot_be_removed_are_told_and_removed_later() {
     assert_eq!(storage.list_dir(Path::new("/db/keyspaces")).unwrap().len(), 1);
 }
 
+#[test]
+fn each_sync_of_a_directory_that_fails_in_a_conversion_is_told() {
+    let mut was_behind_it = false;
+    for skip in 0.. {
+        let storage = SimStorage::new(1);
+        let db = open_tiny(&storage);
+        let keyspace = db.create_keyspace("k", KeyspaceOptions::flex()).unwrap();
+        keyspace.put("a", "1").unwrap();
+        db.flush().unwrap();
+        let rule = FaultRule::new(EIO).on(&[Operation::SyncDir]).path("keyspaces");
+        storage.arm(FaultPlan::new().rule(rule.skip(skip)));
+        let converted = keyspace.convert(KeyspaceOptions::lsm());
+        assert!(matches!(converted, Ok(_) | Err(Error::Io { .. })), "{converted:?}");
+        drop(keyspace);
+        while db.step().is_ok_and(|was_any| was_any) {}
+        if storage.fault_count() == 0 {
+            assert!(was_behind_it, "none of {skip} was in the removal of the old store");
+            assert!(db.health().is_good());
+            return;
+        }
+        let state = db.health().state;
+        let is_told = converted.is_err() || matches!(state, HealthState::ReadOnly { .. });
+        assert!(is_told, "sync {skip}: {state}");
+        was_behind_it |= converted.is_ok();
+    }
+}
+
 /// Retries take the room of one try, also where values are made on the way to an archive.
 #[test]
 fn an_archive_that_cannot_be_written_keeps_nothing_of_what_was_made_for_it() {
