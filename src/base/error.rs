@@ -212,6 +212,18 @@ pub enum Error {
     },
     /// The database was closed.
     Closed,
+    /// This process is a fork of the one that has the database open, which goes on with it: a fork
+    /// has its memory and none of its threads, and would write over what that writes. Nothing
+    /// changed: nor does it by what is dropped here. Iterators and readers that were made before
+    /// the fork are not to be used; [`Db::health`](crate::Db::health) says `Closed`.
+    ///
+    /// Open databases behind the fork, or [follow](crate::Builder::follow) this one. A fork has the
+    /// locks as well: when the other process has been killed, the database stays `Locked` until all
+    /// its forks have ended, or have become other programs.
+    Forked {
+        /// The number of the process that has it open.
+        opener: u32,
+    },
 }
 
 impl Error {
@@ -369,19 +381,12 @@ impl fmt::Display for Error {
             Error::ReduceFailed { reducer, why } => {
                 write!(f, "the reducer {reducer:?} failed: {why}")
             }
-            Error::IndexNotFound { name } => write!(f, "there is no index {name:?}"),
-            Error::IndexExists { name } => write!(f, "an index {name:?} exists already"),
-            Error::IndexNotReady { name } => write!(f, "the index {name:?} is not built"),
-            Error::ExtractorMissing { name } => {
-                write!(f, "the index extractor {name:?} is not registered")
-            }
-            Error::ExtractorFailed { extractor, why } => {
-                write!(f, "the index extractor {extractor:?} failed: {why}")
-            }
-            Error::UniqueViolation { index, key } => {
-                let key = key.escape_ascii();
-                write!(f, "the index {index:?} would have the key {key} twice")
-            }
+            Error::IndexNotFound { .. }
+            | Error::IndexExists { .. }
+            | Error::IndexNotReady { .. }
+            | Error::ExtractorMissing { .. }
+            | Error::ExtractorFailed { .. }
+            | Error::UniqueViolation { .. } => self.fmt_about_indexes(f),
             Error::CommitsNotKept { oldest: Some(oldest) } => {
                 write!(f, "the log has no commits in front of {oldest} any more")
             }
@@ -410,6 +415,9 @@ impl fmt::Display for Error {
             | Error::NotEncrypted { .. }
             | Error::VaultFailed { .. } => self.fmt_about_keys(f),
             Error::Closed => f.write_str("the database is closed"),
+            Error::Forked { opener } => {
+                write!(f, "process {opener} has the database open, and this is a fork of it")
+            }
         }
     }
 }
@@ -421,6 +429,25 @@ fn fmt_went_back(file: &Path, offset: u64, what: &str, f: &mut fmt::Formatter<'_
 }
 
 impl Error {
+    fn fmt_about_indexes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::IndexNotFound { name } => write!(f, "there is no index {name:?}"),
+            Error::IndexExists { name } => write!(f, "an index {name:?} exists already"),
+            Error::IndexNotReady { name } => write!(f, "the index {name:?} is not built"),
+            Error::ExtractorMissing { name } => {
+                write!(f, "the index extractor {name:?} is not registered")
+            }
+            Error::ExtractorFailed { extractor, why } => {
+                write!(f, "the index extractor {extractor:?} failed: {why}")
+            }
+            Error::UniqueViolation { index, key } => {
+                let key = key.escape_ascii();
+                write!(f, "the index {index:?} would have the key {key} twice")
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn fmt_about_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::KeyNeeded { file } => {

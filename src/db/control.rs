@@ -19,7 +19,7 @@ pub struct BackgroundPause {
 
 impl Drop for BackgroundPause {
     fn drop(&mut self) {
-        let Some(core) = self.core.upgrade() else { return };
+        let Some(core) = self.core.upgrade().filter(|core| !core.is_forked()) else { return };
         core.pauses.count.fetch_sub(1, Ordering::AcqRel);
         core.workers.wake();
     }

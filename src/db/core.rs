@@ -27,6 +27,7 @@ use crate::db::{Handle, KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
 use crate::extractor::Extractors;
 use crate::jobs::{MergeThreads, Pacer, RateLimit};
 use crate::manifest::{KeyspaceOptions, Manifest, Totals, TrailRecord};
+use crate::memory::ProcessMark;
 use crate::operator::{MergeLimits, Merging, Operators, Reducers};
 use crate::storage::{Guard, Storage, StorageLock};
 use crate::structure::{SharedStores, StorePlace};
@@ -72,6 +73,8 @@ pub(super) struct Core {
     pub access: Access,
     /// Whether it is read beside somebody who writes it: then its own log is none.
     pub follows: bool,
+    /// The process that has it open.
+    pub process: ProcessMark,
     pub budget: Arc<MemoryBudget>,
     pub meter: Arc<MemtableMeter>,
     pub cache: Arc<Cache<Block>>,
@@ -202,6 +205,7 @@ impl Core {
             background: builder.background,
             access: builder.access,
             follows: builder.follows,
+            process: ProcessMark::new(),
             budget: parts.budget,
             meter: parts.meter,
             cache: Arc::clone(&parts.shared.cache),
@@ -269,8 +273,28 @@ impl Core {
         self.durability
     }
 
+    #[inline]
     pub(super) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.is_closed() { Err(self.why_closed()) } else { Ok(()) }
+    }
+
+    #[cold]
+    pub(super) fn why_closed(&self) -> Error {
+        match self.closed.load(Ordering::Acquire) {
+            true => Error::Closed,
+            false => Error::Forked { opener: self.process.number() },
+        }
+    }
+
+    /// Whether this process is a fork of the one that has it open.
+    #[inline]
+    pub(super) fn is_forked(&self) -> bool {
+        !self.process.is_here()
+    }
+
+    /// Refuses what a fork has no part in, where a closed database does not.
+    pub(super) fn check_process(&self) -> Result<()> {
+        if self.is_forked() { Err(self.why_closed()) } else { Ok(()) }
     }
 
     /// Refuses what reads the log, where that is somebody else's.
@@ -309,8 +333,11 @@ impl Core {
         !self.closed.swap(true, Ordering::AcqRel)
     }
 
+    /// Whether nothing is done with it any more: it was closed, or this process is a fork of the
+    /// one that has it open.
+    #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::Acquire) || self.is_forked()
     }
 
     pub(super) fn unlock_directory(&self) {

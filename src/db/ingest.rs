@@ -332,6 +332,7 @@ impl Ingest {
         if self.report.entries > 0 && key <= self.last_key.as_slice() || self.has_failed {
             return Err(self.out_of_order(key));
         }
+        self.core().check_process()?;
         let lifetime = match lifetime {
             Lifetime::Forever => lifetime,
             lifetime => {
@@ -419,6 +420,9 @@ impl Drop for Ingest {
     fn drop(&mut self) {
         let Some(staged) = self.staged.take() else { return };
         let core = &self.keyspace.handle().core;
+        if core.is_forked() {
+            return std::mem::forget(staged); // Its files are the other process's.
+        }
         let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
         // After a failure that leaves doubt, the index may refer to the files.
         if core.check_writable().is_ok() {

@@ -69,6 +69,7 @@ impl Keyspace {
     /// `Io`, also when there is a file of this name; `DiskFull`.
     pub fn table_writer(&self, path: impl AsRef<Path>) -> Result<TableWriter> {
         let core = &self.handle().core;
+        core.check_process()?;
         let runtime = self.runtime();
         let own = &runtime.options;
         let options = match own.structure {

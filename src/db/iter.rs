@@ -129,6 +129,7 @@ impl Cursor {
             Some(Error::KeyspaceNotFound { name }) => {
                 Error::KeyspaceNotFound { name: name.clone() }
             }
+            Some(Error::Forked { opener }) => Error::Forked { opener: *opener },
             _ => Error::Closed,
         };
         Err(self.refusal.replace(next_time).expect("it was just looked at"))

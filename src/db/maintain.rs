@@ -477,7 +477,10 @@ impl Core {
     /// Closes; see [`crate::Db::close`].
     pub(super) fn close(&self) -> Result<Stats> {
         if self.is_closed() {
-            return Ok(self.stats());
+            return match self.why_closed() {
+                Error::Closed => Ok(self.stats()),
+                forked => Err(forked), // All is the other process's.
+            };
         }
         let _closing_may_use_it = ReserveUse::of_all();
         let flushed = match (self.access, self.poison()) {

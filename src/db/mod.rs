@@ -158,6 +158,8 @@ pub(crate) fn fuzz_commit_record(payload: &[u8]) {
 /// the last [`Keyspace`] and [`Snapshot`] taken from it, are dropped, it is closed as by
 /// [`Db::close`], except that an error cannot be told.
 ///
+/// A process that is forked from this one has no part in it: see [`Error::Forked`].
+///
 /// ```
 /// # fn main() -> lithedb::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
@@ -187,6 +189,11 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let _nobody_left_to_tell = self.core.close();
+        if self.core.is_forked() {
+            // What is dropped with it would clear away in files and wait for threads of another
+            // process.
+            std::mem::forget(Arc::clone(&self.core));
+        }
     }
 }
 

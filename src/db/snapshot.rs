@@ -55,6 +55,10 @@ impl Moment {
 impl Drop for Moment {
     fn drop(&mut self) {
         let core = &self.handle.core;
+        if core.is_forked() {
+            std::mem::forget(Arc::clone(&self.state)); // As `Handle` does.
+            return;
+        }
         core.snapshots.remove(self.number);
         if !core.published.is_current(&self.state) {
             core.workers.wake(); // What only this snapshot kept can go.
@@ -111,7 +115,9 @@ impl Snapshot {
 
     /// What a keyspace was made of at that moment.
     pub(super) fn keyspace_state(&self, keyspace: &Keyspace) -> Result<&Arc<KeyspaceState>> {
-        let same_database = keyspace.opening() == self.moment.handle.core.opening;
+        let core = &self.moment.handle.core;
+        core.check_process()?;
+        let same_database = keyspace.opening() == core.opening;
         let found = self.moment.state.find(keyspace.id()).filter(|_| same_database);
         match found {
             Some(found) => Ok(found),

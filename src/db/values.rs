@@ -311,6 +311,7 @@ impl ValueWriter {
     /// # Errors
     /// As [`crate::Db::write_with`]; `InvalidArgument` when a write has failed before.
     pub fn commit_with(self, durability: Durability) -> Result<SeqNo> {
+        self.keyspace.handle().core.check_process()?;
         let mut batch = WriteBatch::new();
         match self.progress {
             Progress::Gathered(bytes) => {
@@ -340,6 +341,7 @@ impl ValueWriter {
     }
 
     fn try_push(&mut self, bytes: &[u8]) -> Result<()> {
+        self.keyspace.handle().core.check_process()?;
         if let Progress::Gathered(gathered) = &mut self.progress {
             if !self.keyspace.separates(gathered.len() + bytes.len()) {
                 gathered.extend_from_slice(bytes);

@@ -8,8 +8,10 @@
 mod bytes;
 mod heap;
 mod pages;
+mod process;
 mod region;
 
 pub use bytes::{Buffer, SharedBytes};
 pub use heap::Heap;
 pub(crate) use pages::{Paging, REGION_SIZE, Region};
+pub(crate) use process::ProcessMark;

@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{Clock, Error, Result};
+use crate::memory::ProcessMark;
 
 use super::{DirEntry, EntryType, NumberedNames, OpenMode, Storage, StorageLock, clear_directory};
 
@@ -412,6 +413,8 @@ pub(crate) struct Registration {
     root: PathBuf,
     number: u64,
     lock: Option<Box<dyn StorageLock>>,
+    /// Whose it is: not that of a process that is forked from this one.
+    process: ProcessMark,
 }
 
 impl Registration {
@@ -456,7 +459,8 @@ impl Registration {
             match storage.lock(&registration_path(root, number)) {
                 Ok(lock) => {
                     let (storage, root) = (Arc::clone(storage), root.to_owned());
-                    let own = Registration { storage, root, number, lock: Some(lock) };
+                    let (lock, process) = (Some(lock), ProcessMark::new());
+                    let own = Registration { storage, root, number, lock, process };
                     // If it fails, dropping it removes what is there.
                     own.make_folder().map_err(io("register in"))?;
                     return Ok(own);
@@ -567,6 +571,9 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        if !self.process.is_here() {
+            return;
+        }
         drop(self.lock.take());
         // By the lock: another directory may be there by now, and the file be somebody else's.
         let _whoever_comes_next_does = is_live(&*self.storage, &self.root, self.number);

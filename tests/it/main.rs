@@ -24,6 +24,8 @@ mod expiry;
 mod feed;
 mod feed_timings;
 mod follow;
+#[cfg(unix)]
+mod fork;
 mod fuzz_smoke;
 mod golden;
 mod health;

@@ -9,6 +9,7 @@ use crate::base::sync::thread::JoinHandle;
 use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::base::{Clock as _, Error, Result, SystemClock};
 use crate::db::{Db, WeakDb};
+use crate::memory::ProcessMark;
 
 /// It is looked so often how much has come.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -89,6 +90,8 @@ pub struct FollowStatus {
 pub struct TrailFollower {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Where the thread is.
+    process: ProcessMark,
 }
 
 #[derive(Debug)]
@@ -120,7 +123,7 @@ impl BackupRepository {
         let spawned =
             crate::base::sync::thread::Builder::new().name(name).spawn(move || following.run());
         let thread = spawned.map_err(|error| Error::io("start a thread for", &self.dir, error))?;
-        Ok(TrailFollower { shared, thread: Some(thread) })
+        Ok(TrailFollower { shared, thread: Some(thread), process: ProcessMark::new() })
     }
 }
 
@@ -136,6 +139,9 @@ impl TrailFollower {
 
 impl Drop for TrailFollower {
     fn drop(&mut self) {
+        if !self.process.is_here() {
+            return; // There is no such thread in a fork.
+        }
         self.shared.lock().is_to_end = true;
         self.shared.changed.notify_all();
         let _whatever_it_has_come_to = self.thread.take().map(JoinHandle::join);
@@ -174,7 +180,7 @@ impl Following {
                 continue;
             }
             let passed = self.repository.extend_trail(&db);
-            let is_closed = matches!(passed, Err(Error::Closed));
+            let is_closed = matches!(passed, Err(Error::Closed | Error::Forked { .. }));
             let has_ended = match &passed {
                 Ok(report) => report.end.is_some(),
                 Err(error) => matches!(error, Error::TrailEnded { .. }),

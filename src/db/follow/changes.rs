@@ -96,6 +96,7 @@ impl Follower {
         since: impl Into<PointInTime>,
         options: FeedOptions,
     ) -> Result<FollowedChanges> {
+        self.check_process()?;
         let view = lock(&self.shared.view);
         self.check_open()?;
         let core = &view.core;

@@ -7,6 +7,7 @@ use crate::base::sync::thread::JoinHandle;
 use crate::base::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::base::{Error, Result};
 use crate::db::core::lock;
+use crate::memory::ProcessMark;
 
 /// In front of each look at least: one behind the other would keep a processor busy.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
@@ -16,6 +17,8 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 pub struct KeepingUp {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Where the thread is.
+    process: ProcessMark,
 }
 
 /// What the thread shares with who has started it.
@@ -57,7 +60,7 @@ impl Follower {
             crate::base::sync::thread::Builder::new().name("lithedb-follow".to_owned()).spawn(work);
         let dir = &self.shared.order.dir;
         let thread = spawned.map_err(|error| Error::io("start a thread for", dir, error))?;
-        Ok(KeepingUp { shared, thread: Some(thread) })
+        Ok(KeepingUp { shared, thread: Some(thread), process: ProcessMark::new() })
     }
 }
 
@@ -71,6 +74,9 @@ impl KeepingUp {
 
 impl Drop for KeepingUp {
     fn drop(&mut self) {
+        if !self.process.is_here() {
+            return; // There is no such thread in a fork.
+        }
         *lock(&self.shared.is_over) = true;
         self.shared.ended.notify_all();
         if let Some(thread) = self.thread.take() {

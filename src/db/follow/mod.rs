@@ -22,6 +22,7 @@ use crate::base::sync::{Arc, Mutex};
 use crate::base::{Error, Result, SeqNo};
 use crate::db::core::{Core, lock};
 use crate::db::{Access, Builder, Db, Keyspace, Snapshot};
+use crate::memory::ProcessMark;
 use crate::storage::{HeldFigures, held_figures};
 use crate::wal::FollowedLog;
 
@@ -114,6 +115,8 @@ pub struct Followers {
 struct Shared {
     // Constant.
     order: Order,
+    /// Where it was opened.
+    process: ProcessMark,
     // Guarded by their locks, taken in this order.
     /// Held by who catches up.
     view: Mutex<View>,
@@ -161,8 +164,9 @@ impl Builder {
         let (view, read) = open_view(&order, Before::default())?;
         let (db, last) = (Mutex::new(view.db.clone()), Mutex::new(opened(&view, read)));
         let (view, is_closed) = (Mutex::new(view), AtomicBool::new(false));
-        let overdue = Mutex::default();
-        Ok(Follower { shared: Arc::new(Shared { order, view, db, last, overdue, is_closed }) })
+        let (overdue, process) = (Mutex::default(), ProcessMark::new());
+        let shared = Shared { order, process, view, db, last, overdue, is_closed };
+        Ok(Follower { shared: Arc::new(shared) })
     }
 }
 
@@ -243,6 +247,7 @@ impl Follower {
     /// its place. `WentBack`: this follower does not go on. `Closed`.
     pub fn catch_up(&self) -> Result<CaughtUp> {
         let shared = &*self.shared;
+        self.check_process()?; // A thread that is not in a fork may have the lock.
         let mut view = lock(&shared.view);
         self.check_open()?;
         let caught_up = match view.read_on(shared.order.up_to)? {
@@ -291,9 +296,18 @@ impl Follower {
     /// # Errors
     /// As [`Db::close`], which has nothing to write here.
     pub fn close(&self) -> Result<()> {
+        self.check_process()?;
         let _nobody_catches_up = lock(&self.shared.view);
         self.shared.is_closed.store(true, Ordering::Release);
         self.db().close().map(drop)
+    }
+
+    fn check_process(&self) -> Result<()> {
+        let process = &self.shared.process;
+        match process.is_here() {
+            true => Ok(()),
+            false => Err(Error::Forked { opener: process.number() }),
+        }
     }
 
     fn check_open(&self) -> Result<()> {

@@ -19,12 +19,15 @@ use crate::base::{SeqNo, Slice};
 use crate::db::core::lock;
 use crate::db::ingest::IngestRange;
 use crate::db::state::{Published, Table};
+use crate::memory::ProcessMark;
 
 /// The open transactions that write.
 #[derive(Debug)]
 pub(in crate::db) struct TransactionRegister {
     /// Bytes of memtables that are kept at most.
     bytes_max: u64,
+    /// Where its transactions are.
+    process: ProcessMark,
     held: Mutex<Held>,
 }
 
@@ -80,7 +83,8 @@ pub(super) enum Ended {
 impl TransactionRegister {
     /// Keeps up to `bytes_max` of flushed memtables.
     pub(in crate::db) fn new(bytes_max: u64) -> Arc<TransactionRegister> {
-        Arc::new(TransactionRegister { bytes_max, held: Mutex::default() })
+        let process = ProcessMark::new();
+        Arc::new(TransactionRegister { bytes_max, process, held: Mutex::default() })
     }
 
     /// Enters a transaction that is about to take its snapshot. From here on T1 holds for it: what
@@ -195,6 +199,9 @@ impl Held {
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        if !self.register.process.is_here() {
+            return; // A thread that is not in this process may hold the lock.
+        }
         let released = {
             let mut held = lock(&self.register.held);
             held.open.remove(&self.place);

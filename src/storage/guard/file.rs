@@ -59,6 +59,7 @@ impl StorageFile for GuardedFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.guard.check_process()?;
         let write = || self.below.write_at(bytes, offset);
         self.noted(Operation::Write, || self.guard.in_room(&self.path, bytes.len() as u64, write))
     }
@@ -72,11 +73,13 @@ impl StorageFile for GuardedFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        self.guard.check_process()?;
         let set = || self.below.set_len(len);
         self.noted(Operation::SetLen, || self.guard.in_room(&self.path, 0, set))
     }
 
     fn preallocate(&self, len: u64) -> io::Result<()> {
+        self.guard.check_process()?;
         let allocate = || self.below.preallocate(len);
         let done =
             self.noted(Operation::Preallocate, || self.guard.in_room(&self.path, len, allocate));
@@ -84,6 +87,7 @@ impl StorageFile for GuardedFile {
     }
 
     fn punch_hole(&self, offset: u64, size: u64) -> io::Result<()> {
+        self.guard.check_process()?;
         self.noted(Operation::PunchHole, || self.below.punch_hole(offset, size))
     }
 
@@ -96,6 +100,7 @@ impl StorageFile for GuardedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.guard.check_process()?;
         self.noted(Operation::Sync, || self.below.sync())
     }
 }

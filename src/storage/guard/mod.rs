@@ -7,6 +7,8 @@
 //! instead for who reads beside (`storage/followers.rs`). Must not know what files mean: whoever
 //! works says what its work may use ([`ReserveUse`]).
 //!
+//! A process that is forked has the same descriptors: there nothing is changed any more.
+//!
 //! Invariants
 //! - U1  Nothing but a read is tried again that has failed, unless it was for want of room: a sync
 //!   never.
@@ -43,6 +45,7 @@ use super::{DirEntry, OpenMode, Operation, Storage, StorageFile, StorageLock};
 use crate::base::Clock;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Arc, Mutex, PoisonError};
+use crate::memory::ProcessMark;
 use crate::seal::Keyring;
 
 /// How often a read is tried again that failed as disks do now and then.
@@ -57,6 +60,8 @@ const EIO: i32 = 5;
 pub(crate) struct Guard {
     /// The database's directory: what is elsewhere has nothing to do with its room.
     root: PathBuf,
+    /// The process that has the database open.
+    process: ProcessMark,
     clock: Arc<dyn Clock>,
     calls: Calls,
     reserve: Reserve,
@@ -89,6 +94,7 @@ impl Guard {
     pub(crate) fn new(root: &Path, clock: Arc<dyn Clock>, options: GuardOptions) -> Guard {
         Guard {
             root: root.to_owned(),
+            process: ProcessMark::new(),
             calls: Calls::new(Arc::clone(&clock), options.slow_after),
             reserve: Reserve::new(root, options.reserve),
             clock,
@@ -96,6 +102,12 @@ impl Guard {
             failed_reads: AtomicU64::new(0),
             last_failed_read: Mutex::default(),
         }
+    }
+
+    /// Refuses what changes anything in a process that was forked from the one that has it open.
+    #[inline(always)]
+    fn check_process(&self) -> io::Result<()> {
+        if self.process.is_here() { Ok(()) } else { Err(forked()) }
     }
 
     /// Takes the reserve up as it is, and makes it what it should be, as far as there is room.
@@ -248,6 +260,11 @@ impl Guard {
     }
 }
 
+#[cold]
+fn forked() -> io::Error {
+    io::Error::other("this process is a fork of the one that has it open")
+}
+
 /// Whether it says that there is no room.
 fn is_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -282,6 +299,7 @@ impl GuardedStorage {
     ) -> io::Result<T> {
         /// A name, or what is kept about a file, takes a block at most.
         const BLOCK: u64 = 4096;
+        self.guard.check_process()?;
         self.noted(operation, path, || self.guard.in_room(path, BLOCK, call))
     }
 }
@@ -330,6 +348,7 @@ impl Storage for GuardedStorage {
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.guard.check_process()?;
         self.noted(Operation::RemoveDir, path, || self.below.remove_dir(path))
     }
 
@@ -338,6 +357,7 @@ impl Storage for GuardedStorage {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.guard.check_process()?;
         self.noted(Operation::SyncDir, path, || self.below.sync_dir(path))
     }
 

@@ -18,6 +18,7 @@ use super::properties::Properties;
 use super::record::{TableOptions, TableRecord, span};
 use crate::base::{Codec, EntryKind, EntryRef, Error, RangeTombstones, Result, SeqNo};
 use crate::cache::MemoryBudget;
+use crate::memory::ProcessMark;
 use crate::storage::{Storage, open_named};
 
 /// Writes a table that is not part of a database. What is not finished is removed.
@@ -27,6 +28,8 @@ pub struct OutsideWriter {
     path: PathBuf,
     /// `None` when it is over.
     builder: Option<TableBuilder>,
+    /// Whose the file is: not that of a process that is forked from this one.
+    process: ProcessMark,
 }
 
 impl OutsideWriter {
@@ -43,7 +46,15 @@ impl OutsideWriter {
     ) -> Result<OutsideWriter> {
         let (path, identity) = (path.to_owned(), TableIdentity::outside(drawn));
         let builder = TableBuilder::create(&*storage, path.clone(), identity, options, budget)?;
-        Ok(OutsideWriter { storage, path, builder: Some(builder) })
+        let process = ProcessMark::new();
+        Ok(OutsideWriter { storage, path, builder: Some(builder), process })
+    }
+
+    fn check_process(&self) -> Result<()> {
+        match self.process.is_here() {
+            true => Ok(()),
+            false => Err(Error::Forked { opener: self.process.number() }),
+        }
     }
 
     fn builder(&mut self) -> &mut TableBuilder {
@@ -56,6 +67,7 @@ impl OutsideWriter {
     /// As [`super::TableWriter::add`].
     #[inline]
     pub fn add(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
+        self.check_process()?;
         self.builder().add(EntryRef { key, seqno: SeqNo::ZERO, kind, value })
     }
 
@@ -90,6 +102,7 @@ impl OutsideWriter {
     /// # Errors
     /// `Io`, `DiskFull`: the file was removed, if that was possible.
     pub fn finish(mut self) -> Result<TableRecord> {
+        self.check_process()?;
         let record = self.builder().finish()?;
         let dir = match self.path.parent() {
             Some(dir) if dir != Path::new("") => dir,
@@ -103,7 +116,7 @@ impl OutsideWriter {
 
 impl Drop for OutsideWriter {
     fn drop(&mut self) {
-        if self.builder.take().is_some() {
+        if self.process.is_here() && self.builder.take().is_some() {
             let _useless_if_it_fails = self.storage.remove_file(&self.path);
         }
     }
