@@ -9,6 +9,7 @@
 //! index of its keyspace is looked at. What is found is told by the health, and nothing follows
 //! from it. The log is left out, as commits would wait, and what is in memory alone.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::db::check::{CheckPosition, Throttle};
 use crate::db::core::{Core, lock};
 use crate::db::options::{Background, check_rate};
 use crate::db::state::Runtime;
+use crate::db::stats::shown_name;
 use crate::structure::{CheckWalk, DataCheck, Findings};
 
 /// `docs/decisions/0046-repair-makes-a-new-database.md` says why.
@@ -343,7 +345,7 @@ impl Core {
     }
 
     fn scrub_manifest(&self) {
-        let mut findings = Findings::default();
+        let mut findings = Findings { names: self.names(), ..Findings::default() };
         self.check_manifest(&mut findings);
         self.note_scrubbed(None, &findings);
         if findings.problems.is_empty() {
@@ -358,7 +360,9 @@ impl Core {
         (position, entry): (CheckPosition, Entry),
         (slice_bytes, keep): (u64, &mut dyn FnMut(u64) -> ControlFlow<()>),
     ) {
-        let mut findings = Findings::default();
+        let name = shown_name(&self.published.state(), runtime);
+        let names = BTreeMap::from([(runtime.id, name.clone()), (runtime.store_id, name)]);
+        let mut findings = Findings { names, ..Findings::default() };
         let Some(data) = self.enter(runtime, entry, &mut findings) else { return };
         let (start, place) = (position.place().to_vec(), position.place().to_vec());
         let mut walk = ScrubWalk { start, place, slice_bytes, keep, is_broken_off: false };

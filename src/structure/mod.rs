@@ -21,6 +21,7 @@ mod source;
 mod store;
 mod values_ahead;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -299,6 +300,9 @@ pub struct Findings {
     pub problems: Vec<String>,
     /// Files that nothing refers to: they take room, and opening removes them.
     pub orphans: Vec<PathBuf>,
+    /// What keyspaces are called that problems may be of, by their numbers and those of their
+    /// stores.
+    pub names: BTreeMap<u32, String>,
 }
 
 /// Where something wrong was found: as much of it as there is.
@@ -333,10 +337,8 @@ impl<'a> Site<'a> {
 }
 
 impl fmt::Display for Site<'_> {
+    /// Without its keyspace, whose name it does not know.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(keyspace) = self.keyspace {
-            write!(f, "keyspace {keyspace}: ")?;
-        }
         match (self.file.map(Path::display), self.offset) {
             (Some(file), Some(offset)) => write!(f, "{file} at offset {offset}: "),
             (Some(file), None) => write!(f, "{file}: "),
@@ -358,7 +360,18 @@ impl Findings {
         found: impl fmt::Display,
     ) {
         if self.problems.len() < PROBLEM_COUNT_MAX {
-            self.problems.push(format!("{site}{what}: expected {expected}, found {found}"));
+            let keyspace = self.shown(site.keyspace);
+            self.problems
+                .push(format!("{keyspace}{site}{what}: expected {expected}, found {found}"));
+        }
+    }
+
+    /// `keyspace 3 ("orders"): `, as far as that is known.
+    fn shown(&self, keyspace: Option<u32>) -> String {
+        let Some(number) = keyspace else { return String::new() };
+        match self.names.get(&number) {
+            Some(name) => format!("keyspace {number} ({name:?}): "),
+            None => format!("keyspace {number}: "),
         }
     }
 

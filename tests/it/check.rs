@@ -78,7 +78,7 @@ fn a_damaged_mark_of_any_edit_log_is_a_problem() {
     let manifest = newest(&*storage, "/db", "MANIFEST-");
     expect_each_told(&*storage, &manifest, "", &mut check);
     let index = newest(&*storage, "/db/keyspaces/00000001", "index-");
-    expect_each_told(&*storage, &index, "keyspace 1: ", &mut check);
+    expect_each_told(&*storage, &index, "keyspace 1 (\"k\"): ", &mut check);
 
     let mut space = open_space(&storage);
     for _ in 0..3 {

@@ -16,7 +16,7 @@ mod log;
 mod manifest;
 mod walk;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use self::walk::PacedWalk;
 use crate::base::{Cursor, Error, Result, SeqNo, ValuePointer, pointer_in};
 use crate::db::core::{Core, keyspaces_dir};
 use crate::db::state::{KeyspaceState, Runtime};
+use crate::db::stats::shown_name;
 use crate::memtable::{MemtableCursor, StackedCursor};
 use crate::structure::{Findings, Site};
 use crate::value_log::Verify;
@@ -92,7 +93,7 @@ impl Core {
     ) -> Result<CheckReport> {
         self.check_open()?;
         let from = self.position_of(options)?;
-        let mut findings = Findings::default();
+        let mut findings = Findings { names: self.names(), ..Findings::default() };
         self.check_manifest(&mut findings);
         if !self.follows {
             self.check_log(&mut findings);
@@ -144,6 +145,17 @@ impl Core {
             orphans: if self.follows { Vec::new() } else { findings.orphans },
             stopped_at,
         })
+    }
+
+    /// What keyspaces are called now, by their numbers and those of their stores.
+    pub(super) fn names(&self) -> BTreeMap<u32, String> {
+        let state = self.published.state();
+        let mut names = BTreeMap::new();
+        for KeyspaceState { runtime, .. } in state.keyspaces.iter().map(|keyspace| &**keyspace) {
+            let name = shown_name(&state, runtime);
+            names.extend([(runtime.id, name.clone()), (runtime.store_id, name)]);
+        }
+        names
     }
 
     /// Where a check begins: in front of everything, or where one was broken off; what that was in

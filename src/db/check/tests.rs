@@ -195,7 +195,7 @@ fn a_catalogue_that_is_another_on_disk_is_named_with_its_keyspace() {
     let opened = Manifest::open(Arc::clone(&storage) as Arc<dyn Storage>, Path::new("/db"));
     let (mut manifest, _) = opened.unwrap();
     manifest.apply(&Edit::RenameKeyspace { id: 2, name: "other".to_owned() }).unwrap();
-    let place = "keyspace 2: /db/MANIFEST-00000001: the catalogue: expected ";
+    let place = "keyspace 2 (\"two\"): /db/MANIFEST-00000001: the catalogue: expected ";
     expect_problems(&db, &[place, "two", ", found ", "other"]);
 }
 
@@ -206,7 +206,7 @@ fn a_damaged_value_of_a_memtable_is_named_with_keyspace_and_place() {
     db.keyspace_or_create("one").unwrap();
     db.keyspace_or_create("two").unwrap().put("large", vec![1; 100_000]).unwrap();
     flip(&storage, "/db/values/val-00000001", 500);
-    let place = "keyspace 2: /db/values/val-00000001 at offset ";
+    let place = "keyspace 2 (\"two\"): /db/values/val-00000001 at offset ";
     expect_problems(&db, &[place, ": bytes: expected what was written, found damage: "]);
 }
 

@@ -204,10 +204,13 @@ impl Core {
 }
 
 /// The name of a keyspace; that of a hidden one says whose it is.
-fn shown_name(state: &State, runtime: &Runtime) -> String {
+pub(in crate::db) fn shown_name(state: &State, runtime: &Runtime) -> String {
     if let Some(index) = &runtime.options.index {
         let parent = state.find(index.of).map(|parent| parent.runtime.name.load().to_string());
         return format!("{} (index {})", parent.unwrap_or_default(), index.name);
+    }
+    if !runtime.is_hidden() {
+        return runtime.name.load().to_string();
     }
     let parent = runtime.options.archive_of.and_then(|parent| state.find(parent));
     match parent {

@@ -6,6 +6,7 @@ mod written;
 
 use std::time::Duration;
 
+pub(in crate::db) use gather::shown_name;
 pub use written::BytesWritten;
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
