@@ -1,18 +1,23 @@
 //! Doors for fuzzers into the decoders: each takes any bytes and must neither panic, nor hang, nor
 //! allocate more than the bytes warrant. Not part of the API.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::{Cursor, Result, checksum, expiring_in, pointer_in};
 use crate::block::{Block, BlockCursor, FRAME_HEADER_LEN, FRAME_SEALED, FrameKind};
 use crate::block::{FramePlace, frame};
-use crate::manifest::Manifest;
+use crate::db::{Background, Db};
+use crate::inspect::{Detail, inspect};
+use crate::manifest::{KeyspaceOptions, Manifest};
 use crate::memory::SharedBytes;
 use crate::storage::{MemoryStorage, OpenMode, Storage};
+use crate::structure::TableIngestOptions;
 use crate::structure::flex::FlexStore;
-use crate::structure::lsm::LsmStore;
+use crate::structure::lsm::{LsmStore, fuzz_parts, put_right};
 use crate::structure::salvage::fuzz_file;
+use crate::value_log::copy_value_files;
 use crate::wal::{Lsn, WalOptions, WalPlace, replay, salvage_log};
 
 const PLACE: &str = "/fuzz";
@@ -155,6 +160,49 @@ pub fn salvaged_file(bytes: &[u8]) {
     }
     let Ok(storage) = storage_with(NAME, &file) else { return };
     fuzz_file(&*storage, &Path::new(PLACE).join(NAME), FILE_TAG, HEADER_LEN as u64);
+}
+
+/// What a table has behind its data blocks, by the first byte: deleted ranges, properties, a
+/// partition, the index of the partitions.
+pub fn table_parts(bytes: &[u8]) {
+    fuzz_parts(bytes);
+}
+
+/// A table that was made outside of any database, its checksums put right: brought into a keyspace,
+/// walked both ways, and shown.
+pub fn table_file(bytes: &[u8]) {
+    const NAME: &str = "table";
+    let Ok(storage) = storage_with(NAME, &put_right(bytes)) else { return };
+    let path = Path::new(PLACE).join(NAME);
+    let _ = inspect(&*storage, &path, Detail::Entries, |_| ControlFlow::Continue(()));
+    let builder = Db::builder().storage(storage).background(Background::Stepped);
+    let opened = builder.wal_file_size(64 << 10).open("/db");
+    let db = opened.expect("nothing is wrong with an empty database in memory");
+    let made = db.create_keyspace("k", KeyspaceOptions::lsm());
+    let keyspace = made.expect("there is none of this name");
+    if keyspace.ingest_tables(&[path], TableIngestOptions::copying()).is_err() {
+        return;
+    }
+    let mut keys = Vec::new();
+    for entry in keyspace.iter() {
+        let Ok(entry) = entry else { return };
+        assert!(keys.last().is_none_or(|last| *last < entry.key), "keys rise");
+        keys.push(entry.key);
+    }
+    let back = keyspace.iter().rev().map_while(Result::ok).map(|entry| entry.key);
+    assert!(back.eq(keys.into_iter().rev()), "a walk back gives every entry");
+}
+
+/// A value file, checksums put right: shown, and copied as a repair does.
+pub fn value_file(bytes: &[u8]) {
+    const NAME: &str = "val-00000001";
+    let file = crate::value_log::put_right(bytes, (1, 1));
+    let Ok(storage) = storage_with(NAME, &file) else { return };
+    let (from, to) = (Path::new(PLACE), Path::new("/copy"));
+    let _ = inspect(&*storage, from.join(NAME), Detail::Entries, |_| ControlFlow::Continue(()));
+    if storage.create_dir_all(to).is_ok() {
+        let _ = copy_value_files((&storage, from), (&storage, to), 1);
+    }
 }
 
 /// The payload of a commit record.

@@ -36,6 +36,7 @@
 mod append;
 mod file;
 mod format;
+mod fuzz;
 mod inspect;
 mod kept;
 mod moving;
@@ -62,6 +63,7 @@ use crate::storage::{Storage, is_gone};
 
 pub use file::ValueFile;
 pub use format::{hash_value, record_len};
+pub(crate) use fuzz::put_right;
 pub(crate) use inspect::inspect_values;
 pub use moving::Mover;
 pub use read::Verify;

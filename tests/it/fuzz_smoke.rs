@@ -71,6 +71,21 @@ fn segments_of_trails_take_any_bytes() {
 }
 
 #[test]
+fn tables_and_their_parts_take_any_bytes() {
+    let corpus = Corpus::collect().unwrap();
+    feed(&corpus.tables, FILE_COUNT, fuzzing::table_file);
+    for part in 2..6 {
+        assert!(corpus.table_parts.iter().any(|sample| sample[0] == part), "none of kind {part}");
+    }
+    feed(&corpus.table_parts, INPUT_COUNT, fuzzing::table_parts);
+}
+
+#[test]
+fn value_files_take_any_bytes() {
+    feed(&Corpus::collect().unwrap().value_files, FILE_COUNT, fuzzing::value_file);
+}
+
+#[test]
 fn index_records_take_any_bytes() {
     feed(&Corpus::collect().unwrap().index_records, INPUT_COUNT, fuzzing::index_record);
 }

@@ -26,6 +26,11 @@ const EDIT_LOG_HEADER_SIZE: usize = 64;
 const EDIT_RECORD_HEADER_SIZE: usize = 32;
 const FRAME_HEADER_SIZE: usize = 16;
 const SEGMENT_HEADER_SIZE: usize = 40;
+const TABLE_HEADER_SIZE: usize = 40;
+const TABLE_FOOTER_SIZE: usize = 72;
+const FRAME_KIND_AT: usize = 13;
+const FRAME_KIND_ENTRIES: u8 = 1;
+const FRAME_KIND_DICTIONARY: u8 = 6;
 /// Of a slot, what a keyring of one key takes, and some zeros.
 const KEYRING_SLOT_USED: usize = 240;
 
@@ -52,6 +57,12 @@ pub struct Corpus {
     pub backup_streams: Vec<Vec<u8>>,
     /// Segments of trails.
     pub trail_segments: Vec<Vec<u8>>,
+    /// Tables that were made to be ingested.
+    pub tables: Vec<Vec<u8>>,
+    /// What tables have behind their data blocks, each behind a byte that says what it is.
+    pub table_parts: Vec<Vec<u8>>,
+    /// Value files.
+    pub value_files: Vec<Vec<u8>>,
 }
 
 /// The numbers drawn are all the same one.
@@ -81,6 +92,7 @@ impl Corpus {
         let backups = BackupRepository::open_in(files, "/backups", OpenExisting::OrCreate)?;
         backups.create(&db)?;
         write_on_a_trail(&db, &backups)?;
+        write_tables(&db)?;
         let mut sent = Vec::new();
         db.backup_to(&mut sent, BackupOptions::new())?;
         corpus.backup_streams.push(sent);
@@ -112,6 +124,11 @@ impl Corpus {
                 bytes[start + EDIT_RECORD_HEADER_SIZE..start + EDIT_RECORD_HEADER_SIZE + len]
                     .to_vec()
             }));
+        } else if name.starts_with("val-") {
+            self.value_files.push(bytes.to_vec());
+        } else if name.starts_with("table-") {
+            self.table_parts.extend(table_parts(bytes));
+            self.tables.push(bytes.to_vec());
         } else if name.starts_with("seg-") {
             let mut at = SEGMENT_HEADER_SIZE;
             while let Some(stored) = u32_at(bytes, at + 8).map(|stored| stored as usize) {
@@ -125,6 +142,24 @@ impl Corpus {
             }
         }
     }
+}
+
+/// The payloads of a table that are no data blocks, each behind the kind of its frame.
+fn table_parts(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let (mut at, mut parts) = (TABLE_HEADER_SIZE, Vec::new());
+    let end = bytes.len().saturating_sub(TABLE_FOOTER_SIZE);
+    while let Some(stored) = u32_at(&bytes[..end], at + 8).map(|stored| stored as usize) {
+        let Some(payload) = bytes.get(at + FRAME_HEADER_SIZE..at + FRAME_HEADER_SIZE + stored)
+        else {
+            break;
+        };
+        let kind = bytes[at + FRAME_KIND_AT];
+        if kind > FRAME_KIND_ENTRIES && kind < FRAME_KIND_DICTIONARY {
+            parts.push([&[kind], payload].concat());
+        }
+        at += FRAME_HEADER_SIZE + stored;
+    }
+    parts
 }
 
 /// What of a slot says something, with a key or passphrase of this number.
@@ -170,6 +205,27 @@ fn write_some(db: &Db) -> Result<()> {
         }
     }
     db.sync()
+}
+
+/// Makes tables to be ingested: with several partitions, and with deleted ranges.
+fn write_tables(db: &Db) -> Result<()> {
+    let options = KeyspaceOptions::lsm().block_size(1 << 10);
+    let keyspace = db.create_keyspace("tables", options)?;
+    for (table, count) in [20_u16, 600].into_iter().enumerate() {
+        let mut writer = keyspace.table_writer(format!("{DB_PATH}/table-{table}"))?;
+        for number in 0..count {
+            let key = number.to_be_bytes();
+            match number % 9 {
+                8 => writer.delete(key)?,
+                _ => writer.put(key, vec![table as u8; usize::from(number % 40)])?,
+            }
+        }
+        if table == 0 {
+            writer.delete_range("x".."y")?;
+        }
+        writer.finish()?;
+    }
+    Ok(())
 }
 
 /// Has a trail follow, and changes something of each kind that it tells of.

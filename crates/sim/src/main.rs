@@ -371,7 +371,7 @@ fn space(arguments: &Arguments, ledger: &Arc<Ledger>) {
 /// Samples for the fuzz targets, into `fuzz/corpus` below the working directory.
 fn write_seeds() {
     let corpus = Corpus::collect().expect("nothing fails in the simulation");
-    let targets: [(&str, &[Vec<u8>]); 12] = [
+    let targets: [(&str, &[Vec<u8>]); 15] = [
         ("wal_file", &corpus.wal_files),
         ("commit_record", &corpus.commits),
         ("manifest_file", &corpus.manifests),
@@ -383,6 +383,9 @@ fn write_seeds() {
         ("backup_list", &corpus.backup_lists),
         ("backup_stream", &corpus.backup_streams),
         ("trail_segment", &corpus.trail_segments),
+        ("table_file", &corpus.tables),
+        ("table_parts", &corpus.table_parts),
+        ("value_file", &corpus.value_files),
         ("block", &corpus.blocks),
     ];
     let storage = OsStorage::new();

@@ -63,3 +63,4 @@ pub use store::LsmStore;
 pub use table::{
     OpenTables, OutsideTable, OutsideWriter, Partition, TableIdentity, TableRecord, is_table_name,
 };
+pub(crate) use table::{fuzz_parts, put_right};

@@ -316,6 +316,36 @@ impl Footer {
     }
 }
 
+/// For fuzzers: has the footer of a table, which may be any bytes, verify, and lead to those of
+/// these frames (offset, length, checksum) that it points to the beginnings of.
+pub(super) fn put_footer_right(file: &mut [u8], tag: u64, frames: &[(u64, u32, u32)]) {
+    let (front, bytes) = file.split_at_mut(file.len() - FOOTER_SIZE);
+    let offset = front.len() as u64;
+    let right = |bytes: &mut [u8]| {
+        let found = FramePointer::decode(bytes);
+        if let Some(frame) = frames.iter().find(|(offset, ..)| *offset == found.offset) {
+            let (offset, len, checksum) = *frame;
+            bytes.copy_from_slice(&FramePointer { offset, len, checksum }.encode());
+        }
+    };
+    bytes[8..16].copy_from_slice(&FOOTER_MAGIC);
+    bytes[POINTERS_AT..].chunks_exact_mut(POINTER_SIZE).for_each(right);
+    let extension_sum = match u32_at(bytes, 16) {
+        VERSION_EXTENDED => {
+            let extension = front.last_chunk_mut::<POINTER_SIZE>().expect("there is room");
+            right(extension);
+            checksum(extension, tag, offset - EXTENSION_LEN) as u32
+        }
+        _ => {
+            bytes[16..EXTENSION_SUM_AT].copy_from_slice(&VERSION.to_le_bytes());
+            0
+        }
+    };
+    bytes[EXTENSION_SUM_AT..POINTERS_AT].copy_from_slice(&extension_sum.to_le_bytes());
+    let sum = checksum(&bytes[SUM_SIZE..], tag, offset);
+    bytes[..SUM_SIZE].copy_from_slice(&sum.to_le_bytes());
+}
+
 /// What a footer that was found in a file says, for those who look into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FooterView {

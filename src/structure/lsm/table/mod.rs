@@ -20,6 +20,7 @@
 //! | `builder.rs` | putting a table together in a new file |
 //! | `dictionary.rs` | blocks that wait for a dictionary, which is trained from them |
 //! | `writer.rs` | writing a table of a keyspace |
+//! | `fuzz.rs` | its parts, for fuzzing |
 //! | `outside.rs` | tables that are made outside of any database |
 //! | `caches.rs` | the caches of blocks and partitions |
 //! | `open.rs` | what is in memory of a table that was read: the top, the deleted ranges |
@@ -52,6 +53,7 @@ mod cursor;
 mod dictionary;
 mod filter;
 mod format;
+mod fuzz;
 mod handle;
 mod heads;
 mod index;
@@ -75,6 +77,7 @@ pub use caches::TableCaches;
 pub use cursor::ReadMode;
 pub use dictionary::GATHERED_PER_BYTE;
 pub use format::{EXTENSION_LEN, FOOTER_LEN, FooterView, HEADER_LEN, TableIdentity};
+pub(crate) use fuzz::{fuzz_parts, put_right};
 pub use handle::Table;
 pub use heads::SoughtHead;
 pub use many::Sought;
