@@ -84,6 +84,10 @@ served *ARGS:
 model SEED='1':
     cargo run --release -p lithe-sim -- model --seed {{SEED}}
 
+# Each seed twice: both must do the same, call by call.
+replay COUNT='10000' SEED='1':
+    cargo run --release -p lithe-sim -- replay --runs {{COUNT}} --seed {{SEED}}
+
 # Runs of all kinds by seed, for so many seconds: `just torture 3600 7`, `just torture 600 1 --only crash`.
 torture SECONDS='600' SEED='1' *ARGS:
     cargo run --release -p lithe-sim -- campaign --seconds {{SECONDS}} --seed {{SEED}} --ledger torture-ledger.txt {{ARGS}}

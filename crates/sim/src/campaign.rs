@@ -19,6 +19,7 @@ use crate::ledger::Ledger;
 use crate::model::ModelRun;
 use crate::parallel::{run_cases, survive};
 use crate::random::{Random, seed_of};
+use crate::replay::ReplayRun;
 use crate::space::damage::SpaceFixture;
 use crate::space::faults::{SpaceFaultRun, fill_all};
 use crate::space::{SpaceCrashRun, SpaceModelRun};
@@ -69,6 +70,8 @@ pub enum Runner {
     Full,
     /// Files that are damaged.
     Damage(DamageKind),
+    /// Seeds that are run twice.
+    Replay,
     /// Crashes of a flexible space.
     SpaceCrash,
     /// A flexible space against a vector.
@@ -82,7 +85,7 @@ pub enum Runner {
 }
 
 /// In this order, again and again: what finds most comes most often.
-const ROUND: [Runner; 24] = [
+const ROUND: [Runner; 25] = [
     Runner::Crash,
     Runner::Model,
     Runner::Twins,
@@ -107,6 +110,7 @@ const ROUND: [Runner; 24] = [
     Runner::SpaceFlips,
     Runner::Damage(DamageKind::Repairs),
     Runner::SpaceFull,
+    Runner::Replay,
 ];
 
 impl Runner {
@@ -122,6 +126,7 @@ impl Runner {
             Runner::Errors => "errors",
             Runner::Full => "full",
             Runner::Damage(kind) => kind.name(),
+            Runner::Replay => "replay",
             Runner::SpaceCrash => "space-crash",
             Runner::SpaceModel => "space-model",
             Runner::SpaceFlips => "space-flips",
@@ -195,6 +200,7 @@ enum Run {
     Errors(FaultRun),
     Full { seed: u64 },
     Damage(DamageRun),
+    Replay(ReplayRun),
     SpaceCrash(SpaceCrashRun),
     SpaceModel(SpaceModelRun),
     SpaceFlips { seed: u64 },
@@ -243,6 +249,7 @@ impl Run {
                 ending: None,
                 case: None,
             }),
+            Runner::Replay => Run::Replay(ReplayRun { seed }),
             Runner::SpaceCrash => Run::SpaceCrash(SpaceCrashRun::of_seed(seed, STATES_PER_POINT)),
             Runner::SpaceModel => {
                 Run::SpaceModel(SpaceModelRun { seed, op_count: SPACE_MODEL_OPS })
@@ -264,6 +271,7 @@ impl Run {
             Run::Errors(run) => run.command(),
             Run::Full { seed } => format!("full --run {seed:#x}"),
             Run::Damage(run) => run.command(),
+            Run::Replay(run) => run.command(),
             Run::SpaceCrash(SpaceCrashRun { seed, per_point, .. }) => {
                 format!("space --run {seed:#x} --per-point {per_point}")
             }
@@ -289,6 +297,9 @@ impl Run {
             Run::Errors(run) => run.run(1, ledger),
             Run::Full { seed } => full::run_all(*seed, 1, ledger),
             Run::Damage(run) => run.run(1, ledger),
+            Run::Replay(run) => {
+                run.run(ledger);
+            }
             Run::SpaceCrash(run) => run.run(ledger),
             Run::SpaceModel(run) => run.run(ledger),
             Run::SpaceFlips { seed } => match SpaceFixture::build(*seed, SPACE_DAMAGE_OPS) {

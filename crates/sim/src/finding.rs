@@ -33,6 +33,8 @@ pub enum Fault {
     Excess,
     /// The storage was used in a way that works only on a calm day.
     Misuse,
+    /// The same seed did something else when it was run again.
+    NotReplayed,
 }
 
 /// Something wrong.

@@ -13,6 +13,7 @@
 //! | `faults` | calls of the storage that fail; full disks |
 //! | `isolation` | transactions of several threads, with every read judged |
 //! | `model` | everything that can be read, against `BTreeMap`s |
+//! | `replay` | the same seed does the same, call by call |
 //! | `space` | flexible spaces: all of this for them |
 //! | `seeded` | bugs that are built in, and who finds each; only with `--cfg seeded_bugs` |
 //! | `twins` | the same operations on two structures |
@@ -54,6 +55,8 @@ pub mod ops;
 pub mod parallel;
 pub mod random;
 pub mod readback;
+#[cfg(feature = "campaigns")]
+pub mod replay;
 pub mod sample;
 #[cfg(all(feature = "campaigns", seeded_bugs))]
 pub mod seeded;

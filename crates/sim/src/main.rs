@@ -28,6 +28,7 @@ use lithe_sim::model::ModelRun;
 use lithe_sim::model::canary::INDEX_CANARIES;
 use lithe_sim::parallel::run_cases;
 use lithe_sim::random::seed_of;
+use lithe_sim::replay::{ReplayRun, Sum};
 use lithe_sim::space::canary::SPACE_CANARIES;
 use lithe_sim::space::damage::SpaceFixture;
 use lithe_sim::space::faults::{SpaceFaultRun, fill_all};
@@ -48,8 +49,8 @@ lithe-sim COMMAND [OPTIONS]
   campaign     runs of all kinds by seed, one after the other
                  --seconds N  none is begun later (default 600), --runs N  nor behind so many,
                  --only NAME  of one kind alone: crash, model, twins, isolation, appends, errors,
-                 full, flips, truncations, sectors, files, repairs, space-crash, space-model,
-                 space-flips, space-errors, space-full
+                 full, flips, truncations, sectors, files, repairs, replay, space-crash,
+                 space-model, space-flips, space-errors, space-full
   crash        power cuts and kills at every mutation, and during recovery
                  --states N  how many states in all (default 100000)
                  --per-point N  states at each point (default 24)
@@ -83,6 +84,9 @@ lithe-sim COMMAND [OPTIONS]
                  --run SEED [--case N], --diet NAME as above
   full         disks of every size that fill up and empty again
                  --runs N (default 10), --run SEED [--room BYTES]
+  replay       each seed twice, with crashes and calls that fail: both do the same; prints the
+               number that all of them come to
+                 --runs N (default 10000), --run SEED
   space        flexible spaces: crashes, a vector to compare with, rot, faults, full disks
                  --states N  crash states in all (default 100000), --per-point N (default 24),
                  --runs N  of each of the others (default 20)
@@ -161,6 +165,7 @@ fn run(arguments: &Arguments, journal: &Arc<Journal>, ledger: &Arc<Ledger>) -> R
         "appends" => appends(arguments, ledger),
         "errors" => errors(arguments, ledger),
         "full" => full(arguments, ledger),
+        "replay" => replay(arguments, ledger),
         "space" => space(arguments, ledger),
         "seeds" => write_seeds(),
         "canary" => canary(arguments, ledger),
@@ -323,6 +328,20 @@ fn full(arguments: &Arguments, ledger: &Arc<Ledger>) {
     for number in 0..arguments.number("runs").unwrap_or(10) {
         full::run_all(seed_of(&[arguments.seed(), number]), arguments.threads(), ledger);
     }
+}
+
+fn replay(arguments: &Arguments, ledger: &Arc<Ledger>) {
+    let sum = Sum::default();
+    if let Some(seed) = arguments.number("run") {
+        sum.add(ReplayRun { seed }.run(ledger));
+    } else {
+        run_cases(arguments.threads(), arguments.number("runs").unwrap_or(10_000), |number| {
+            let seed = seed_of(&[arguments.seed(), number]);
+            sum.add(ReplayRun { seed }.run(ledger));
+            true
+        });
+    }
+    say(&format!("all runs come to {:#018x}", sum.get()));
 }
 
 fn space(arguments: &Arguments, ledger: &Arc<Ledger>) {

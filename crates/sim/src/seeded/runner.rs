@@ -193,5 +193,6 @@ pub fn word_of(fault: Fault) -> &'static str {
         Fault::AcknowledgedAfterFailure => "acknowledged behind a failure",
         Fault::Excess => "too long or too large",
         Fault::Misuse => "use of the disk",
+        Fault::NotReplayed => "not the same again",
     }
 }
