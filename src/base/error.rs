@@ -219,7 +219,9 @@ pub enum Error {
     ///
     /// Open databases behind the fork, or [follow](crate::Builder::follow) this one. A fork has the
     /// locks as well: when the other process has been killed, the database stays `Locked` until all
-    /// its forks have ended, or have become other programs.
+    /// its forks have ended, or have become other programs. A thread that was being started when
+    /// the fork was made keeps a lock of the standard library in it, and no other thread starts
+    /// then: [`Background::Stepped`](crate::Background::Stepped) needs none.
     Forked {
         /// The number of the process that has it open.
         opener: u32,
