@@ -432,7 +432,8 @@ impl Db {
     /// wait can end the process: nothing that is durable is lost by that.
     ///
     /// # Errors
-    /// As [`Db::flush`]. The database is closed nevertheless; what was durable stays so.
+    /// As [`Db::flush`]. The database is closed nevertheless; what was durable stays so. `Forked`:
+    /// it is open where it was opened.
     pub fn close(&self) -> Result<Stats> {
         self.core().close()
     }
