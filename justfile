@@ -96,6 +96,10 @@ torture SECONDS='600' SEED='1' *ARGS:
 torture-kill ROUNDS='10000' SEED='1' DIR='/dev/shm/lithe-torture' *ARGS:
     cargo run --release -- torture kill --dir {{DIR}} --rounds {{ROUNDS}} --seed {{SEED}} --workers 2 {{ARGS}}
 
+# Whether the time that a wrong token takes tells anything of a right one.
+constant-time *ARGS:
+    cargo bench -p lithe-server --bench constant_time -- {{ARGS}}
+
 # Servers that are killed under writers of both protocols: `just served-kills 1000 7`.
 served-kills ROUNDS='1000' SEED='1':
     LITHE_ROUNDS={{ROUNDS}} LITHE_SEED={{SEED}} cargo test --release -p lithe-cli --test cli -- --ignored --exact --nocapture \

@@ -153,9 +153,9 @@ impl Authority {
         known.into_iter().map(|known| known.principal).collect()
     }
 
-    /// Who has this token. `now` is monotonic. Costs the same for each that is not right. A right
-    /// one is known however many wrong ones come from its address: behind a proxy that is the
-    /// address of all.
+    /// Who has this token. `now` is monotonic. Costs the same for each that has the form of one and
+    /// is not right. A right one is known however many wrong ones come from its address: behind a
+    /// proxy that is the address of all.
     #[must_use]
     pub fn with_token(&self, token: &str, from: IpAddr, now: Duration) -> Known {
         if let Some(principal) = self.who_has(token) {

@@ -9,14 +9,17 @@
 //! # comments and empty lines
 //! ID DIGEST NAME GRANT [GRANT ..]
 //! ```
+//!
+//! How long a look-up takes tells nothing of secrets, nor whether an id is known: no step of it
+//! depends on what was found (`benches/constant_time.rs` measures it).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq, ConstantTimeLess};
 
 use super::{Grant, Principal, Rights};
 use crate::secret::is_exposed;
@@ -32,11 +35,15 @@ const NAME_LEN_MAX: usize = 128;
 /// The tokens of a file.
 #[derive(Debug)]
 pub struct Tokens {
-    by_id: HashMap<[u8; ID_LEN], Token>,
+    /// By their ids. They are searched in as many steps for each id, be it there or not.
+    all: Vec<Token>,
+    /// What is compared with where there is none.
+    nobody: Token,
 }
 
 #[derive(Debug)]
 struct Token {
+    id: [u8; ID_LEN],
     digest: [u8; 32],
     principal: Principal,
 }
@@ -129,7 +136,7 @@ impl Tokens {
     }
 
     pub(super) fn parse(text: &str) -> Result<Tokens, (usize, String)> {
-        let mut by_id = HashMap::new();
+        let mut by_id = BTreeMap::new();
         if text.lines().next() != Some(FIRST_LINE) {
             return Err((1, format!("a file of tokens begins with the line `{FIRST_LINE}`")));
         }
@@ -138,32 +145,32 @@ impl Tokens {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (id, token) = parse_line(line).map_err(|what| (index + 1, what))?;
-            if by_id.insert(id, token).is_some() {
+            let token = parse_line(line).map_err(|what| (index + 1, what))?;
+            if by_id.insert(token.id, token).is_some() {
                 return Err((index + 1, "this id is there twice".to_owned()));
             }
         }
-        Ok(Tokens { by_id })
+        let principal = Principal::new("", Rights::new(Vec::new()));
+        let nobody = Token { id: [0; ID_LEN], digest: [0; 32], principal };
+        Ok(Tokens { all: by_id.into_values().collect(), nobody })
     }
 
     /// Whose token this is. An id that is not known costs what a wrong secret does.
     pub(super) fn find(&self, token: &str) -> Option<Principal> {
-        let (id, secret) = split(token).unwrap_or(([0; ID_LEN], [0; SECRET_LEN]));
-        let found = self.by_id.get(&id);
-        let digest = digest_of(&secret);
-        let expected = found.map_or([0; 32], |token| token.digest);
-        let is_right = bool::from(digest.ct_eq(&expected));
-        found.filter(|_| is_right && split(token).is_some()).map(|token| token.principal.clone())
+        let (id, secret) = split(token)?;
+        let at = self.all.partition_point(|token| token.id < id);
+        let found = self.all.get(at).unwrap_or(&self.nobody);
+        let is_of_id = found.id.ct_eq(&id) & Choice::from(u8::from(at < self.all.len()));
+        let is_right = is_of_id & digest_of(&secret).ct_eq(&found.digest);
+        bool::from(is_right).then(|| found.principal.clone())
     }
 
     /// All of them but their secrets, by name.
     #[must_use]
     pub fn list(&self) -> Vec<KnownToken> {
-        let known = |(id, token): (&[u8; ID_LEN], &Token)| KnownToken {
-            id: hex(id),
-            principal: token.principal.clone(),
-        };
-        let mut list: Vec<KnownToken> = self.by_id.iter().map(known).collect();
+        let known =
+            |token: &Token| KnownToken { id: hex(&token.id), principal: token.principal.clone() };
+        let mut list: Vec<KnownToken> = self.all.iter().map(known).collect();
         list.sort_by(|one, other| {
             (one.principal.name(), &one.id).cmp(&(other.principal.name(), &other.id))
         });
@@ -203,7 +210,7 @@ impl Tokens {
     /// Number of tokens.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.by_id.len()
+        self.all.len()
     }
 }
 
@@ -289,7 +296,7 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-fn parse_line(line: &str) -> Result<([u8; ID_LEN], Token), String> {
+fn parse_line(line: &str) -> Result<Token, String> {
     let mut words = line.split_whitespace();
     let id = words.next().and_then(from_hex).ok_or("an id of 16 hexadecimal digits is expected")?;
     let digest = words.next().and_then(from_hex);
@@ -297,7 +304,7 @@ fn parse_line(line: &str) -> Result<([u8; ID_LEN], Token), String> {
     let name = words.next().ok_or("a name is expected behind the digest")?;
     let grants: Result<Vec<Grant>, _> = words.map(str::parse).collect();
     let rights = Rights::new(grants.map_err(|error| error.to_string())?);
-    Ok((id, Token { digest, principal: Principal::new(name, rights) }))
+    Ok(Token { id, digest, principal: Principal::new(name, rights) })
 }
 
 fn split(token: &str) -> Option<([u8; ID_LEN], [u8; SECRET_LEN])> {
@@ -313,18 +320,26 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Bytes of hexadecimal digits, in a time that depends on their number alone.
 fn from_hex<const LEN: usize>(text: &str) -> Option<[u8; LEN]> {
-    if text.len() != 2 * LEN || !text.is_ascii() {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * LEN {
         return None;
     }
-    let mut bytes = [0; LEN];
-    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-        let digits = str::from_utf8(digits).ok()?;
-        // A sign would be taken as well.
-        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        *byte = u8::from_str_radix(digits, 16).ok()?;
+    let (mut bytes, mut are_digits) = ([0; LEN], Choice::from(1));
+    for (byte, two) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let ((high, is_one), (low, is_another)) = (value_of(two[0]), value_of(two[1]));
+        *byte = high << 4 | low;
+        are_digits &= is_one & is_another;
     }
-    Some(bytes)
+    bool::from(are_digits).then_some(bytes)
+}
+
+/// What a hexadecimal digit is worth, and whether it is one.
+fn value_of(digit: u8) -> (u8, Choice) {
+    let decimal = digit.wrapping_sub(b'0');
+    let letter = (digit | 0x20).wrapping_sub(b'a');
+    let (is_decimal, is_letter) = (decimal.ct_lt(&10), letter.ct_lt(&6));
+    let value = u8::conditional_select(&letter.wrapping_add(10), &decimal, is_decimal);
+    (value & 0x0F, is_decimal | is_letter)
 }
