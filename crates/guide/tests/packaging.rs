@@ -149,7 +149,12 @@ fn the_debian_package_is_made_of_files_that_are_there() {
     for line in assets.expect("it has assets").lines().filter(|line| line.contains('[')) {
         let fields: Vec<&str> = line.split('"').collect();
         let (from, to) = (fields[1], fields[3]);
-        if from != "target/release/lithe" {
+        // What the program writes of itself is made when the package is.
+        if let Some(part) = from.strip_prefix("../../target/debian-parts/") {
+            let part = part.trim_end_matches("/*");
+            let script = read("packaging/debian.sh");
+            assert!(script.contains(&format!("\"$parts/{part}\"")), "{part}");
+        } else if from != "target/release/lithe" {
             assert!(root().join("crates/cli").join(from).is_file(), "{from}");
         }
         let name = from.rsplit('/').next().unwrap();
@@ -157,6 +162,7 @@ fn the_debian_package_is_made_of_files_that_are_there() {
     }
     assert!(installed.contains(&"/usr/bin/lithe".to_owned()));
     assert!(installed.contains(&"/etc/lithe/server.toml".to_owned()));
+    assert!(installed.contains(&"/usr/share/man/man1/*".to_owned()));
     assert!(manifest.contains("conf-files = [\"/etc/lithe/server.toml\"]"));
     // The unit is found by the package's name in this folder.
     assert!(manifest.contains("name = \"lithe\"") && manifest.contains("unit-scripts"));
