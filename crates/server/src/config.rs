@@ -81,6 +81,8 @@ pub struct Limits {
     pub snapshot_time: Duration,
     /// Feeds that are being followed.
     pub feeds: usize,
+    /// How long a write that says by a key that it is to be done once is remembered.
+    pub idempotency_time: Duration,
     /// What is to be sent to one client and was not taken yet: behind that, it is closed.
     pub output_size: usize,
     /// Commands of one client that are read ahead of what was answered.
@@ -124,6 +126,7 @@ impl Default for Limits {
             snapshot_time: Duration::from_secs(60),
             feeds: 256,
             output_size: 64 << 20,
+            idempotency_time: Duration::from_secs(24 * 60 * 60),
             pipeline_count: 10_000,
             unknown_argument_count: 10,
             unknown_argument_size: 16_384,

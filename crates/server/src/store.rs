@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use lithedb::{Db, Error, Keyspace, SeqNo, Transaction, WriteBatch};
-use tokio::sync::{Semaphore, TryAcquireError};
+use lithedb::{Db, Error, Keyspace, SeqNo, WriteBatch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::config::Durability;
@@ -120,17 +120,17 @@ impl Store {
         self.begin(work)?.await.map_err(|_| StoreError::Panicked)
     }
 
+    /// A place among what takes long, for as long as it is held.
+    pub fn permit(&self) -> Result<OwnedSemaphorePermit, StoreError> {
+        Arc::clone(&self.blocking).try_acquire_owned().map_err(|_| StoreError::Busy)
+    }
+
     /// The same, without waiting for its end.
     pub fn begin<T: Send + 'static>(
         self: &Arc<Store>,
         work: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, StoreError> {
-        let permit = match Arc::clone(&self.blocking).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => {
-                return Err(StoreError::Busy);
-            }
-        };
+        let permit = self.permit()?;
         let store = Arc::clone(self);
         Ok(tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -145,17 +145,6 @@ impl Store {
         durability: Option<Durability>,
     ) -> Result<SeqNo, StoreError> {
         let seqno = self.buffered(|| self.db.write_with(batch, lithedb::Durability::Buffered))?;
-        self.settle(durability).await?;
-        Ok(seqno)
-    }
-
-    /// Commits a transaction, as [`Store::write`].
-    pub async fn commit(
-        &self,
-        transaction: &mut Transaction,
-        durability: Option<Durability>,
-    ) -> Result<SeqNo, StoreError> {
-        let seqno = self.buffered(|| transaction.commit_with(lithedb::Durability::Buffered))?;
         self.settle(durability).await?;
         Ok(seqno)
     }

@@ -96,6 +96,12 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Count,
         Some("128"),
     ),
+    setting(
+        "serve.idempotency_time",
+        &["LITHE_SERVE_IDEMPOTENCY_TIME"],
+        Kind::Duration,
+        Some("24h"),
+    ),
     setting("serve.snapshot_time", &["LITHE_SERVE_SNAPSHOT_TIME"], Kind::Duration, Some("60s")),
     setting("serve.feeds", &["LITHE_SERVE_FEEDS"], Kind::Count, Some("256")),
     setting("serve.idle_time", &["LITHE_SERVE_IDLE_TIME"], Kind::Duration, Some("60s")),

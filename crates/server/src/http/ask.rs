@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::body::{Body, Received, receive};
 use super::failure::{Code, Failure};
+use super::once::{KEYSPACE, Once, make_keyspace};
 use super::query::Query;
 use super::routes::Route;
 use super::standing::Standing;
@@ -44,6 +45,8 @@ pub struct Ask {
     pub query: Query,
     pub headers: HeaderMap,
     pub body: Incoming,
+    /// That it is to be done once, of calls that can promise it.
+    pub once: Option<Once>,
     /// The reading of the file of tokens by which it is allowed.
     pub tokens_read: u64,
     /// Bytes of the body that were read.
@@ -69,10 +72,13 @@ impl Ask {
     }
 
     pub fn require(&self, verb: Verb, keyspace: &str) -> Result<(), Failure> {
-        match self.principal.may(verb, keyspace) {
-            true => Ok(()),
-            false => Err(forbidden(verb)),
-        }
+        // Who may forget or forge what was done for others is who may change everything.
+        let is_of_all = keyspace == KEYSPACE && matches!(verb, Verb::Write | Verb::Admin);
+        let may = match is_of_all {
+            true => self.principal.may_with_all(verb),
+            false => self.principal.may(verb, keyspace),
+        };
+        if may { Ok(()) } else { Err(forbidden(verb)) }
     }
 
     /// The key: the second open part, or, where that is empty, what `key_base64` says. Browsers
@@ -123,6 +129,12 @@ impl Ask {
         let received = receive(&mut self.body, size_max, (&shared.http.room, &shared.limits));
         let received = received.await?;
         self.received = received.bytes.len() as u64;
+        if let Some(once) = &mut self.once {
+            match received.bytes.len() < LARGE_WRITE {
+                true => once.add_body(&received.bytes),
+                false => tokio::task::block_in_place(|| once.add_body(&received.bytes)),
+            }
+        }
         // It may have taken long.
         Standing::of(self).check()?;
         Ok(received)
@@ -179,6 +191,12 @@ impl Ask {
         let seqno = written.map_err(|error| self.engine(&error))?;
         self.settle(durability).await?;
         Ok(seqno)
+    }
+
+    /// Makes the keyspace that keys of requests are kept in.
+    pub async fn once_keyspace(&self) -> Result<(), Failure> {
+        let done = self.shared.store.blocking(make_keyspace).await;
+        done.map_err(|error| self.store(&error))?.map_err(|error| self.engine(&error))
     }
 
     /// Waits until what was written is as durable as asked for (N1).

@@ -111,7 +111,7 @@ pub async fn write(ask: &mut Ask) -> Outcome {
         true => tokio::task::block_in_place(read)?,
         false => read()?,
     };
-    if plan.conditions.is_empty() {
+    if plan.conditions.is_empty() && ask.once.is_none() {
         let mut batch = WriteBatch::new();
         if let Some(payload) = plan.payload {
             batch.set_payload(payload);
@@ -124,11 +124,11 @@ pub async fn write(ask: &mut Ask) -> Outcome {
         return written(ask.commit(batch, durability).await?);
     }
     let effort = Effort::of(received.bytes.len());
-    let stamp = write_if(asked, durability, effort, |transaction| {
+    let done = write_if(asked, durability, effort, |transaction| {
         plan.check(asked, transaction)?;
         plan.write(transaction).map_err(|error| asked.engine(&error))
     });
-    written(stamp.await?)
+    written(done.await?)
 }
 
 impl Plan {

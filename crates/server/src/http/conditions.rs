@@ -1,15 +1,22 @@
 //! Conditions of HTTP on what an entry is: its stamp is its tag.
 
+use std::time::Duration;
+
 use hyper::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use lithedb::{Error, KeyRange, Keyspace, SeqNo, Transaction};
 
 use super::ask::{Ask, LARGE_WRITE};
 use super::failure::{Code, Failure};
+use super::once::Found;
 use crate::config::Durability;
-use crate::store::StoreError;
 
 /// How often a write with a condition is tried when others write to the key.
 const TRIES: u32 = 32;
+/// The same of one that is to be done once.
+const TRIES_ONCE: u32 = 1000;
+/// So often it is tried at once; then it is waited in between.
+const AT_ONCE: u32 = 8;
+const BACK_OFF: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 enum Tags {
@@ -134,26 +141,106 @@ impl Effort {
     }
 }
 
-/// Writes in a transaction that first looks whether it may: again, when others were faster.
+/// A write that is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    pub stamp: SeqNo,
+    /// It was done when the same request came before.
+    pub is_replayed: bool,
+}
+
+impl From<SeqNo> for Written {
+    fn from(stamp: SeqNo) -> Written {
+        Written { stamp, is_replayed: false }
+    }
+}
+
+/// Writes in a transaction that first looks whether it may: again, when others were faster. Not at
+/// all, when the same request has been done already and says by a key that it is to be done once.
 pub async fn write_if(
     ask: &Ask,
     durability: Option<Durability>,
     effort: Effort,
     mut prepare: impl FnMut(&mut Transaction) -> Result<(), Failure>,
-) -> Result<SeqNo, Failure> {
+) -> Result<Written, Failure> {
     let store = &ask.shared.store;
-    for _ in 0..TRIES {
-        let mut transaction = store.db().begin_update();
-        match effort {
-            Effort::Small => prepare(&mut transaction)?,
-            Effort::Large => tokio::task::block_in_place(|| prepare(&mut transaction))?,
-        }
-        match store.commit(&mut transaction, durability).await {
-            Err(StoreError::Engine(Error::Conflict)) => tokio::task::yield_now().await,
-            done => return done.map_err(|error| ask.store(&error)),
+    let mut attempt = || attempt(ask, &mut prepare);
+    for count in 0..tries(ask) {
+        let tried = match effort {
+            Effort::Small => attempt(),
+            Effort::Large => {
+                // What keeps a thread has its place among those that do.
+                let _permit = store.permit().map_err(|error| ask.store(&error))?;
+                tokio::task::block_in_place(&mut attempt)
+            }
+        };
+        match tried? {
+            Attempt::Done(done) => {
+                // One that was done before may have been answered, or not, before it was durable.
+                ask.settle(durability).await?;
+                return Ok(done);
+            }
+            Attempt::NoKeyspace => ask.once_keyspace().await?,
+            Attempt::Conflict if count < AT_ONCE => tokio::task::yield_now().await,
+            Attempt::Conflict => tokio::time::sleep(BACK_OFF).await,
         }
     }
-    Err(Failure::new(Code::Conflict, "others write to the same keys all the time"))
+    match ask.once.is_some() {
+        // The same request can be sent again.
+        true => Err(Failure::busy()),
+        false => Err(Failure::new(Code::Conflict, "others write to the same keys all the time")),
+    }
+}
+
+/// How often it is tried. Who says that a write is to be done once did not say that it may fail
+/// since others write to the same keys.
+fn tries(ask: &Ask) -> u32 {
+    if ask.once.is_some() { TRIES_ONCE } else { TRIES }
+}
+
+/// What came of trying a write.
+enum Attempt {
+    Done(Written),
+    /// Others were faster.
+    Conflict,
+    /// There is no keyspace for keys of requests.
+    NoKeyspace,
+}
+
+fn attempt(
+    ask: &Ask,
+    prepare: &mut impl FnMut(&mut Transaction) -> Result<(), Failure>,
+) -> Result<Attempt, Failure> {
+    let store = &ask.shared.store;
+    let kept_for = ask.shared.limits.idempotency_time;
+    let mark = ask.once.as_ref().map(|once| once.mark(store, kept_for)).transpose();
+    let mut transaction = store.db().begin_update();
+    let found = mark.and_then(|mark| {
+        let found = mark.as_ref().map_or(Ok(Found::Nothing), |mark| mark.find(&transaction))?;
+        Ok((mark, found))
+    });
+    let mark = match found {
+        // It may be dropped at any moment, as any other.
+        Err(Error::KeyspaceNotFound { .. }) => return Ok(Attempt::NoKeyspace),
+        Err(error) => return Err(ask.engine(&error)),
+        Ok((_, Found::Done(stamp))) => {
+            return Ok(Attempt::Done(Written { stamp, is_replayed: true }));
+        }
+        Ok((_, Found::OfAnother)) => {
+            let what = "the key was said of another request before";
+            return Err(Failure::new(Code::KeyReused, what));
+        }
+        Ok((mark, Found::Nothing)) => mark,
+    };
+    prepare(&mut transaction)?;
+    match mark.map_or(Ok(()), |mark| mark.add_to(&mut transaction)) {
+        Err(Error::KeyspaceNotFound { .. }) => return Ok(Attempt::NoKeyspace),
+        added => added.map_err(|error| ask.engine(&error))?,
+    }
+    match store.buffered(|| transaction.commit_with(lithedb::Durability::Buffered)) {
+        Err(Error::Conflict) => Ok(Attempt::Conflict),
+        done => done.map(|stamp| Attempt::Done(stamp.into())).map_err(|error| ask.engine(&error)),
+    }
 }
 
 #[cfg(test)]

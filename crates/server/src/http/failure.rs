@@ -58,6 +58,7 @@ codes! {
     NoHistory "no_history" 422 "The keyspace keeps no versions.",
     MergeRefused "merge_refused" 422 "The merge operator is missing, or refuses.",
     IndexRefused "index_refused" 422 "An index of the keyspace refuses it.",
+    KeyReused "idempotency_key_reused" 422 "The key was said of another request.",
     TooOften "too_many_wrong_tokens" 429 "There were too many wrong tokens.",
     Internal "internal" 500 "The server could not do it.",
     Corruption "corruption" 500 "Bytes on disk are not what was written.",

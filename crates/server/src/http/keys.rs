@@ -5,14 +5,15 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use hyper::header::{HeaderName, HeaderValue, VARY};
 use hyper::{Response, StatusCode};
-use lithedb::{Entry, Keyspace, SeqNo, Snapshot, WriteBatch};
+use lithedb::{Entry, Keyspace, Snapshot, WriteBatch};
 use serde_json::json;
 
 use super::ask::{Ask, Outcome, answer, ok_json, tagged, with_header, without_body};
 use super::body::{Body, Received};
-use super::conditions::{Conditions, Effort, stamp_in, write_if};
+use super::conditions::{Conditions, Effort, Written, stamp_in, write_if};
 use super::failure::{Code, Failure};
 use super::listing::{EntryRow, SHORT_VALUE_MAX, Sink, Values, list, push_entry, short_list};
+use super::once::REPLAYED_HEADER;
 use crate::auth::Verb;
 use crate::moment::time_text;
 
@@ -110,7 +111,7 @@ pub async fn put(ask: &mut Ask) -> Outcome {
     let conditions = conditions(ask)?;
     let limits = &ask.shared.limits;
     let received = ask.raw_body(limits.value_size.min(limits.body_size)).await?;
-    let stamp = if conditions.is_empty() {
+    let done = if conditions.is_empty() && ask.once.is_none() {
         let Received { bytes: value, room: _until_it_is_written } = received;
         let mut batch = WriteBatch::new();
         match ttl {
@@ -118,7 +119,7 @@ pub async fn put(ask: &mut Ask) -> Outcome {
             Some(ttl) => batch.put_with_ttl(&keyspace, &key, &value, ttl),
         }
         drop(value); // The batch has it.
-        ask.commit(batch, durability).await?
+        ask.commit(batch, durability).await?.into()
     } else {
         let value = &received.bytes;
         let asked = &*ask;
@@ -133,7 +134,7 @@ pub async fn put(ask: &mut Ask) -> Outcome {
         })
         .await?
     };
-    Ok(tagged(written(stamp)?, stamp))
+    Ok(tagged(written(done)?, done.stamp))
 }
 
 /// `DELETE /v1/keyspaces/{keyspace}/keys/{key}`
@@ -141,18 +142,18 @@ pub async fn delete(ask: &mut Ask) -> Outcome {
     let keyspace = ask.keyspace(Verb::Write)?;
     let (key, durability) = (ask.key()?, ask.query.durability()?);
     let conditions = conditions(ask)?;
-    if conditions.is_empty() {
+    if conditions.is_empty() && ask.once.is_none() {
         let mut batch = WriteBatch::new();
         batch.delete(&keyspace, &key);
         return written(ask.commit(batch, durability).await?);
     }
     let asked = &*ask;
-    let stamp = write_if(asked, durability, Effort::Small, |transaction| {
+    let done = write_if(asked, durability, Effort::Small, |transaction| {
         let found = stamp_in(transaction, &keyspace, &key);
         conditions.check(found.map_err(|error| asked.engine(&error))?)?;
         transaction.delete(&keyspace, &key).map_err(|error| asked.engine(&error))
     });
-    written(stamp.await?)
+    written(done.await?)
 }
 
 /// Conditions of a write. Whether they hold says something of what is there, which has to be
@@ -171,12 +172,28 @@ pub async fn merge(ask: &mut Ask) -> Outcome {
     let (key, durability) = (ask.key()?, ask.query.durability()?);
     let limits = &ask.shared.limits;
     let received = ask.raw_body(limits.value_size.min(limits.body_size)).await?;
-    let mut batch = WriteBatch::new();
-    batch.merge(&keyspace, &key, &received.bytes);
-    written(ask.commit(batch, durability).await?)
+    if ask.once.is_none() {
+        let mut batch = WriteBatch::new();
+        batch.merge(&keyspace, &key, &received.bytes);
+        return written(ask.commit(batch, durability).await?);
+    }
+    let (asked, operand) = (&*ask, &received.bytes);
+    let done = write_if(asked, durability, Effort::of(operand.len()), |transaction| {
+        let merged = transaction.merge(&keyspace, &key, operand);
+        merged.map_err(|error| asked.engine(&error))
+    });
+    written(done.await?)
 }
 
 /// What a write is answered with.
-pub fn written(stamp: SeqNo) -> Outcome {
-    ok_json(&json!({ "stamp": stamp.as_u64().to_string() }))
+pub fn written(done: impl Into<Written>) -> Outcome {
+    let Written { stamp, is_replayed } = done.into();
+    let answer = ok_json(&json!({ "stamp": stamp.as_u64().to_string() }))?;
+    Ok(match is_replayed {
+        false => answer,
+        true => {
+            let name = HeaderName::from_static(REPLAYED_HEADER);
+            with_header(answer, name, HeaderValue::from_static("true"))
+        }
+    })
 }

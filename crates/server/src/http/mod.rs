@@ -10,7 +10,7 @@
 //! | `pace` | connections whose clients are not waited for without end |
 //! | `record` | what is kept of a request: counts, times, a line of the log |
 //! | `listing`, `events` | answers that are sent as they come to be |
-//! | `plain`, `keys`, `scan`, `batch`, `conditions` | keys and values |
+//! | `plain`, `keys`, `scan`, `batch`, `conditions`, `once` | keys and values |
 //! | `keyspaces`, `options`, `tables` | keyspaces |
 //! | `history`, `snapshots`, `changes` | moments |
 //! | `stats`, `metrics`, `jobs`, `backups`, `openapi`, `console` | the server |
@@ -42,6 +42,7 @@ mod keyspaces;
 mod listing;
 mod metrics;
 mod moment;
+mod once;
 mod openapi;
 mod options;
 mod pace;

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::ask::{Ask, Outcome, ok_json};
 use super::body::Taken;
+use super::conditions::{Effort, write_if};
 use super::failure::{Code, Failure};
 use super::keys::{moment, written};
 use super::listing::{EntryRow, Sink, VALUES, Values, judge, list, push_entry, short_list};
@@ -253,6 +254,16 @@ pub async fn delete_span(
     span: Span,
     durability: Option<crate::config::Durability>,
 ) -> Outcome {
+    if ask.once.is_some() {
+        let done = write_if(ask, durability, Effort::Large, |transaction| match span.is_empty() {
+            true => Ok(()),
+            false => {
+                let deleted = transaction.delete_range(&keyspace, span.bounds());
+                deleted.map_err(|error| ask.engine(&error))
+            }
+        });
+        return written(done.await?);
+    }
     let mut batch = WriteBatch::new();
     if !span.is_empty() {
         batch.delete_range(&keyspace, span.bounds());

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::ask::{Ask, Outcome, forbidden};
 use super::body::{Body, discard};
+use super::once::{self, Once};
 use super::failure::Failure;
 use super::pace::{Paced, RequestUnderWay, UnderWay};
 use super::query::Query;
@@ -125,14 +126,15 @@ struct Admitted {
     open: Vec<Vec<u8>>,
     query: Query,
     headers: HeaderMap,
+    once: Option<Once>,
     tokens_read: u64,
 }
 
 impl Admitted {
     fn ask(self, shared: &Arc<Shared>, body: Incoming) -> Ask {
-        let Admitted { principal, route, open, query, headers, tokens_read } = self;
+        let Admitted { principal, route, open, query, headers, once, tokens_read } = self;
         let shared = Arc::clone(shared);
-        Ask { shared, principal, route, open, query, headers, body, tokens_read, received: 0 }
+        Ask { shared, principal, route, open, query, headers, body, once, tokens_read, received: 0 }
     }
 }
 
@@ -177,7 +179,11 @@ fn admit(
         });
     }
     let query = Query::parse(parts.uri.query(), route.query)?;
-    Ok(Admitted { principal, route, open, query, headers: parts.headers, tokens_read })
+    let once = match once::is_for(route.operation) {
+        true => Once::of(&principal, &parts)?,
+        false => None,
+    };
+    Ok(Admitted { principal, route, open, query, headers: parts.headers, once, tokens_read })
 }
 
 /// The body of calls that are told nothing.

@@ -51,6 +51,8 @@ limits! {
     "snapshots-per-token" Count(count) snapshots_per_token = count,
         "Of these, with tokens of one name";
     "snapshot-time" Time(time) snapshot_time = time, "How long one is held after it was last used";
+    "idempotency-time" Time(time) idempotency_time = time,
+        "How long a write with an Idempotency-Key is remembered";
     "feeds" Count(count) feeds = count, "Feeds that are followed";
     "idle-time" Time(time) idle = time, "How long a connection without a request stays open";
     "output-size" Size(size) output_size = usize_of(size),

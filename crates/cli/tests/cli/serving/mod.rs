@@ -15,6 +15,7 @@
 //! differs.
 
 mod model;
+mod repeated;
 mod told;
 mod wire;
 mod writer;

@@ -37,11 +37,15 @@ impl Link {
 }
 
 /// A connection of HTTP.
-pub struct Http(Link);
+pub struct Http {
+    link: Link,
+    /// Whether the last answer was that of an earlier request.
+    pub is_replayed: bool,
+}
 
 impl Http {
     pub fn connect(address: SocketAddr) -> io::Result<Http> {
-        Ok(Http(Link::connect(address)?))
+        Ok(Http { link: Link::connect(address)?, is_replayed: false })
     }
 
     /// Sends a request; returns the status and the body of the answer.
@@ -61,18 +65,20 @@ impl Http {
              content-length: {}\r\n\r\n{body}",
             body.len()
         );
-        self.0.send(request.as_bytes())?;
-        let status = self.0.line()?;
+        self.link.send(request.as_bytes())?;
+        let status = self.link.line()?;
+        self.is_replayed = false;
         let status = status.split(' ').nth(1).and_then(|status| status.parse().ok());
         let mut size = 0;
         loop {
-            let line = self.0.line()?;
+            let line = self.link.line()?;
             let Some((name, value)) = line.split_once(": ") else { break };
+            self.is_replayed |= name.eq_ignore_ascii_case("idempotency-replayed");
             if name.eq_ignore_ascii_case("content-length") {
                 size = value.parse().expect("a size");
             }
         }
-        Ok((status.expect("a status"), self.0.take(size)?))
+        Ok((status.expect("a status"), self.link.take(size)?))
     }
 }
 

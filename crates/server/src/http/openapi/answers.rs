@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::reference;
 use crate::http::failure::Code;
+use crate::http::once;
 use crate::http::routes::{Operation, Route};
 
 /// What a call answers with when it was done.
@@ -43,10 +44,16 @@ pub fn of(route: &Route) -> Map<String, Value> {
         let not_ready = json!({ "description": "It is not.", "content": content });
         responses.insert("503".to_owned(), not_ready);
     }
-    let response = match route.method {
+    let mut response = match route.method {
         "HEAD" => json!({ "description": description }),
         _ => json!({ "description": description, "content": content }),
     };
+    if once::is_for(route.operation) {
+        response["headers"]["Idempotency-Replayed"] = json!({
+            "description": "It was done when the same request came before.",
+            "schema": { "type": "string", "enum": ["true"] },
+        });
+    }
     responses.insert(status.to_string(), response);
     responses
 }

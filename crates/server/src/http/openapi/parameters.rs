@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::config::Limits;
+use crate::http::once;
 use crate::http::routes::{Operation, Route};
 
 /// Digits, a dot and a counter, a time, or how long ago.
@@ -12,6 +13,7 @@ pub const MOMENT: &str = "^([0-9]{1,20}|[0-9]{1,14}\\.[0-9]{1,5}|[0-9]{1,20}(ms|
 /// Of texts for the same bytes the one that has no bits left over.
 pub const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|\
     [A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+const ONCE: &str = "^([!#-\\[\\]-~]{1,255}|\"[ !#-\\[\\]-~]{1,255}\")$";
 const TAGS: &str = "^(\\*|(W/)?\"[0-9]{1,20}\"(, ?(W/)?\"[0-9]{1,20}\")*)$";
 
 /// The parameters of a call.
@@ -114,7 +116,7 @@ fn headers(operation: Operation) -> Vec<Value> {
             "description": description,
         })
     };
-    match operation {
+    let mut headers = match operation {
         Operation::GetKey | Operation::PutKey | Operation::DeleteKey => vec![
             header("If-Match", TAGS, "The entry has one of these tags."),
             header("If-None-Match", TAGS, "It has none of these; `*`: it is not there."),
@@ -123,5 +125,10 @@ fn headers(operation: Operation) -> Vec<Value> {
             vec![header("Last-Event-ID", "^[0-9]{1,20}$", "Behind the event of this id.")]
         }
         _ => Vec::new(),
+    };
+    if once::is_for(operation) {
+        let what = "Done once, however often this request comes with this key.";
+        headers.push(header("Idempotency-Key", ONCE, what));
     }
+    headers
 }

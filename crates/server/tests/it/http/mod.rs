@@ -11,6 +11,7 @@ mod keyspaces;
 mod limits;
 mod maintenance;
 mod moments;
+mod once;
 mod plain;
 mod scan;
 mod server;
