@@ -53,3 +53,4 @@ pub use config::{
 };
 pub use probe::{ClientFiles, Probe, ProbeError};
 pub use server::{Drain, Reload, ServeError, Server};
+pub use secret::is_exposed;

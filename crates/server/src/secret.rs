@@ -3,9 +3,12 @@
 use std::io;
 use std::path::Path;
 
-/// Whether others than its owner can read or write a file. What a service manager hands over in
-/// the directory of credentials may be readable by a group, which is how it lets the service read
-/// it.
+/// Whether others than its owner can read or write a file of secrets. What a service manager hands
+/// over in the directory of credentials may be readable by a group, which is how it lets the
+/// service read it.
+///
+/// # Errors
+/// When there is no such file, or it cannot be looked at.
 pub fn is_exposed(path: &Path) -> io::Result<bool> {
     #[cfg(unix)]
     {

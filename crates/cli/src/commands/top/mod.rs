@@ -2,10 +2,12 @@
 
 mod sample;
 mod screen;
+mod served;
 mod source;
 mod view;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -26,11 +28,16 @@ Examples:
   lithe --db my.lithe top --interval 5s
   lithe --db my.lithe top --once
   lithe --db my.lithe top --json --count 60 > minute.ndjson
+  lithe top --url http://127.0.0.1:8080
+  lithe top --url https://db.example:8443 --tls-roots ca.pem --token-file token
 
 The database is read beside the program that has it open; within the shell it is the shell's own.
 Beside a program, commits and bytes are those that its log has got; lookups, waits and memory are
 known only to itself. `read probe` is how long a lookup takes that `top` does itself. `now` is the
-last interval. q ends it.";
+last interval. q ends it.
+
+With --url it is the database of a server (`lithe serve`), with what the server counts of requests:
+its token needs the verb `stats` for `*`.";
 
 /// As short as an interval may be.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -58,6 +65,30 @@ pub struct TopArgs {
     /// End after so many samples
     #[arg(long, value_name = "COUNT")]
     pub count: Option<u64>,
+
+    /// A server, as http://HOST:PORT, https://HOST:PORT or unix:PATH, in place of a database
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+
+    /// File whose first line is a token of the server; for its owner alone
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub token_file: Option<PathBuf>,
+
+    /// Certificates that the server's is signed by, as PEM
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub tls_roots: Option<PathBuf>,
+
+    /// The name that the server's certificate has, if it is not that of the URL
+    #[arg(long, value_name = "NAME", requires = "url")]
+    pub tls_name: Option<String>,
+
+    /// A certificate to show the server, as PEM
+    #[arg(long, value_name = "FILE", requires_all = ["url", "tls_key"])]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The key of that certificate, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
 }
 
 /// Shows it.
@@ -68,7 +99,10 @@ pub fn run(globals: &Globals, interrupt: &Interrupt, args: &TopArgs) -> Outcome 
     if is_live && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         return Err(Failure::usage("this is no terminal: use --once or --json"));
     }
-    let mut source = source::open(globals)?;
+    let mut source = match &args.url {
+        Some(url) => served::open(globals, url, args)?,
+        None => source::open(globals)?,
+    };
     let clock = SystemClock::new();
     let count = if args.once { 1 } else { args.count.unwrap_or(u64::MAX) };
     let watch = Watch { clock: &clock, interrupt, interval, count };

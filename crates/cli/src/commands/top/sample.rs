@@ -45,6 +45,18 @@ pub struct Sample {
     pub pauses: u64,
     pub cleanings: u64,
     pub keyspaces: Vec<KeyspaceSample>,
+    /// Of a server.
+    pub server: Option<ServerSample>,
+}
+
+/// What a server counts of its clients, of both protocols.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerSample {
+    pub connections: u64,
+    pub requests: u64,
+    pub failures: u64,
+    /// That all requests took, together.
+    pub request_time: Duration,
 }
 
 /// The same of a keyspace.
@@ -114,6 +126,7 @@ impl Sample {
             pauses: stats.background_pauses,
             cleanings: stats.cleanings,
             keyspaces: stats.keyspaces.iter().map(KeyspaceSample::of).collect(),
+            server: None,
         }
     }
 
@@ -182,6 +195,16 @@ impl<'a> Span<'a> {
         if seconds > 0.0 { change.div_f64(seconds) } else { Duration::ZERO }
     }
 
+    /// How many requests a server has answered in each second, and what one took on average.
+    pub fn requests(&self) -> (f64, Duration) {
+        let server = |sample: &Sample| sample.server.unwrap_or_default();
+        let count = self.change(|sample| server(sample).requests);
+        let (now, before) = (server(self.now).request_time, server(self.before).request_time);
+        let time = now.saturating_sub(before);
+        let mean = if count > 0 { time.div_f64(count as f64) } else { Duration::ZERO };
+        (per_second(count, self.time()), mean)
+    }
+
     /// Bytes written to disk for each byte committed, in this time.
     pub fn write_amplification(&self) -> Option<f64> {
         let data = self.change(|sample| sample.data_bytes);
@@ -238,6 +261,15 @@ pub fn json_of(name: &str, span: Span<'_>) -> Value {
         now.memory.iter().map(|(part, bytes)| (format!("{part}_bytes"), json!(bytes))).collect();
     let known = |figure: Value| if now.knows_writer { figure } else { Value::Null };
     let gets = span.rate(|sample| sample.total(|keyspace| keyspace.gets));
+    let (requests, mean) = span.requests();
+    let of_server = now.server.map(|server| {
+        json!({
+            "connections": server.connections,
+            "requests_per_second": requests,
+            "request_seconds_mean": mean.as_secs_f64(),
+            "failures": server.failures,
+        })
+    });
     json!({
         "database": name,
         "seconds": span.time().as_secs_f64(),
@@ -271,6 +303,7 @@ pub fn json_of(name: &str, span: Span<'_>) -> Value {
         "followers": now.followers,
         "cleanings": now.cleanings,
         "background_pauses": now.pauses,
+        "server": of_server,
         "keyspaces": now.keyspaces.iter().map(|it| keyspace_json(it, span)).collect::<Vec<_>>(),
     })
 }

@@ -1,4 +1,4 @@
-//! Where samples come from. Who watches something else, as a server by its figures, adds a source.
+//! Where samples come from; `served` has another source.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sample::{KeyspaceSample, Sample, Span, per_second};
+use super::sample::{KeyspaceSample, Sample, ServerSample, Span, per_second};
 use crate::commands::stats::hit_rate_text;
 use crate::notation::{bytes_text, count_text, duration_text};
 use crate::output::Table;
@@ -27,6 +27,9 @@ pub fn lines(name: &str, span: Span<'_>, interval: Duration) -> Vec<String> {
         labelled("state", &format!("{}{troubles}", now.state)),
         labelled("throughput", &writes(span)),
     ];
+    if let Some(server) = &now.server {
+        lines.insert(2, labelled("server", &requests(span, server)));
+    }
     if now.knows_writer {
         lines.push(labelled("", &reads(span)));
     }
@@ -52,6 +55,13 @@ pub fn lines(name: &str, span: Span<'_>, interval: Duration) -> Vec<String> {
 
 fn labelled(label: &str, text: &str) -> String {
     format!("{label:<LABEL_LEN$}{text}")
+}
+
+fn requests(span: Span<'_>, server: &ServerSample) -> String {
+    let (rate, mean) = span.requests();
+    let (rate, mean) = (rate_text(rate), duration_text(mean));
+    let connections = count_text(server.connections);
+    format!("{rate} requests/s, mean {mean}, {connections} connections")
 }
 
 fn writes(span: Span<'_>) -> String {

@@ -115,3 +115,56 @@ fn log_lines_are_objects_and_say_who_was_refused_and_no_key() {
     assert_eq!(of("tokens and certificates were read again").len(), 1);
     assert_eq!(of("tokens and certificates are as they were read before").len(), 1);
 }
+
+#[test]
+fn a_server_is_watched_by_its_figures() {
+    let shell = Shell::new();
+    let create = |grant: &str| {
+        let made = ["token", "create", "--tokens", "tokens", "--name", "prometheus", "--grant"];
+        shell.run(&[&made[..], &[grant]].concat()).ok_text().trim().to_owned()
+    };
+    let (token, other) = (create("*:stats,write"), create("*:read"));
+    let server = Server::start_with(&shell, &["--tokens", "tokens", "--log", "off"], &[]);
+    let url = format!("http://{}", server.http);
+    let watch = |more: &[&str]| {
+        shell.run(&[&["top", "--url", &url, "--interval", "200ms"][..], more].concat())
+    };
+    assert!(watch(&["--once"]).fails(3).contains("401"), "without a token");
+    for (file, text) in [("token", &token), ("other", &other)] {
+        shell.write(file, text.as_bytes());
+    }
+    let exposed = watch(&["--once", "--token-file", "token"]).fails(2);
+    assert!(exposed.contains("chmod 600"), "{exposed}");
+    for file in ["token", "other"] {
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(shell.path(file), private).unwrap();
+    }
+    let refused = watch(&["--once", "--token-file", "other"]).fails(3);
+    assert!(refused.contains("403") && !refused.contains(&other), "{refused}");
+    let path = "/v1/keyspaces/default/keys/a?durability=buffered";
+    let headers = format!("host: localhost\r\nauthorization: Bearer {token}\r\n");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let text = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut http = Http::connect(server.http).unwrap();
+            while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                assert_eq!(http.ask_with(&headers, ("PUT", path), "value").unwrap().0, 200);
+            }
+        });
+        let text = watch(&["--json", "--count", "1", "--token-file", "token"]).ok_text();
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        text
+    });
+    let sample: Value = serde_json::from_str(&text).unwrap();
+    for figure in ["commits_per_second", "data_bytes_per_second", "memory_budget_bytes"] {
+        assert!(sample[figure].as_f64().unwrap() > 0.0, "{figure} {text}");
+    }
+    assert_eq!(sample["keyspaces"][0]["name"], "default");
+    assert!(sample["memory"]["memtables_bytes"].as_u64().unwrap() > 0, "{text}");
+    assert!(sample["server"]["requests_per_second"].as_f64().unwrap() > 0.0, "{text}");
+    assert!(sample["server"]["request_seconds_mean"].as_f64().unwrap() > 0.0, "{text}");
+    let drawn = watch(&["--once", "--token-file", "token"]).ok_text();
+    assert!(drawn.contains(&url) && drawn.contains(" requests/s, mean "), "{drawn}");
+    shell.run(&["--db", "db", "top", "--url", &url, "--once"]).fails(2);
+    server.end();
+}
