@@ -5,22 +5,20 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 use crate::config::{Limits, is_own};
 use crate::log::{Level, Said};
 use crate::metrics::{Protocol, Refusal};
 use crate::server::{Phase, Shared};
+use crate::socket::SocketFile;
+use crate::stream::{Peer, Stream};
 
 /// When the system has no more descriptors, it has some after a while.
 const OUT_OF_FILES_PAUSE: Duration = Duration::from_millis(50);
@@ -96,93 +94,48 @@ impl Drop for Place {
     }
 }
 
-/// A client, by TLS or not.
-#[derive(Debug)]
-pub enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl Stream {
-    /// The address that the client has connected to.
-    pub fn local_address(&self) -> Option<SocketAddr> {
-        match self {
-            Stream::Plain(stream) => stream.local_addr().ok(),
-            Stream::Tls(stream) => stream.get_ref().0.local_addr().ok(),
-        }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(context, into),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
-            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Stream::Plain(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
-    }
-}
-
 /// A connection, ready to be served.
 #[derive(Debug)]
 pub struct Connection {
     pub stream: Stream,
-    pub peer: SocketAddr,
+    pub peer: Peer,
     /// Held for as long as it is open.
     pub place: Place,
 }
 
+/// Where connections come in.
+#[derive(Debug)]
+pub enum Listener {
+    Network(TcpListener),
+    /// With its file, which has to go first.
+    Unix(SocketFile, UnixListener),
+}
+
+/// A connection that has come in.
+enum Accepted {
+    Network(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<(Accepted, Peer)> {
+        Ok(match self {
+            Listener::Network(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                (Accepted::Network(stream), peer.into())
+            }
+            Listener::Unix(_file, listener) => {
+                let (stream, _it_has_no_path) = listener.accept().await?;
+                let peer = Peer::of_unix(&stream);
+                (Accepted::Unix(stream), peer)
+            }
+        })
+    }
+}
+
 /// Accepts connections until the server drains, and serves each in a task of its own.
 pub async fn accept_on<Served>(
-    listener: TcpListener,
+    listener: Listener,
     protocol: Protocol,
     shared: Arc<Shared>,
     serve: fn(Connection, Arc<Shared>) -> Served,
@@ -212,10 +165,14 @@ pub async fn accept_on<Served>(
             shared.metrics.note_refusal(Refusal::Connections);
             continue; // Closed as it is: an answer would cost what there is too little of.
         };
-        let _latency_is_worse = stream.set_nodelay(true);
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            let Some(stream) = hand_shake(stream, &shared).await else { return };
+            let stream = match stream {
+                Accepted::Network(stream) => hand_shake(stream, &shared).await,
+                // What does not leave the machine goes as it is.
+                Accepted::Unix(stream) => Some(Stream::Unix(stream)),
+            };
+            let Some(stream) = stream else { return };
             let metrics = Arc::clone(&shared.metrics);
             let _connected = metrics.connected(protocol);
             serve(Connection { stream, peer, place }, shared).await;
@@ -231,6 +188,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 /// The stream that requests come on; `None` when the client does not speak TLS as it should, in
 /// time.
 async fn hand_shake(stream: TcpStream, shared: &Shared) -> Option<Stream> {
+    let _latency_is_worse = stream.set_nodelay(true);
     let Some(tls) = &shared.tls else { return Some(Stream::Plain(stream)) };
     let acceptor = TlsAcceptor::from(tls.config());
     match tokio::time::timeout(shared.limits.first_byte, acceptor.accept(stream)).await {

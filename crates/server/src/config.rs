@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::metrics::Protocol;
+
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -79,10 +81,10 @@ pub struct Limits {
     pub snapshots_per_token: usize,
     /// How long one of them lives after it was last used, at most and if nothing else is asked for.
     pub snapshot_time: Duration,
-    /// Feeds that are being followed.
-    pub feeds: usize,
     /// How long a write that says by a key that it is to be done once is remembered.
     pub idempotency_time: Duration,
+    /// Feeds that are being followed.
+    pub feeds: usize,
     /// What is to be sent to one client and was not taken yet: behind that, it is closed.
     pub output_size: usize,
     /// Commands of one client that are read ahead of what was answered.
@@ -124,9 +126,9 @@ impl Default for Limits {
             snapshots: 256,
             snapshots_per_token: 128,
             snapshot_time: Duration::from_secs(60),
+            idempotency_time: Duration::from_secs(24 * 60 * 60),
             feeds: 256,
             output_size: 64 << 20,
-            idempotency_time: Duration::from_secs(24 * 60 * 60),
             pipeline_count: 10_000,
             unknown_argument_count: 10,
             unknown_argument_size: 16_384,
@@ -144,9 +146,17 @@ pub struct Config {
     pub http: Option<SocketAddr>,
     /// Where the Redis protocol is.
     pub redis: Option<SocketAddr>,
+    /// A path on this machine at which HTTP is served as well, without TLS: what is there already
+    /// is an error, unless it is a socket that nobody listens at any more.
+    pub http_socket: Option<PathBuf>,
+    /// The same for the Redis protocol.
+    pub redis_socket: Option<PathBuf>,
+    /// Who may connect at these paths, as the bits of a file's mode; by default (`None`) the user
+    /// alone that the server runs as, 600.
+    pub socket_mode: Option<u32>,
     /// File of tokens; without one, whoever can connect may do everything.
     pub tokens: Option<PathBuf>,
-    /// With it both protocols are served by TLS alone.
+    /// With it both protocols are served by TLS alone at their addresses.
     pub tls: Option<TlsFiles>,
     /// That tokens may go in the clear over a network.
     pub plain_network: PlainNetwork,
@@ -191,7 +201,7 @@ pub enum RequestLog {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Neither protocol has an address.
+    /// Neither protocol has an address or a path.
     NothingToServe,
     /// Others could reach this address, and nothing says who may do what.
     OpenWithoutTokens {
@@ -231,7 +241,8 @@ impl Config {
     /// What is wrong with it.
     pub fn check(&self) -> Result<(), ConfigError> {
         let addresses = [self.http, self.redis];
-        if addresses.iter().all(Option::is_none) {
+        let sockets = [&self.http_socket, &self.redis_socket];
+        if addresses.iter().all(Option::is_none) && sockets.iter().all(|path| path.is_none()) {
             return Err(ConfigError::NothingToServe);
         }
         for address in addresses.into_iter().flatten().filter(|address| !is_own(address.ip())) {
@@ -243,6 +254,14 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Whether a protocol is served, at an address or a path.
+    pub(crate) fn serves(&self, protocol: Protocol) -> bool {
+        match protocol {
+            Protocol::Http => self.http.is_some() || self.http_socket.is_some(),
+            Protocol::Redis => self.redis.is_some() || self.redis_socket.is_some(),
+        }
     }
 
     /// Threads that serve connections.

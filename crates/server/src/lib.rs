@@ -6,7 +6,8 @@
 //! | `config` | addresses, limits, where secrets are; what is refused |
 //! | `auth` | tokens, and what each may do |
 //! | `secret`, `tls` | files of secrets; certificates |
-//! | `accept` | connections: how many, from where, by TLS or not, until when |
+//! | `accept`, `stream` | connections: how many, from where, by TLS or not, until when |
+//! | `socket` | paths of this machine that are served |
 //! | `store` | the database as handlers use it: what may wait does so elsewhere |
 //! | `sync` | one sync of the log for all who wait for one |
 //! | `metrics`, `log` | what was done, without keys and values |
@@ -35,7 +36,9 @@ mod probe;
 mod redis;
 mod secret;
 mod server;
+mod socket;
 mod store;
+mod stream;
 mod sync;
 mod tls;
 
@@ -52,5 +55,5 @@ pub use config::{
     Config, ConfigError, Durability, Limits, LogFormat, PlainNetwork, RequestLog, TlsFiles,
 };
 pub use probe::{ClientFiles, Probe, ProbeError};
-pub use server::{Drain, Reload, ServeError, Server};
 pub use secret::is_exposed;
+pub use server::{Drain, Reload, ServeError, Server};

@@ -3,11 +3,11 @@
 
 use std::fmt::{self, Display, Write as _};
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::config::{LogFormat, RequestLog};
+use crate::stream::Peer;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl WrongTokens {
     const MINUTE: Duration = Duration::from_secs(60);
 
     /// Says that somebody could not be known by a token. `now` is monotonic.
-    pub fn note(&self, log: Log, (protocol, peer): (&str, SocketAddr), why: &str, now: Duration) {
+    pub fn note(&self, log: Log, (protocol, peer): (&str, Peer), why: &str, now: Duration) {
         if let Some(left_out) = self.admit(now) {
             let fields = [
                 ("protocol", Said::Text(&protocol)),

@@ -3,18 +3,20 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use lithedb::{Db, Error};
 use tokio::sync::watch;
 
-use crate::accept::{Gate, accept_on};
+use crate::accept::{self, Gate, accept_on};
 use crate::auth::{Authority, TokenFileError};
 use crate::config::{Config, ConfigError, Limits};
 use crate::log::{Level, Log, Said, WrongTokens};
 use crate::metrics::{Metrics, Protocol};
+use crate::socket::{SocketFile, listen_at};
 use crate::store::Store;
 use crate::tls::{Tls, TlsError};
 use crate::{http, redis};
@@ -82,6 +84,13 @@ pub enum ServeError {
         /// What the system says.
         source: io::Error,
     },
+    /// Nobody can listen at a path.
+    Socket {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The directory for backups is none.
     BackupRoot {
         /// The directory.
@@ -104,6 +113,9 @@ impl fmt::Display for ServeError {
             ServeError::Listen { address, source } => {
                 write!(f, "cannot listen at {address}: {source}")
             }
+            ServeError::Socket { path, source } => {
+                write!(f, "cannot listen at {}: {source}", path.display())
+            }
             ServeError::BackupRoot { path, source } => {
                 write!(f, "{}, where backups should go: {source}", path.display())
             }
@@ -120,6 +132,7 @@ impl std::error::Error for ServeError {
             ServeError::Tokens(error) => Some(error),
             ServeError::Tls(_) => None,
             ServeError::Listen { source, .. }
+            | ServeError::Socket { source, .. }
             | ServeError::BackupRoot { source, .. }
             | ServeError::Threads(source) => Some(source),
             ServeError::Engine(error) => Some(error),
@@ -137,8 +150,15 @@ impl From<TlsError> for ServeError {
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
-    listeners: Vec<(Protocol, TcpListener)>,
+    listeners: Vec<(Protocol, Listener)>,
     drain: Drain,
+}
+
+/// What is bound.
+#[derive(Debug)]
+enum Listener {
+    Network(TcpListener),
+    Unix(SocketFile, UnixListener),
 }
 
 /// Ends a server, or has it read its files again, from any thread.
@@ -213,16 +233,12 @@ impl Server {
             let there = http::make_backup_root(path);
             there.map_err(|source| ServeError::BackupRoot { path: path.clone(), source })?;
         }
-        let mut listeners = Vec::new();
-        for (protocol, address) in [(Protocol::Http, config.http), (Protocol::Redis, config.redis)]
-        {
-            if let Some(address) = address {
-                listeners.push((protocol, listen(address)?));
-            }
-        }
+        let listeners = listen_to(&config)?;
         let address_of = |protocol: Protocol| {
-            let found = listeners.iter().find(|(of, _)| *of == protocol);
-            found.and_then(|(_, listener)| listener.local_addr().ok())
+            listeners.iter().find_map(|(of, listener)| match listener {
+                Listener::Network(listener) if *of == protocol => listener.local_addr().ok(),
+                _ => None,
+            })
         };
         let (http_address, redis_address) =
             (address_of(Protocol::Http), address_of(Protocol::Redis));
@@ -302,6 +318,23 @@ impl Server {
     }
 }
 
+fn listen_to(config: &Config) -> Result<Vec<(Protocol, Listener)>, ServeError> {
+    let mut listeners = Vec::new();
+    for (protocol, address, path) in [
+        (Protocol::Http, config.http, &config.http_socket),
+        (Protocol::Redis, config.redis, &config.redis_socket),
+    ] {
+        if let Some(address) = address {
+            listeners.push((protocol, Listener::Network(listen(address)?)));
+        }
+        if let Some(path) = path {
+            let mode = config.socket_mode.unwrap_or(0o600);
+            listeners.push((protocol, listen_by_path(path, mode)?));
+        }
+    }
+    Ok(listeners)
+}
+
 fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
     let failed = |source| ServeError::Listen { address, source };
     let listener = TcpListener::bind(address).map_err(failed)?;
@@ -309,13 +342,26 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
     Ok(listener)
 }
 
+fn listen_by_path(path: &Path, mode: u32) -> Result<Listener, ServeError> {
+    let (listener, file) = listen_at(path, mode)
+        .map_err(|source| ServeError::Socket { path: path.to_path_buf(), source })?;
+    Ok(Listener::Unix(file, listener))
+}
+
 async fn serve(
     shared: &Arc<Shared>,
-    listeners: Vec<(Protocol, TcpListener)>,
+    listeners: Vec<(Protocol, Listener)>,
     drain: &Drain,
 ) -> Result<(), ServeError> {
     for (protocol, listener) in listeners {
-        let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Threads)?;
+        let listener = match listener {
+            Listener::Network(listener) => {
+                tokio::net::TcpListener::from_std(listener).map(accept::Listener::Network)
+            }
+            Listener::Unix(file, listener) => tokio::net::UnixListener::from_std(listener)
+                .map(|listener| accept::Listener::Unix(file, listener)),
+        };
+        let listener = listener.map_err(ServeError::Threads)?;
         let shared = Arc::clone(shared);
         match protocol {
             Protocol::Http => tokio::spawn(accept_on(listener, protocol, shared, http::serve)),

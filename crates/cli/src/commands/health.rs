@@ -15,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   lithe health
   lithe health --url http://127.0.0.1:8080 --timeout 2s
+  lithe health --url unix:/run/lithe/http
   lithe health --url https://db.example:8443 --tls-roots ca.pem
   lithe health --url https://127.0.0.1:8443 --tls-roots ca.pem --tls-name db.example
 

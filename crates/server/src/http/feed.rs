@@ -60,7 +60,7 @@ impl Feed {
         let (near, far) = tokio::io::duplex(at_a_time.clamp(1, ON_THE_WAY_MAX));
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         // Of one task, as nothing is gained by waking another thread for each piece.
-        let served = serve_stream(far, peer, self.server.shared());
+        let served = serve_stream(far, peer.into(), self.server.shared());
         let (mut from, mut to) = tokio::io::split(near);
         let mut said = Vec::new();
         let talk = async {

@@ -5,7 +5,7 @@
 //! are not this server's are refused, so that no page of another site can use a server that its
 //! reader can reach, or one that a name was made to lead to.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -17,6 +17,7 @@ use super::failure::{Code, Failure};
 use crate::auth::{Known, Principal};
 use crate::config::is_own;
 use crate::server::Shared;
+use crate::stream::Peer;
 
 /// Refuses who came by a name that is not the server's. Returns host and port, as they were given.
 pub fn check_host<'r>(shared: &Shared, parts: &'r Parts) -> Result<&'r str, Failure> {
@@ -87,7 +88,7 @@ pub fn check_origin(parts: &Parts, host: &str) -> Result<(), Failure> {
 pub fn identify(
     shared: &Shared,
     headers: &HeaderMap,
-    peer: SocketAddr,
+    peer: Peer,
     now: Duration,
 ) -> Result<Principal, Failure> {
     if let Some(principal) = shared.authority.without_token() {

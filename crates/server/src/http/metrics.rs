@@ -31,10 +31,7 @@ pub fn show(ask: &mut Ask) -> Outcome {
 
 fn push_server(out: &mut String, shared: &Shared) {
     let metrics = &shared.metrics;
-    let served = Protocol::ALL.into_iter().filter(|(protocol, _)| match protocol {
-        Protocol::Http => shared.http_address.is_some(),
-        Protocol::Redis => shared.redis_address.is_some(),
-    });
+    let served = Protocol::ALL.into_iter().filter(|(protocol, _)| shared.config.serves(*protocol));
     let served: Vec<(Protocol, &str)> = served.collect();
     let uptime = shared.store.began().elapsed().as_secs_f64();
     head(out, "uptime_seconds", "gauge", "Since the server was started.");

@@ -1,7 +1,6 @@
 //! What is kept of a request when it is over: counts, times, and a line if that is asked for. There
 //! is neither its address nor a key in it, but the template of the route (N4).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -11,6 +10,7 @@ use super::pace::RequestUnderWay;
 use crate::log::{Level, Said};
 use crate::metrics::{Kind, Protocol};
 use crate::server::Shared;
+use crate::stream::Peer;
 
 /// A request under way; noted when it is dropped, which is when the last of its answer was sent, or
 /// its client is gone.
@@ -18,7 +18,7 @@ use crate::server::Shared;
 pub struct Record {
     pub shared: Arc<Shared>,
     pub began: Instant,
-    pub peer: SocketAddr,
+    pub peer: Peer,
     pub method: &'static str,
     /// As the table of routes has it.
     pub route: &'static str,

@@ -1,7 +1,6 @@
 //! The way of a connection, and of each request on it: found, identified, done, noted.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hyper::body::{Bytes, Incoming};
@@ -18,8 +17,8 @@ use tokio::time::Instant;
 
 use super::ask::{Ask, Outcome, forbidden};
 use super::body::{Body, discard};
-use super::once::{self, Once};
 use super::failure::Failure;
+use super::once::{self, Once};
 use super::pace::{Paced, RequestUnderWay, UnderWay};
 use super::query::Query;
 use super::record::Record;
@@ -32,6 +31,7 @@ use crate::accept::Connection;
 use crate::auth::{Principal, Verb};
 use crate::metrics::Kind;
 use crate::server::Shared;
+use crate::stream::Peer;
 
 /// Serves one connection, until it ends or the server does.
 pub async fn serve(connection: Connection, shared: Arc<Shared>) {
@@ -40,7 +40,7 @@ pub async fn serve(connection: Connection, shared: Arc<Shared>) {
 }
 
 /// The same, of whatever bytes come and go by.
-pub async fn serve_stream<S>(stream: S, peer: SocketAddr, shared: Arc<Shared>)
+pub async fn serve_stream<S>(stream: S, peer: Peer, shared: Arc<Shared>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -69,7 +69,7 @@ where
 
 async fn respond(
     shared: Arc<Shared>,
-    peer: SocketAddr,
+    peer: Peer,
     request: Request<Incoming>,
     under_way: RequestUnderWay,
 ) -> Response<Body> {
@@ -141,7 +141,7 @@ impl Admitted {
 /// Finds the call, and whether it may be made (H1). Who may not is told nothing of what there is.
 fn admit(
     shared: &Shared,
-    peer: SocketAddr,
+    peer: Peer,
     parts: Parts,
     record: &mut Record,
 ) -> Result<Admitted, Failure> {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+
+use crate::stream::Peer;
 
 /// All clients of the Redis protocol.
 #[derive(Debug, Default)]
@@ -20,9 +21,9 @@ pub struct Clients {
 #[derive(Debug)]
 pub struct Client {
     pub id: u64,
-    pub peer: SocketAddr,
-    /// Its connection's end here, if that is known.
-    local: Option<SocketAddr>,
+    pub peer: Peer,
+    /// Its connection's end here; empty if that is not known.
+    local: String,
     /// Since the server began.
     since: Duration,
     shown: Mutex<Shown>,
@@ -63,11 +64,7 @@ impl Clients {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn enter(
-        &self,
-        (peer, local): (SocketAddr, Option<SocketAddr>),
-        now: Duration,
-    ) -> Entered<'_> {
+    pub fn enter(&self, (peer, local): (Peer, String), now: Duration) -> Entered<'_> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let shown = Shown { last: now, version: 2, queued: -1, ..Shown::default() };
         let client = Arc::new(Client {
@@ -110,14 +107,20 @@ impl Client {
     }
 
     /// Its connection's end here.
-    pub fn local_text(&self) -> String {
-        self.local.map(|local| local.to_string()).unwrap_or_default()
+    pub fn local_text(&self) -> &str {
+        &self.local
     }
 
     /// Its line of `CLIENT LIST`.
     pub fn line(&self, now: Duration) -> String {
         let shown = self.shown();
         let local = self.local_text();
+        let flags = match (shown.queued >= 0, self.peer.is_unix()) {
+            (false, false) => "N",
+            (false, true) => "U",
+            (true, false) => "x",
+            (true, true) => "xU",
+        };
         let mut line = format!("id={} addr={} laddr={local} fd=0", self.id, self.peer);
         let _to_a_string = write!(
             line,
@@ -126,7 +129,7 @@ impl Client {
             shown.name,
             now.saturating_sub(self.since).as_secs(),
             now.saturating_sub(shown.last).as_secs(),
-            if shown.queued < 0 { "N" } else { "x" },
+            flags,
             shown.database,
             shown.queued,
             if shown.command.is_empty() { "NULL" } else { shown.command },

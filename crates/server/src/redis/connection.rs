@@ -19,10 +19,11 @@ use super::clients::Client;
 use super::frame::{FrameError, Parsed, Parser};
 use super::reply::Reply;
 use super::session::{Follows, Row, Session};
-use crate::accept::{Connection, Stream};
+use crate::accept::Connection;
 use crate::log::{Level, Said};
 use crate::metrics::{Kind, Protocol, Refusal};
 use crate::server::Shared;
+use crate::stream::Stream;
 
 /// Bytes that there is room for when a client says something.
 const READ_MIN: usize = 2 << 10;
@@ -66,7 +67,7 @@ struct Link {
 pub async fn serve(connection: Connection, shared: Arc<Shared>) {
     let Connection { stream, peer, place: _place } = connection;
     let began = shared.store.began().elapsed();
-    let ends = (peer, stream.local_address());
+    let ends = (peer, stream.local_text());
     let entered = shared.redis.clients.enter(ends, began);
     let client = Arc::clone(&entered.client);
     let mut link = Link {

@@ -39,7 +39,7 @@ impl Feed {
     pub fn session(&self, bytes: &[u8], at_a_time: usize) -> (Vec<u8>, bool) {
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let now = self.shared.store.began().elapsed();
-        let entered = self.shared.redis.clients.enter((peer, None), now);
+        let entered = self.shared.redis.clients.enter((peer.into(), String::new()), now);
         let mut session = Session::new(Arc::clone(&self.shared), Arc::clone(&entered.client));
         let (mut parser, mut out, mut taken) = (Parser::default(), Reply::new(), 0);
         let (mut arrived, mut sent) = (0, Vec::new());

@@ -4,3 +4,4 @@
 mod http;
 mod redis;
 mod served;
+mod sockets;

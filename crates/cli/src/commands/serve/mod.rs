@@ -29,6 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   lithe serve --db my.lithe
   lithe serve --db my.lithe --http 127.0.0.1:8080 --redis 127.0.0.1:6379 --durability every-second
+  lithe serve --db my.lithe --http-socket /run/lithe/http --socket-mode 660
   lithe serve --db my.lithe --http 0.0.0.0:8443 --tokens tokens --tls-cert a.pem --tls-key a.key
 
 The database is created when it does not exist, but not with --read-only. The addresses that are
@@ -58,6 +59,18 @@ pub struct ServeArgs {
     /// Where the Redis protocol is
     #[arg(long, value_name = "ADDRESS")]
     pub redis: Option<SocketAddr>,
+
+    /// A path at which HTTP is served to this machine, as well or instead
+    #[arg(long, value_name = "PATH")]
+    pub http_socket: Option<PathBuf>,
+
+    /// A path at which the Redis protocol is served to this machine, as well or instead
+    #[arg(long, value_name = "PATH")]
+    pub redis_socket: Option<PathBuf>,
+
+    /// Who may connect at these paths, as `chmod` has it [default: 600, the server's user alone]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    pub socket_mode: Option<u32>,
 
     /// File of tokens and what each may do (`lithe token`)
     #[arg(long, value_name = "FILE")]
@@ -109,6 +122,12 @@ pub struct ServeArgs {
     pub limits: LimitArgs,
 }
 
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let is_octal = text.len() <= 4 && text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+    mode.ok_or_else(|| "up to three digits from 0 to 7, as in 660".to_owned())
+}
+
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Served {
@@ -155,12 +174,18 @@ pub fn run(
 
 fn serve(db: &lithedb::Db, config: Config, notices: Notices, interrupt: &Interrupt) -> Outcome {
     let is_silent = config.log == LogFormat::Off;
+    let sockets = [("http", config.http_socket.clone()), ("redis", config.redis_socket.clone())];
     let server = Server::bind(db.clone(), config).map_err(failure_of)?;
     let mut out = stdout();
     let addresses = [("http", server.http_address()), ("redis", server.redis_address())];
     for (protocol, address) in addresses {
         if let Some(address) = address {
             writeln!(out, "{protocol} {address}")?;
+        }
+    }
+    for (protocol, path) in sockets {
+        if let Some(path) = path {
+            writeln!(out, "{protocol} unix:{}", shown(&path.to_string_lossy()))?;
         }
     }
     out.flush()?;
@@ -187,10 +212,17 @@ fn serve(db: &lithedb::Db, config: Config, notices: Notices, interrupt: &Interru
 }
 
 fn config_of(globals: &Globals, args: &ServeArgs) -> Result<Config, Failure> {
+    if args.socket_mode.is_some() && args.http_socket.is_none() && args.redis_socket.is_none() {
+        return Err(Failure::usage("--socket-mode is of --http-socket or --redis-socket"));
+    }
     let mut config = Config::default();
-    let default = HTTP_ADDRESS.parse().ok().filter(|_| args.redis.is_none());
-    config.http = args.http.or(default);
+    let has_another =
+        args.redis.is_some() || args.http_socket.is_some() || args.redis_socket.is_some();
+    config.http = args.http.or(HTTP_ADDRESS.parse().ok().filter(|_| !has_another));
     config.redis = args.redis;
+    config.http_socket.clone_from(&args.http_socket);
+    config.redis_socket.clone_from(&args.redis_socket);
+    config.socket_mode = args.socket_mode;
     config.tokens.clone_from(&args.tokens);
     config.tls = match (&args.tls_cert, &args.tls_key) {
         (Some(certificates), Some(key)) => Some(TlsFiles {

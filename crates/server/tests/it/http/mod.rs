@@ -19,6 +19,6 @@ mod standing;
 mod tls;
 mod values;
 
-use client::Client;
+pub use client::Client;
 use server::Running;
 pub use tls::files_in;
