@@ -104,9 +104,10 @@ fn key_in(headers: &HeaderMap) -> Result<Option<&[u8]>, Failure> {
     // A string in quotes, by the draft; as it is, by most who send it.
     let inner = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     let key = inner.unwrap_or(value);
-    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    let first = if inner.is_some() { b' ' } else { b'!' };
+    let is_plain = |byte: &u8| (first..=b'~').contains(byte) && !matches!(byte, b'"' | b'\\');
     if key.is_empty() || key.len() > KEY_LEN_MAX || !key.iter().all(is_plain) {
-        return Err(wrong("1 to 255 characters of ASCII, without quotes in them"));
+        return Err(wrong("1 to 255 characters of ASCII without quotes; with spaces, in quotes"));
     }
     Ok(Some(key))
 }
@@ -166,8 +167,8 @@ mod tests {
         let known = b"8e03978e-40d5-43e8-bc93-6894a57f9324";
         assert_eq!(key(known).unwrap(), known);
         assert_eq!(key(b"\"8e03978e-40d5-43e8-bc93-6894a57f9324\"").unwrap(), known);
-        assert_eq!(key(b" a b ").unwrap(), b"a b");
-        for wrong in [&b""[..], b"\"\"", b"\"a", b"a\"b", b"a\\b", "\u{e4}".as_bytes()] {
+        assert_eq!(key(b" \"a b\" ").unwrap(), b"a b");
+        for wrong in [&b""[..], b"a b", b"\"\"", b"\"a", b"a\"b", b"a\\b", "\u{e4}".as_bytes()] {
             assert_eq!(key(wrong), None, "{wrong:?}");
         }
         let mut headers = HeaderMap::new();

@@ -56,7 +56,7 @@ fn what_comes_again_with_its_key_is_answered_and_not_done() {
             assert_eq!((&again.body, again.header("etag")), (&first.body, first.header("etag")));
         }
         assert_eq!(server.db.snapshot().seqno(), stamp, "{method} {path} has written nothing");
-        let other = send(&mut client, (method, path), &format!("other {index}"), &body);
+        let other = send(&mut client, (method, path), &format!("other-{index}"), &body);
         assert_eq!((other.status, is_replayed(&other)), (200, false));
         assert_ne!(other.body, first.body);
     }
@@ -89,7 +89,7 @@ fn a_key_is_of_one_request_and_of_one_name() {
     let mut client = server.client().with_token(&other);
     let own = send(&mut client, put, "k", "2");
     assert_eq!((own.status, is_replayed(&own)), (200, false), "another's key is another");
-    for wrong in ["", "a\"b"] {
+    for wrong in ["", "a\"b", "a b"] {
         assert_eq!(send(&mut client, put, wrong, "3").status, 400, "{wrong:?}");
     }
     assert_eq!(client.get(put.1).body, b"2");
@@ -126,7 +126,7 @@ fn of_many_at_a_time_one_is_done() {
                         let mut client = server.client();
                         together.wait();
                         let merge = ("POST", "/v1/keyspaces/counts/merge/n");
-                        let key = format!("round {round}");
+                        let key = format!("round-{round}");
                         let done = send(&mut client, merge, &key, "x");
                         assert_eq!(done.status, 200, "{done:?}");
                         done.json()["stamp"].as_str().unwrap().to_owned()
