@@ -81,7 +81,8 @@ pub struct Limits {
     pub snapshots_per_token: usize,
     /// How long one of them lives after it was last used, at most and if nothing else is asked for.
     pub snapshot_time: Duration,
-    /// How long a write that says by a key that it is to be done once is remembered.
+    /// How long a write that says by a key that it is to be done once is remembered; a millisecond
+    /// at least.
     pub idempotency_time: Duration,
     /// Feeds that are being followed.
     pub feeds: usize,

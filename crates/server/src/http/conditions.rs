@@ -7,7 +7,7 @@ use lithedb::{Error, KeyRange, Keyspace, SeqNo, Transaction};
 
 use super::ask::{Ask, LARGE_WRITE};
 use super::failure::{Code, Failure};
-use super::once::Found;
+use super::once::{self, Found};
 use crate::config::Durability;
 
 /// How often a write with a condition is tried when others write to the key.
@@ -239,6 +239,7 @@ fn attempt(
     }
     match store.buffered(|| transaction.commit_with(lithedb::Durability::Buffered)) {
         Err(Error::Conflict) => Ok(Attempt::Conflict),
+        Err(Error::KeyspaceNotFound { name }) if name == once::KEYSPACE => Ok(Attempt::NoKeyspace),
         done => done.map(|stamp| Attempt::Done(stamp.into())).map_err(|error| ask.engine(&error)),
     }
 }

@@ -24,6 +24,8 @@ pub const HEADER: &str = "idempotency-key";
 pub const REPLAYED_HEADER: &str = "idempotency-replayed";
 /// The keyspace that keys are kept in. Made when there is a first.
 pub const KEYSPACE: &str = "lithe.idempotency-keys";
+/// Whoever asks for less has it remembered for so long: nothing expires in no time.
+const KEPT_FOR_MIN: Duration = Duration::from_millis(1);
 /// A key has at most so many bytes.
 const KEY_LEN_MAX: usize = 255;
 
@@ -74,7 +76,8 @@ impl Once {
     /// The engine's: `KeyspaceNotFound` when there is none, [`make_keyspace`] makes it.
     pub fn mark(&self, store: &Store, kept_for: Duration) -> Result<Mark, Error> {
         let request: [u8; 32] = self.request.clone().finalize().into();
-        Ok(Mark { keyspace: store.keyspace(KEYSPACE)?, key: self.key, request, kept_for })
+        let keyspace = store.keyspace(KEYSPACE)?;
+        Ok(Mark { keyspace, key: self.key, request, kept_for: kept_for.max(KEPT_FOR_MIN) })
     }
 }
 

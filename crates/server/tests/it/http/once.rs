@@ -1,6 +1,7 @@
 //! Writes that say by a key that they are to be done once.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -149,7 +150,7 @@ fn keys_are_there_behind_a_restart_and_go_when_their_time_is_over() {
     assert_eq!(server.db.keyspace(KEYSPACE).unwrap().count::<&[u8]>(..).unwrap(), 1);
     let dir = server.stop();
     let server = Running::start_in(dir, |config| {
-        config.limits.idempotency_time = Duration::from_millis(1);
+        config.limits.idempotency_time = Duration::ZERO; // A millisecond.
     });
     let mut client = server.client();
     let again = send(&mut client, put, "k", "1");
@@ -204,6 +205,34 @@ fn the_keyspace_of_keys_is_for_who_may_change_everything() {
     let anew = send(&mut client, put, "k", "1");
     assert_eq!((anew.status, is_replayed(&anew)), (200, false));
     assert!(is_replayed(&send(&mut client, put, "k", "1")));
+}
+
+/// Whenever the keys go: what is written goes on, with a new keyspace for them.
+#[test]
+fn writes_go_on_while_the_keys_are_dropped_again_and_again() {
+    let server = Running::start();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let dropping = scope.spawn(|| {
+            let mut dropped = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                dropped += u32::from(server.db.drop_keyspace(KEYSPACE).is_ok());
+                std::thread::sleep(Duration::from_millis(2)); // Others are to come to something.
+            }
+            dropped
+        });
+        let mut client = server.client();
+        for number in 0..100 {
+            let put = ("PUT", "/v1/keyspaces/default/keys/a");
+            let done = send(&mut client, put, &format!("k{number}"), "1");
+            // 503: they went as often as it was tried.
+            assert!([200, 503].contains(&done.status), "{done:?}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(dropping.join().unwrap() > 3);
+    });
+    let put = ("PUT", "/v1/keyspaces/default/keys/b");
+    assert_eq!(send(&mut server.client(), put, "k", "1").status, 200);
 }
 
 #[test]
