@@ -269,7 +269,7 @@ fn inflict(list: impl Fn(&Fixture) -> Vec<lithe_sim::damage::Injury>) -> Arc<Led
 
 #[test]
 fn a_flipped_bit_in_an_encrypted_database_is_reported_or_harmless() {
-    let ledger = inflict(|fixture| flips(fixture, 67, Thoroughness::OneBit));
+    let ledger = inflict(|fixture| flips(fixture, 149, Thoroughness::OneBit));
     for outcome in ["refused to open", "refused to read", "harmless"] {
         assert!(ledger.counted(outcome) > 0, "no {outcome}:\n{ledger}");
     }
@@ -277,7 +277,7 @@ fn a_flipped_bit_in_an_encrypted_database_is_reported_or_harmless() {
 
 #[test]
 fn truncations_and_lost_sectors_of_an_encrypted_database_are_reported_or_harmless() {
-    inflict(|fixture| truncations(fixture, 211));
+    inflict(|fixture| truncations(fixture, 523));
     inflict(sectors);
 }
 

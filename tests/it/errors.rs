@@ -13,23 +13,23 @@ use crate::THREADS;
 #[test]
 fn a_call_that_fails_loses_nothing_and_is_told() {
     let ledger = Arc::new(Ledger::new());
-    for seed in 0..5 {
-        FaultRun { stride: 13, ..FaultRun::new(seed, 30) }.run(THREADS, &ledger);
+    for seed in 0..3 {
+        FaultRun { stride: 17, ..FaultRun::new(seed, 30) }.run(THREADS, &ledger);
     }
     ledger.assert_clean();
-    assert!(ledger.counted("faults that made the database read-only") > 20);
-    assert!(ledger.counted("faults that opening reported") > 20);
+    assert!(ledger.counted("faults that made the database read-only") > 8);
+    assert!(ledger.counted("faults that opening reported") > 8);
 }
 
 #[test]
 fn a_call_that_fails_while_keys_change_loses_nothing_and_is_told() {
     let ledger = Arc::new(Ledger::new());
-    for seed in 0..3 {
-        let run = FaultRun { stride: 19, diet: Diet::Encryption, ..FaultRun::new(seed, 24) };
+    for seed in 0..2 {
+        let run = FaultRun { stride: 23, diet: Diet::Encryption, ..FaultRun::new(seed, 24) };
         run.run(THREADS, &ledger);
     }
     ledger.assert_clean();
-    assert!(ledger.counted("faults that an operation reported, and the next ones went well") > 15);
+    assert!(ledger.counted("faults that an operation reported, and the next ones went well") > 5);
 }
 
 #[test]

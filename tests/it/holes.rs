@@ -141,14 +141,14 @@ fn a_snapshot_keeps_what_it_reads_out_of_holes() {
 fn a_crash_at_a_hole_loses_nothing() {
     let ledger = Arc::new(Ledger::new());
     for seed in 0..6 {
-        let mut run = CrashRun::of_seed(seed, 12);
+        let mut run = CrashRun::of_seed(seed, 5);
         run.op_count = 1000;
         run.stride = 1;
         run.only_operation = Some(Operation::PunchHole);
         run.run(&ledger);
     }
     ledger.assert_clean();
-    for (what, least) in [(HOLES, 10), (STATES, 100)] {
+    for (what, least) in [(HOLES, 10), (STATES, 50)] {
         assert!(ledger.counted(what) > least, "{} {what}", ledger.counted(what));
     }
 }
@@ -160,11 +160,12 @@ fn a_hole_that_fails_does_no_harm() {
     for seed in 0..3 {
         let run = FaultRun::new(seed, 400);
         let cases = run.cases().into_iter().enumerate();
-        for (number, case) in cases.filter(|(_, case)| case.operation == Operation::PunchHole) {
+        let holes = cases.filter(|(_, case)| case.operation == Operation::PunchHole);
+        for (number, case) in holes.step_by(2) {
             run.run_case(&case, number as u64, &ledger);
             case_count += 1;
         }
     }
     ledger.assert_clean();
-    assert!(case_count > 10, "{case_count} cases");
+    assert!(case_count > 5, "{case_count} cases");
 }

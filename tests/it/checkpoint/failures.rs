@@ -119,7 +119,7 @@ fn a_crash_leaves_all_of_it_or_what_says_that_it_is_unfinished() {
     let last = rehearsal.mutation_count();
     drop(db);
     let (mut whole, mut unfinished, mut openable) = (0, 0, 0);
-    for point in (first..=last).step_by(97).chain(last.saturating_sub(12)..=last) {
+    for point in (first..=last).step_by(211).chain(last.saturating_sub(12)..=last) {
         let storage = storage.duplicate();
         let db = open_at(&of(&storage), PATH);
         storage.crash_at(point);

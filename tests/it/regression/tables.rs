@@ -119,7 +119,7 @@ fn the_newest_wins_in_whatever_order_unlike_runs_are_merged() {
 fn the_newest_wins_after_a_crash_at_each_removal_of_a_table() {
     let ledger = Arc::new(Ledger::new());
     for seed in 100..102 {
-        let mut run = CrashRun { structure: Some(Structure::Lsm), ..CrashRun::of_seed(seed, 12) };
+        let mut run = CrashRun { structure: Some(Structure::Lsm), ..CrashRun::of_seed(seed, 5) };
         run.op_count = 120;
         run.only_operation = Some(Operation::Remove);
         run.run(&ledger);

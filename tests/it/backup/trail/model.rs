@@ -375,7 +375,7 @@ fn run_seeds(first: u64, count: u64) {
 /// The long version is the next test.
 #[test]
 fn restored_at_any_stamp_it_is_what_it_was() {
-    run_seeds(0, 32);
+    run_seeds(0, 16);
 }
 
 #[test]
