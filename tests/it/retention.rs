@@ -1,9 +1,12 @@
 //! Keyspaces that keep some of their versions, against a list of all that ever happened.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use lithedb::{Error, KeyVersion, KeyspaceOptions, SeqNo, WriteBatch};
+use lithedb::base::ManualClock;
+use lithedb::storage::MemoryStorage;
+use lithedb::{Background, Db, Durability, Error, KeyVersion, KeyspaceOptions, SeqNo, WriteBatch};
 
 use crate::history::{Bench, Model, Value, options, told, until_of};
 use crate::support::{assert_sound, step_to_rest};
@@ -333,6 +336,49 @@ fn a_deletion_stays_while_what_it_hides_is_in_another_table() {
     assert_eq!(bench.k.len().unwrap(), 0);
     assert!(archived(&bench).0 < 40_000 / 10, "most are forgotten");
     assert_sound(&bench.db);
+}
+
+/// A table of a flush that ends within the versions of a key sinks alone: the rest of them is in a
+/// run above it then.
+#[test]
+fn a_deletion_stays_while_what_it_hides_is_in_a_newer_run() {
+    const VERSIONS: usize = 66_500;
+    let mut options = options().memtable_size(256 << 20).keep_for(Duration::from_secs(60));
+    options.value_separation = None;
+    let clock = Arc::new(ManualClock::at_millis(1_000_000_000));
+    let builder = Db::builder().storage(Arc::new(MemoryStorage::new()));
+    let builder = builder.clock(Arc::clone(&clock) as Arc<_>).background(Background::Stepped);
+    let builder = builder.durability(Durability::Buffered).memory_budget(1 << 30);
+    let db = builder.open("/db").unwrap();
+    let k = db.create_keyspace("k", options).unwrap();
+    k.put("a", "1").unwrap();
+    let value = [7; 1024];
+    for _ in 0..VERSIONS {
+        k.put("m", value).unwrap();
+    }
+    let before = k.put("m", "newest").unwrap();
+    let deleted = k.delete("m").unwrap();
+    k.put("z", "1").unwrap();
+    db.flush().unwrap();
+    let tables = || {
+        let report = db.stats().keyspaces;
+        report.iter().find(|of| of.name.contains("versions")).unwrap().runs
+    };
+    while tables() == 1 {
+        assert!(db.step().unwrap(), "a table is moved before the other is rewritten");
+    }
+    clock.advance(Duration::from_secs(120));
+    k.compact(..&b"m"[..]).unwrap();
+    assert_eq!(k.get("m").unwrap(), None);
+    for at in [deleted, db.snapshot().seqno()] {
+        assert!(k.get_at("m", at).ok().flatten().is_none(), "{at}: it was deleted");
+    }
+    db.compact().unwrap();
+    let now = db.snapshot().seqno();
+    assert_eq!(k.get_at("m", now).unwrap(), None);
+    assert_eq!(db.snapshot_at(now).unwrap().iter(&k).count(), 2);
+    assert!(k.get_at("m", before).is_err(), "it is not kept any more");
+    assert_sound(&db);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::record::RunPlace;
 use super::table::{ReadMode, RunCursor, Table, TableOptions, TablePlace, TableRecord};
 use super::version::Reader;
 use crate::base::seeded::{Bug, is_seeded};
+use crate::base::version_key::by_key_head;
 use crate::base::{EntryKind, RangeTombstones, Result, hash_key, is_operands};
 use crate::structure::retention::{Retention, Sieve};
 use crate::structure::source::{as_of, with_moved_value};
@@ -35,8 +36,9 @@ pub(super) struct Plan {
     pub now: u64,
     /// Of an archive: which versions stay, if not all.
     pub retention: Option<Retention>,
-    /// Then the runs that older versions of what the inputs have may be in, theirs among them.
-    pub beside: Vec<Run>,
+    /// Then all runs, and how many of them are newer than the inputs.
+    pub all: Vec<Run>,
+    pub newer: usize,
     pub options: TableOptions,
     pub table_size: u64,
 }
@@ -57,11 +59,21 @@ impl Plan {
     }
 
     /// Whether a table that is no input may have older versions of a key: from `first` on to in
-    /// front of `end`. What is newer than the inputs has none of them, but where a flush came
-    /// twice (H2): then it has what hides them as well.
-    fn has_versions_beside(&self, first: &[u8], end: &[u8]) -> bool {
-        let is_beside = |table: &Arc<Table>| !self.pick.inputs.contains(&table.record.number);
-        self.beside.iter().any(|run| run.overlapping(first, Some(end)).iter().any(is_beside))
+    /// front of `end`. By span; of newer runs by filter as well, as many of these lie above each
+    /// key. They can have some: versions are keys by themselves, and a table may end between two
+    /// of them and sink below the one that goes on. What comes later has none, but where a flush
+    /// comes twice (H2): then it has what hides them as well.
+    fn has_versions_beside(&self, first: &[u8], end: &[u8], reader: &Reader) -> bool {
+        let is_beside = |table: &&Arc<Table>| !self.pick.inputs.contains(&table.record.number);
+        let hash = by_key_head(first).map(hash_key);
+        let may_have = |table: &Arc<Table>| {
+            let found = hash.map(|hash| table.may_contain_head(&reader.caches, (first, end), hash));
+            found.is_none_or(|found| found.unwrap_or(true)) // What cannot be read may be there.
+        };
+        self.all.iter().enumerate().any(|(place, run)| {
+            let mut beside = run.overlapping(first, Some(end)).iter().filter(is_beside);
+            beside.any(|table| place >= self.newer || may_have(table))
+        })
     }
 
     /// What the inputs delete in a part, and hides something older.
@@ -193,7 +205,7 @@ impl Merging {
         if let Some(retention) = &plan.retention {
             let has_older = |end: &[u8]| {
                 let is_cut = self.span.1.as_ref().is_some_and(|part_end| **part_end < *end);
-                is_cut || plan.has_versions_beside(entry.key, end)
+                is_cut || plan.has_versions_beside(entry.key, end, reader)
             };
             if !self.sieve.passes(retention, entry, has_older) {
                 return Ok(bytes);

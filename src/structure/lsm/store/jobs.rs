@@ -417,10 +417,22 @@ impl LsmStore {
         let figures = figures_of(&index.runs, now, retention);
         let table_size = output_table_size(&figures, &self.policy, pick.input_size);
         let options = self.table_options(pick.output_level);
-        let is_newest = |run: &&Run| runs.first().is_none_or(|newest| run.place == newest.place);
-        let beside = index.runs.iter().skip_while(|run| !is_newest(run)).cloned();
-        let beside = retention.iter().flat_map(|_| beside.clone()).collect();
-        Ok(Plan { pick, runs, deleted, output, older, now, retention, beside, options, table_size })
+        let all = if retention.is_some() { index.runs.clone() } else { Vec::new() };
+        let newest = runs.first().map(|run: &Run| run.place);
+        let newer = all.iter().take_while(|run| Some(run.place) != newest).count();
+        Ok(Plan {
+            pick,
+            runs,
+            deleted,
+            output,
+            older,
+            now,
+            retention,
+            all,
+            newer,
+            options,
+            table_size,
+        })
     }
 
     /// Makes durable, and hands out, what is ready. The caller has the turn. Whether that was
