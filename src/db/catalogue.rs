@@ -153,6 +153,7 @@ impl Core {
         self.check_writable()?;
         let _no_index_comes = lock(&self.indexing);
         let mut manifest = self.lock_manifest_for_edit()?;
+        expect_name(&found.runtime, name)?;
         self.note_stamp_of(&found.seat.load_full(), &mut manifest)?;
         self.apply_edit(&mut manifest, &Edit::DropKeyspace { id: found.runtime.id })?;
         let runtime = found.seat.load_full(); // It may have been converted since.
@@ -210,6 +211,7 @@ impl Core {
         self.check_writable()?;
         check_name(to)?;
         let mut manifest = self.lock_manifest_for_edit()?;
+        expect_name(&runtime, from)?;
         let edit = Edit::RenameKeyspace { id: runtime.id, name: to.to_owned() };
         self.apply_edit(&mut manifest, &edit)?;
         runtime.name.store(Arc::new(to.to_owned()));
@@ -230,6 +232,15 @@ impl Core {
         clear_directory_for_good(&*self.storage, &keyspace_dir(&self.dir, store_id))?;
         let forget = Edit::ForgetDropped { id: store_id };
         self.apply_edit(&mut *self.lock_manifest_for_edit()?, &forget)
+    }
+}
+
+/// Checks that a keyspace still has the name that it was found by. Under the manifest's lock, where
+/// names change.
+fn expect_name(runtime: &Runtime, name: &str) -> Result<()> {
+    match **runtime.name.load() == name {
+        true => Ok(()),
+        false => Err(Error::KeyspaceNotFound { name: name.to_owned() }),
     }
 }
 
