@@ -130,7 +130,10 @@ impl RecordReader {
     pub fn next_record(&mut self) -> Result<Option<RecordRef<'_>>> {
         let Some((record, offset)) = self.find_next()? else { return Ok(None) };
         let found = self.current.as_mut().expect("the record was found in it");
+        // Until its payload is there it was not passed.
+        let at = std::mem::replace(&mut self.at, record.lsn);
         let (payload, file) = found.payload(&record, offset)?;
+        self.at = at;
         let (lsn, end, durable_up_to) = (record.lsn, record.end(), self.durable_up_to);
         Ok(Some(RecordRef { lsn, end, file, offset, durable_up_to, payload }))
     }
