@@ -1,5 +1,7 @@
 //! Keyspaces: which there are; made, dropped, renamed, converted, and kept in shape.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use lithedb::{KeyspaceInfo, KeyspaceStats};
 use serde::Deserialize;
@@ -132,8 +134,14 @@ pub async fn rename(ask: &mut Ask) -> Outcome {
     ask.keyspace(Verb::Admin)?;
     check_name(&to)?;
     let from = ask.name(0).unwrap_or_default().to_owned();
-    let (db, name) = (ask.shared.store.db().clone(), to.clone());
-    ask.blocking(move || db.rename_keyspace(&from, &name)).await?;
+    let (shared, name) = (Arc::clone(&ask.shared), to.clone());
+    let rename = move || {
+        let db = shared.store.db();
+        let done = db.rename_keyspace(&from, &name);
+        shared.redis.databases.look_up_again(db);
+        done
+    };
+    ask.blocking(rename).await?;
     ok_json(&described(ask, &info_of(ask, &to)?))
 }
 

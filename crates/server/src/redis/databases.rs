@@ -47,6 +47,8 @@ pub struct Databases {
     stripes: Vec<Mutex<()>>,
     /// The id of the next collection.
     next_id: AtomicU64,
+    /// How often keyspaces were looked up again, because they may have other names.
+    lookups: AtomicU64,
 }
 
 /// One of them.
@@ -103,7 +105,20 @@ impl Databases {
             all: all.collect(),
             stripes: (0..STRIPE_COUNT).map(|_| Mutex::default()).collect(),
             next_id: AtomicU64::new(newest << 16),
+            lookups: AtomicU64::new(0),
         }
+    }
+
+    /// Looks all keyspaces up again: a handle is one of its keyspace whatever that is called, and
+    /// rights are by names. On return everybody sees those that have their names now.
+    pub fn look_up_again(&self, db: &Db) {
+        self.all.iter().for_each(|database| database.refresh(db));
+        self.lookups.fetch_add(1, Ordering::Release);
+    }
+
+    /// Changes when handles that were taken before are no longer those of the names.
+    pub fn lookups(&self) -> u64 {
+        self.lookups.load(Ordering::Acquire)
     }
 
     pub fn at(&self, number: usize) -> &Database {

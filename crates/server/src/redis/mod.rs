@@ -46,7 +46,7 @@ use crate::server::Shared;
 /// What all clients of the protocol share.
 #[derive(Debug)]
 pub struct State {
-    databases: databases::Databases,
+    pub databases: databases::Databases,
     clients: clients::Clients,
     cursors: cursors::Cursors,
     /// When members of expired collections were last swept, in seconds since the start.

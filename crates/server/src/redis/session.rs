@@ -66,8 +66,9 @@ pub struct Session {
     pub queue: Option<Queue>,
     pub watches: Watches,
     pub watched_bytes: usize,
-    /// The keyspace of strings of its database, as it was last found.
+    /// The keyspace of strings of its database, as it was last found, and by which look.
     strings: Option<Keyspace>,
+    lookups: u64,
     /// Whether something was written that a sync is to be waited for.
     pub has_written: bool,
     /// Whether the connection ends when what was said is sent.
@@ -147,6 +148,7 @@ impl Session {
             watches: Watches::new(),
             watched_bytes: 0,
             strings: None,
+            lookups: 0,
             has_written: false,
             is_over: false,
             kinds: [0; Kind::ALL.len()],
@@ -577,12 +579,20 @@ impl Session {
         say("TRYAGAIN others change this key all the time")
     }
 
+    /// Finds the keyspace of strings, if it is not known or may have another name by now. One that
+    /// is to be made is made without stripes held.
+    fn find_strings(&mut self) {
+        let databases = &self.shared.redis.databases;
+        let lookups = databases.lookups();
+        if self.strings.is_none() || self.lookups != lookups {
+            (self.strings, self.lookups) = (databases.at(self.database).handles().strings, lookups);
+        }
+    }
+
     /// `GET`, without a snapshot. Says whether it is done.
     fn get(&mut self, key: &[u8], out: &mut Reply) -> bool {
+        self.find_strings();
         let database = self.shared.redis.databases.at(self.database);
-        if self.strings.is_none() {
-            self.strings = database.handles().strings;
-        }
         let looks = &self.shared.redis.looks;
         match self.strings.as_ref().map(|strings| strings.get(key)) {
             Some(Ok(Some(value))) => {
@@ -619,9 +629,7 @@ impl Session {
             self.commit_row(row, out);
             return false;
         }
-        if self.strings.is_none() {
-            self.strings = database_strings(&self.shared, self.database);
-        }
+        self.find_strings();
         let Some(strings) = &self.strings else {
             self.commit_row(row, out);
             return false;
@@ -753,11 +761,6 @@ fn sweep(shared: &Shared, database: usize) -> Result<bool, Failure> {
     let is_more = call.sweep()?;
     commit(shared, view)?;
     Ok(is_more)
-}
-
-fn database_strings(shared: &Shared, database: usize) -> Option<Keyspace> {
-    // One that is to be made is made without stripes held.
-    shared.redis.databases.at(database).handles().strings
 }
 
 /// Commits what a view has written, without a sync; says whether there was something.

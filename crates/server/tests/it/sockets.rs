@@ -122,6 +122,48 @@ fn tokens_are_asked_for_at_paths_as_well_and_tls_is_not() {
     thread.join().unwrap();
 }
 
+/// A keyspace that is called something else is another's: what a database of the Redis protocol is
+/// goes by its name, as rights do, also for who is connected already.
+#[test]
+fn after_a_rename_both_protocols_have_what_the_names_mean_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config_in(dir.path());
+    let token = |name: &str, grant: &str| {
+        let token = NewToken::make(name, &[grant.parse().unwrap()]).unwrap();
+        token.add_to(&dir.path().join("tokens")).unwrap();
+        token
+    };
+    let (admin, some) = (token("admin", "*:all"), token("some", "default:read,write"));
+    config.tokens = Some(dir.path().join("tokens"));
+    let db = database();
+    let server = Server::bind(db.clone(), config).unwrap();
+    let drain = server.drain();
+    let thread = std::thread::spawn(move || server.run().unwrap());
+    let mut http = http_at(&dir.path().join("http")).with_token(admin.text());
+    let mut client = Redis::at(&dir.path().join("redis"));
+    assert_eq!(client.ask(&format!("AUTH {}", some.text())), "+OK");
+    assert_eq!(client.ask("SET k mine"), "+OK");
+    assert_eq!((client.ask("GET k"), client.line()), ("$4".into(), "mine".into()));
+    assert_eq!(client.ask("APPEND k !"), ":5");
+    let to = serde_json::json!({ "to": "archive" });
+    assert_eq!(http.post("/v1/keyspaces/default/rename", &to).status, 200);
+    assert_eq!(client.ask("GET k"), "$-1", "it is the archive's");
+    assert_eq!(client.ask("EXISTS k"), ":0");
+    assert_eq!(client.ask("SET k other"), "+OK");
+    assert_eq!(client.ask("APPEND k !"), ":6");
+    let value = |keyspace: &str| db.keyspace(keyspace).unwrap().get("k").unwrap().unwrap();
+    assert_eq!((&*value("archive"), &*value("default")), (&b"mine!"[..], &b"other!"[..]));
+    // And back, in place of another.
+    let to = serde_json::json!({ "to": "aside" });
+    assert_eq!(http.post("/v1/keyspaces/default/rename", &to).status, 200);
+    let to = serde_json::json!({ "to": "default" });
+    assert_eq!(http.post("/v1/keyspaces/archive/rename", &to).status, 200);
+    assert_eq!((client.ask("GET k"), client.line()), ("$5".into(), "mine!".into()));
+    drop((client, http));
+    drain.begin();
+    thread.join().unwrap();
+}
+
 #[test]
 fn a_path_at_which_there_is_something_is_refused_and_stays() {
     let dir = tempfile::tempdir().unwrap();
