@@ -27,6 +27,9 @@ pub fn matches(pattern: &[u8], text: &[u8], steps: &mut Steps) -> Option<bool> {
         if pattern.get(p) == Some(&b'*') {
             while pattern.get(p) == Some(&b'*') {
                 p += 1;
+                if !steps.take() {
+                    return None;
+                }
             }
             if p == pattern.len() {
                 return Some(true);
@@ -37,7 +40,7 @@ pub fn matches(pattern: &[u8], text: &[u8], steps: &mut Steps) -> Option<bool> {
         let fits = match (pattern.get(p), text.get(t)) {
             (None, None) => return Some(true),
             (Some(_), None) => return Some(false), // To begin later leaves less still.
-            (Some(_), Some(byte)) => one(&pattern[p..], *byte),
+            (Some(_), Some(byte)) => one(&pattern[p..], *byte, steps)?,
             (None, Some(_)) => None,
         };
         match (fits, star) {
@@ -51,24 +54,28 @@ pub fn matches(pattern: &[u8], text: &[u8], steps: &mut Steps) -> Option<bool> {
     }
 }
 
-/// How long the part of the pattern is that stands for this byte, if it does.
-fn one(pattern: &[u8], byte: u8) -> Option<usize> {
-    match pattern {
+/// How long the part of the pattern is that stands for this byte, if it does; `None` when the steps
+/// are over.
+fn one(pattern: &[u8], byte: u8, steps: &mut Steps) -> Option<Option<usize>> {
+    Some(match pattern {
         [b'?', ..] => Some(1),
         [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
-        [b'[', ..] => class(pattern, byte),
+        [b'[', ..] => return class(pattern, byte, steps),
         [other, ..] => (*other == byte).then_some(1),
         [] => None,
-    }
+    })
 }
 
 /// The same for a class. One that does not end reaches to the end of the pattern.
-fn class(pattern: &[u8], byte: u8) -> Option<usize> {
+fn class(pattern: &[u8], byte: u8, steps: &mut Steps) -> Option<Option<usize>> {
     let mut at = 1;
     let is_negated = pattern.get(at) == Some(&b'^');
     at += usize::from(is_negated);
     let mut is_in = false;
     loop {
+        if !steps.take() {
+            return None;
+        }
         match pattern[at..] {
             [] => break,
             [b']', ..] => {
@@ -89,7 +96,7 @@ fn class(pattern: &[u8], byte: u8) -> Option<usize> {
             }
         }
     }
-    (is_in != is_negated).then_some(at)
+    Some((is_in != is_negated).then_some(at))
 }
 
 /// What every text begins with that fits the pattern.
@@ -157,6 +164,11 @@ mod tests {
         let found = matches(pattern.as_bytes(), text.as_bytes(), &mut steps);
         assert!(found.is_none() || found == Some(false));
         assert_eq!(matches(b"*b", b"aaaaaaaaaaa", &mut Steps(5)), None);
+        // However long a part of the pattern is that stands for one byte, or for none.
+        for long in [b"[".to_vec(), b"*[".to_vec(), b"*".to_vec()] {
+            let pattern = [&long[..], &[b'*'.max(long[0]); 5000], b"b"].concat();
+            assert_eq!(matches(&pattern, b"aaaaaaaa", &mut Steps(1000)), None);
+        }
     }
 
     #[test]
