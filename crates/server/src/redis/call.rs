@@ -208,9 +208,12 @@ impl Until {
     }
 }
 
+/// The last millisecond at which something can expire: later ones are this one, for the engine too.
+const MOMENT_MAX: u64 = (1 << 48) - 1;
+
 /// The time of so many milliseconds since 1970.
 pub fn moment(millis: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0).min(MOMENT_MAX))
 }
 
 /// Milliseconds since 1970.
