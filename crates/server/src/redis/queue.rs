@@ -21,6 +21,8 @@ const NO_ARGS: Args<'static> = Args::new(&[], &[]);
 const OVERHEAD: usize = 8;
 /// A transaction of more commands takes long.
 const QUICK_COUNT_MAX: usize = 16;
+/// What is counted by walking in a transaction, which sees what it has written itself.
+const COUNTS: [&str; 4] = ["zcount", "zlexcount", "zrank", "zrevrank"];
 /// What a transaction may write, as a multiple of what a command may be long: some commands write
 /// more than they say, as an `APPEND` does.
 const WRITTEN_FACTOR: usize = 4;
@@ -64,8 +66,10 @@ impl Queue {
     }
 
     fn is_slow(&self) -> bool {
-        self.commands.len() > QUICK_COUNT_MAX
-            || self.commands.iter().any(|command| command.spec.is_slow(command.args()))
+        let is_slow = |command: &Queued| {
+            command.spec.is_slow(command.args()) || COUNTS.contains(&command.spec.name)
+        };
+        self.commands.len() > QUICK_COUNT_MAX || self.commands.iter().any(is_slow)
     }
 
     /// Queues a command, if there is room for it.
@@ -205,7 +209,7 @@ impl Session {
             }
         }
         let _held = databases.hold(stripes);
-        let (mark, database) = (out.mark(), self.database);
+        let (mark, database, began) = (out.mark(), self.database, shared.store.began().elapsed());
         for conflicts in 0..TRY_COUNT {
             make_way(conflicts);
             self.choose(database);
@@ -222,6 +226,10 @@ impl Session {
             }
             out.array(queue.count());
             for command in &queue.commands {
+                // Others wait for the keys meanwhile.
+                if shared.store.began().elapsed().saturating_sub(began) > shared.limits.scan_time {
+                    return say("EXECABORT the transaction takes longer than it may");
+                }
                 self.run_queued(command, &taken, &mut view, out)?;
                 if out.bytes.len() - mark > shared.limits.output_size {
                     return say("EXECABORT the reply is larger than replies may be");
