@@ -32,6 +32,7 @@ mod http;
 mod log;
 mod metrics;
 pub mod moment;
+mod patience;
 mod probe;
 mod redis;
 mod secret;

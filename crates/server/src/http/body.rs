@@ -9,11 +9,12 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
 use super::failure::{Code, Failure};
 use super::record::Record;
 use crate::config::Limits;
+use crate::patience::Patience;
 
 /// Room is reckoned in pieces of this size.
 const PIECE: usize = 64 << 10;
@@ -102,11 +103,9 @@ pub async fn receive(
     let mut first: Option<Bytes> = None;
     let mut all: Vec<u8> = Vec::new();
     let mut size = 0_usize;
-    let began = Instant::now();
+    let mut patience = Patience::new(limits);
     loop {
-        let at_rate = Duration::from_secs(size as u64 / limits.rate_min.max(1));
-        let deadline = began + limits.first_byte + at_rate;
-        let frame = timeout_at(deadline, body.frame())
+        let frame = timeout_at(patience.end(), body.frame())
             .await
             .map_err(|_| Failure::new(Code::Slow, "the body did not come in time"))?;
         let Some(frame) = frame else { break };
@@ -114,6 +113,7 @@ pub async fn receive(
             .map_err(|_| Failure::new(Code::BadRequest, "the body is not what was announced"))?;
         let Ok(data) = frame.into_data() else { continue }; // Trailers say nothing here.
         size += data.len();
+        patience.note(data.len());
         if size as u64 > size_max {
             return Err(too_large());
         }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
 
 use super::clients::Client;
 use super::frame::{FrameError, Parsed, Parser};
@@ -22,6 +23,7 @@ use super::session::{Follows, Row, Session};
 use crate::accept::Connection;
 use crate::log::{Level, Said};
 use crate::metrics::{Kind, Protocol, Refusal};
+use crate::patience::Patience;
 use crate::server::Shared;
 use crate::stream::Stream;
 
@@ -33,6 +35,10 @@ const UNKNOWN_READ: usize = 4 << 10;
 /// With so much said, it is sent before more is done.
 const SEND_FROM: usize = 256 << 10;
 const UNKNOWN_SEND_FROM: usize = 4 << 10;
+/// After so long, what was said is sent, and others of the thread have their turn. It is looked at
+/// behind so many commands.
+const WORK_TIME: Duration = Duration::from_millis(10);
+const COMMANDS_A_LOOK: usize = 8;
 /// Buffers that are larger are given back when they are empty.
 const BUFFER_KEPT: usize = 64 << 10;
 /// How long, and how many bytes, the last error has to be read in front of the connection's end.
@@ -58,8 +64,8 @@ struct Link {
     taken: usize,
     room: usize,
     out: Reply,
-    /// When the command that is not whole yet began, since the server did.
-    frame_began: Option<Duration>,
+    /// For the command that is not whole yet.
+    frame: Option<Patience>,
     has_said_something: bool,
     began: Duration,
 }
@@ -78,7 +84,7 @@ pub async fn serve(connection: Connection, shared: Arc<Shared>) {
         taken: 0,
         room: READ_MIN,
         out: Reply::new(),
-        frame_began: None,
+        frame: None,
         has_said_something: false,
         began,
     };
@@ -106,9 +112,7 @@ impl Link {
                 () = sleep(wait) => return End::Slow,
             };
             let Ok(count @ 1..) = read else { return End::Over };
-            if self.frame_began.is_none() {
-                self.frame_began = Some(shared.store.began().elapsed());
-            }
+            self.frame.get_or_insert_with(|| Patience::new(&shared.limits)).note(count);
             self.has_said_something = true;
             self.session.look_again();
             if let Err(end) = self.answer(shared, client, count).await {
@@ -138,10 +142,8 @@ impl Link {
         let now = shared.store.began().elapsed();
         let left = |since: Duration, allowed: Duration| (since + allowed).saturating_sub(now);
         let mut patience = None;
-        if let Some(frame_began) = self.frame_began {
-            let arrived = self.input.len() as u64;
-            let allowed = limits.first_byte + Duration::from_secs(arrived / limits.rate_min.max(1));
-            patience = Some(left(frame_began, allowed));
+        if let Some(frame) = &self.frame {
+            patience = Some(frame.end().saturating_duration_since(Instant::now()));
         } else if !self.has_said_something {
             patience = Some(left(self.began, limits.first_byte));
         }
@@ -179,7 +181,7 @@ impl Link {
                 return Err(End::Refused);
             }
             match done {
-                Progress::More => {}
+                Progress::More => tokio::task::yield_now().await,
                 Progress::Over => return Ok(()),
                 Progress::Error(error) => {
                     shared.metrics.note_refusal(match error.is_size() {
@@ -200,11 +202,17 @@ impl Link {
     /// Does commands, until there are no more or enough was said.
     fn work(&mut self, shared: &Shared) -> Progress {
         let mut row = Row::new(&shared.redis.databases);
-        let mut count = 0;
+        let (mut count, began) = (0, shared.store.began().elapsed());
         let progress = loop {
             let is_unknown = self.session.principal.is_none();
             let enough = if is_unknown { UNKNOWN_SEND_FROM } else { SEND_FROM };
-            if self.out.bytes.len() >= enough || count >= shared.limits.pipeline_count {
+            let is_enough = self.out.bytes.len() >= enough;
+            if is_enough || count >= shared.limits.pipeline_count {
+                break Progress::More;
+            }
+            if count % COMMANDS_A_LOOK == COMMANDS_A_LOOK - 1
+                && shared.store.began().elapsed().saturating_sub(began) > WORK_TIME
+            {
                 break Progress::More;
             }
             if self.session.is_over {
@@ -233,7 +241,7 @@ impl Link {
             self.input.drain(..self.taken);
             let has_rest = !self.input.is_empty();
             if self.taken > 0 || !has_rest {
-                self.frame_began = has_rest.then(|| shared.store.began().elapsed());
+                self.frame = has_rest.then(|| Patience::new(&shared.limits));
             }
             self.taken = 0;
         }
@@ -276,22 +284,20 @@ impl Link {
     async fn send(&mut self, shared: &Shared, client: &Client) -> Result<(), End> {
         let limits = &shared.limits;
         let bytes = &self.out.bytes;
-        let began = shared.store.began();
-        let start = began.elapsed();
+        let mut patience = Patience::new(limits);
         let mut sent = 0;
         while sent < bytes.len() {
-            let allowed = Duration::from_secs(sent as u64 / limits.rate_min.max(1));
-            let allowed = start + limits.first_byte + allowed;
             let wrote = tokio::select! {
                 biased;
                 wrote = self.stream.write(&bytes[sent..]) => wrote,
                 () = client.killed() => return Err(End::Over),
-                () = async { sleep(Some(allowed.saturating_sub(began.elapsed()))).await } => {
-                    return Err(End::Slow);
-                }
+                () = tokio::time::sleep_until(patience.end()) => return Err(End::Slow),
             };
             match wrote {
-                Ok(count @ 1..) => sent += count,
+                Ok(count @ 1..) => {
+                    sent += count;
+                    patience.note(count);
+                }
                 Ok(0) | Err(_) => return Err(End::Over),
             }
         }
