@@ -408,6 +408,13 @@ pub async fn multi_get(ask: &mut Ask) -> Outcome {
             if !sink.pass_on() {
                 return Ok(());
             }
+            if sink.is_left() {
+                return Ok(());
+            }
+            if sink.is_late() {
+                let what = "looking up the keys takes longer than it may: fewer at a time";
+                return Err(Failure::new(Code::TooLarge, what));
+            }
         }
         sink.buffer().extend_from_slice(b"]}");
         Ok(())

@@ -189,7 +189,7 @@ impl Sink {
     }
 
     /// Whether the client of an answer that has begun is gone.
-    fn is_left(&self) -> bool {
+    pub fn is_left(&self) -> bool {
         self.pieces.as_ref().is_some_and(mpsc::Sender::is_closed)
     }
 
