@@ -176,7 +176,8 @@ async function* eventsOf(body) {
       rest = lines.pop();
       for (const line of lines) {
         if (line === "") {
-          if (event.data.length) yield { ...event, data: event.data.join("\n") };
+          // One without data is no event, but its id counts.
+          if (event.data.length || event.id) yield { ...event, data: event.data.join("\n") };
           event = { event: "message", data: [] };
           continue;
         }
@@ -205,6 +206,7 @@ export async function follow(path, { signal, onEvent, onOpen = () => {}, onBreak
       for await (const event of eventsOf(response.body)) {
         pause = PAUSE_FIRST;
         if (event.id) last = event.id;
+        if (!event.data) continue;
         try {
           onEvent(event);
         } catch (error) {

@@ -143,7 +143,8 @@ impl Following {
                 return;
             }
         };
-        push_heartbeat(&mut out); // So that the client sees that it is there.
+        // So that the client sees that it is there, and where.
+        push_heartbeat(&mut out, &position(&feed));
         if begun.send(Ok(())).is_err() || !stream.send(&mut out) {
             return;
         }
@@ -163,7 +164,7 @@ impl Following {
                 }
             }
             if out.is_empty() && last_sent.elapsed() >= HEARTBEAT_EVERY {
-                push_heartbeat(&mut out);
+                push_heartbeat(&mut out, &position(&feed));
             }
             if !out.is_empty() {
                 if !stream.send(&mut out) {
@@ -271,6 +272,11 @@ struct Feed {
     commits: ChangeFeed,
     /// Which these are; nothing where all are followed.
     ids: Vec<u32>,
+}
+
+/// Everything up to there was sent, or is not asked for.
+fn position(feed: &Feed) -> String {
+    feed.commits.position().as_u64().to_string()
 }
 
 fn push_end(out: &mut Vec<u8>, why: &Failure) {

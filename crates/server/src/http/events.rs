@@ -55,7 +55,8 @@ pub fn push_event(out: &mut Vec<u8>, name: &str, id: Option<&str>, data: &[u8]) 
     out.extend_from_slice(b"\n\n");
 }
 
-/// Writes what says nothing, but that the server is there.
-pub fn push_heartbeat(out: &mut Vec<u8>) {
-    out.extend_from_slice(b":\n\n");
+/// Writes what says nothing but that the server is there, and behind which event a client goes on
+/// that comes back: one without data is none, but its id counts.
+pub fn push_heartbeat(out: &mut Vec<u8>, id: &str) {
+    out.extend_from_slice(format!("id: {id}\n\n").as_bytes());
 }

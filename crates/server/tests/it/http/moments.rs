@@ -197,6 +197,19 @@ fn commits_are_followed_and_taken_up_again() {
     assert_eq!(client.get("/v1/changes?since=2099-01-01T00:00:00Z").code(), "invalid_argument");
 }
 
+#[test]
+fn who_follows_is_told_where_it_is_before_there_is_anything() {
+    let server = with_prices();
+    let before = put(&server.db, "default", "before", b"");
+    let mut feed = follow(&server, "", &[]);
+    let text = String::from_utf8(feed.chunk().unwrap().unwrap()).unwrap();
+    assert_eq!(text, format!("id: {before}\n\n"));
+    drop(feed);
+    let missed = put(&server.db, "default", "missed", b"");
+    let mut again = follow(&server, "", &[("last-event-id", &before)]);
+    assert_eq!(events(&mut again, 1)[0].1, missed);
+}
+
 /// A server of a database that keeps no more of its log than it needs.
 fn with_small_log() -> Running {
     let dir = tempfile::tempdir().unwrap();
