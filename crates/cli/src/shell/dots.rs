@@ -116,6 +116,12 @@ pub fn run(session: &mut Session, name: &str, rest: &[OsString]) -> Result<Next,
     Ok(Next::GoOn)
 }
 
+/// Whether a command says where those behind it are done, or which these are.
+pub fn says_where(name: &str) -> bool {
+    let dotted = [".open", ".use", ".read"];
+    name == "use" || name.len() > 1 && dotted.iter().any(|command| command.starts_with(name))
+}
+
 /// The text of help without what stands in front of commands outside of the shell.
 pub fn without_program(help: &str) -> String {
     help.replace("lithe --db my.lithe ", "").replace("lithe --db a.lithe ", "")

@@ -173,8 +173,15 @@ impl Session {
         let ended = end_output().map_err(Failure::from);
         let is_answer = words.first().is_some_and(|word| word == "get")
             && matches!(ran, Err(Failure::NotFound { .. }));
+        // What comes behind it would be done to something else than was meant.
+        let has_strayed = ran.is_err()
+            && (self.kind == Kind::Script || self.depth > 0)
+            && words.first().is_some_and(|word| dots::says_where(&word.to_string_lossy()));
         let had_failed = self.has_failed;
-        let next = self.note(ran.and_then(|next| ended.map(|()| next)), place);
+        let next = match self.note(ran.and_then(|next| ended.map(|()| next)), place) {
+            Next::GoOn if has_strayed => Next::Stop,
+            next => next,
+        };
         if is_answer {
             self.has_failed = had_failed;
         }
@@ -395,6 +402,21 @@ mod tests {
     fn run(session: &mut Session, line: &str) -> Next {
         let words: Words = line.split_whitespace().map(OsString::from).collect();
         session.execute(&words, "")
+    }
+
+    #[test]
+    fn a_script_ends_where_it_would_go_on_somewhere_else() {
+        for line in [".open nowhere", ".o nowhere", ".use none", "use none", ".read nothing"] {
+            let mut script = session(Kind::Script);
+            assert_eq!(run(&mut script, line), Next::Stop, "{line}");
+            assert!(script.code.is_some());
+            let mut typed = session(Kind::Terminal);
+            assert_eq!(run(&mut typed, line), Next::GoOn, "{line}: who types has seen it");
+        }
+        let mut script = session(Kind::Script);
+        for line in [".use default", ".mode nothing", "count --no", "nothing"] {
+            assert_eq!(run(&mut script, line), Next::GoOn, "{line}");
+        }
     }
 
     #[test]

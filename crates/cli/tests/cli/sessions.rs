@@ -53,11 +53,16 @@ fn a_database_that_is_not_there_is_never_made() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("Usage:") && run.stderr.contains("error:"), "{run:?}");
     shell.db(&["create"]).ok();
-    let text = ".open nope\n.open db\n.open --create new\nput a 1\n.open --create new\nget a\n";
+    let text = ".open --create new\nput a 1\nget a\n.open --create new\nget a\n";
     let run = shell.run(&["db", "-c", text]);
     assert_eq!((run.code, run.text()), (2, "1\n"));
-    assert!(run.stderr.contains("there is no database in nope"), "{run:?}");
     assert!(run.stderr.contains("there is a database in new already"), "{run:?}");
+    // What comes behind it is not done to what was open before.
+    for (failing, code) in [(".open nope", 2), (".use nope", 1), (".read nope", 3)] {
+        let run = shell.run(&["new", "-c", failing, "-c", "delete --all --yes"]);
+        assert_eq!((run.code, run.text()), (code, ""), "{run:?}");
+        assert_eq!(shell.run(&["--db", "new", "get", "a"]).ok(), b"1");
+    }
     assert!(!shell.path("nope").exists());
 }
 
@@ -201,8 +206,8 @@ fn a_batch_is_written_at_its_end() {
 #[test]
 fn the_session_has_a_keyspace_a_mode_and_an_output() {
     let shell = with_data();
-    let text = "keyspaces create users\nuse users\n.use\nput ada 1\nscan\n.use nobody\n\
-                get --keyspace default a\n";
+    let text = "keyspaces create users\nuse users\n.use\nput ada 1\nscan\n\
+                get --keyspace default a\n.use nobody\nscan\n";
     let run = piped(&shell, text);
     assert_eq!((run.code, run.text()), (1, "users\nada\t1\n1\n"));
     let text = ".mode csv\nscan\n.mode json\ncount\n.mode\n.mode plain\nscan --limit 1\n";
@@ -315,7 +320,7 @@ fn what_cannot_be_taken_back_needs_a_yes_where_nobody_can_be_asked() {
         &["keyspaces", "drop", "default"],
         &["consumers", "remove", "mirror"],
         &["backup", "remove", "kept", "1"],
-        &["backup", "prune", "kept", "--keep", "0"],
+        &["backup", "prune", "kept", "--keep", "1"],
         &["backup", "restore", "kept", "1", "db", "--replace"],
     ] {
         let stderr = shell.db(arguments).fails(2);
