@@ -197,6 +197,11 @@ fn line_of(file: File, path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
     while line.last().is_some_and(|byte| matches!(byte, b'\r' | b'\n')) {
         line.pop();
     }
+    checked(line, path)
+}
+
+/// A line that can be a passphrase.
+fn checked(line: Zeroizing<Vec<u8>>, path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let path = path.display();
     if line.len() > PASSPHRASE_LEN_MAX {
         let what = format!("a passphrase has {PASSPHRASE_LEN_MAX} bytes at most");
@@ -221,18 +226,68 @@ fn prompt(question: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
     (&terminal).write_all(question.as_bytes()).map_err(input(path))?;
     let shown = tcgetattr(&terminal).map_err(failed)?;
     let mut hidden = shown.clone();
-    hidden.local_modes -= LocalModes::ECHO;
+    // Control-C is a byte meanwhile: a signal would end the program before anything shows again.
+    hidden.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
     tcsetattr(&terminal, OptionalActions::Flush, &hidden).map_err(failed)?;
-    let copy = terminal.try_clone().map_err(input(path));
-    let answer = copy.and_then(|terminal| line_of(terminal, path));
+    let answer = typed_line(&terminal, path).and_then(|line| checked(line, path));
     tcsetattr(&terminal, OptionalActions::Flush, &shown).map_err(failed)?;
     (&terminal).write_all(b"\n").map_err(input(path))?;
     answer
 }
 
+/// A line as it is typed, byte by byte, with what a terminal does to a line while it is typed.
+fn typed_line(mut typed: impl Read, path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    const CONTROL_C: u8 = 0x03;
+    const CONTROL_D: u8 = 0x04;
+    const CONTROL_U: u8 = 0x15;
+    const BACKSPACES: [u8; 2] = [0x08, 0x7F];
+    // One byte more is too long, and so is what comes behind it.
+    let mut line = Zeroizing::new(Vec::with_capacity(PASSPHRASE_LEN_MAX + 1));
+    let mut byte = Zeroizing::new([0]);
+    loop {
+        let count = match typed.read(&mut *byte) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.map_err(input(path))?,
+        };
+        match byte[0] {
+            _ if count == 0 => return Ok(line),
+            b'\n' | b'\r' => return Ok(line),
+            CONTROL_C => return Err(Failure::Interrupted),
+            CONTROL_D if line.is_empty() => return Ok(line),
+            CONTROL_U => line.clear(),
+            byte if BACKSPACES.contains(&byte) => {
+                // A character, with all of its bytes.
+                while line.pop().is_some_and(|byte| byte & 0xC0 == 0x80) {}
+            }
+            byte if line.len() <= PASSPHRASE_LEN_MAX => line.push(byte),
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_passphrase_is_typed_as_other_lines_are() {
+        let typed =
+            |bytes: &[u8]| typed_line(bytes, Path::new("/dev/tty")).map(|line| line.to_vec());
+        for (bytes, expected) in [
+            (&b"a b\nc"[..], &b"a b"[..]),
+            (b"a\x7fb\x08c\r", b"c"),
+            ("\u{e4}\u{20ac}\x7f!\n".as_bytes(), "\u{e4}!".as_bytes()),
+            (b"\x7fno\x15yes\n", b"yes"),
+            (b"a\x04b\n", b"a\x04b"),
+            (b"\x04b\n", b""),
+            (b"cut off", b"cut off"),
+        ] {
+            assert_eq!(typed(bytes).unwrap(), expected);
+        }
+        assert!(matches!(typed(b"secr\x03et\n"), Err(Failure::Interrupted)));
+        let long = [&b"x".repeat(2 * PASSPHRASE_LEN_MAX)[..], b"\n"].concat();
+        assert_eq!(typed(&long).unwrap().len(), PASSPHRASE_LEN_MAX + 1);
+    }
 
     #[test]
     fn a_key_of_hexadecimal_digits_is_read_and_nothing_else() {
