@@ -35,7 +35,10 @@ fn backups_are_made_listed_verified_restored_and_removed() {
     assert_eq!(shell.db(&["get", "otter"]).ok(), b"swims");
     shell.run(&["backup", "remove", "kept", "1", "--yes"]).ok();
     shell.run(&["backup", "restore", "kept", "1", "gone"]).fails(2);
-    shell.run(&["backup", "prune", "kept", "--keep", "0", "--yes"]).ok();
+    shell.run(&["backup", "prune", "kept", "--keep", "0", "--yes"]).fails(2);
+    shell.run(&["backup", "prune", "kept", "--keep", "1", "--yes"]).ok();
+    shell.run(&["backup", "verify", "kept", "2"]).ok();
+    shell.run(&["backup", "remove", "kept", "2", "--yes"]).ok();
     assert_eq!(fs::read_dir(shell.path("kept/files")).unwrap().count(), 0);
     let left = fs::read_dir(shell.path(".")).unwrap();
     let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();

@@ -4,6 +4,7 @@
 mod run;
 mod trails;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -163,9 +164,9 @@ pub enum Action {
     Prune {
         /// Directory of the backups
         directory: PathBuf,
-        /// How many stay of each
+        /// How many stay of each: one at least
         #[arg(long, value_name = "COUNT")]
-        keep: usize,
+        keep: NonZeroUsize,
         /// Do not ask
         #[arg(long)]
         yes: bool,

@@ -73,7 +73,7 @@ pub fn run(
             notices.say(format!("removed trail {trail:016x}"));
             Ok(())
         }
-        Action::Prune { directory, keep, yes } => prune(notices, directory, *keep, Yes(*yes)),
+        Action::Prune { directory, keep, yes } => prune(notices, directory, keep.get(), Yes(*yes)),
         Action::Export { directory, number } => {
             let backups = BackupRepository::open(directory)?;
             let mut out = stream_out()?;
