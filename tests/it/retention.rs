@@ -360,11 +360,11 @@ fn a_deletion_stays_while_what_it_hides_is_in_a_newer_run() {
     let deleted = k.delete("m").unwrap();
     k.put("z", "1").unwrap();
     db.flush().unwrap();
-    let tables = || {
+    let runs = || {
         let report = db.stats().keyspaces;
         report.iter().find(|of| of.name.contains("versions")).unwrap().runs
     };
-    while tables() == 1 {
+    while runs() == 1 {
         assert!(db.step().unwrap(), "a table is moved before the other is rewritten");
     }
     clock.advance(Duration::from_secs(120));

@@ -57,7 +57,8 @@ pub struct Limits {
     pub first_byte: Duration,
     /// Time for which a connection without a request stays open.
     pub idle: Duration,
-    /// Bytes a second that a body, or who reads an answer, must reach after `first_byte`.
+    /// Bytes a second that a body, or who reads an answer, must reach after `first_byte`, which is
+    /// also what can be saved up by going faster.
     pub rate_min: u64,
     /// The head of a request.
     pub head_size: usize,
@@ -73,7 +74,7 @@ pub struct Limits {
     pub batch_count: usize,
     /// Keys that one page of a scan has at most.
     pub page_count: usize,
-    /// How long one request may scan.
+    /// How long one request may scan or look up keys, and a transaction of the Redis protocol take.
     pub scan_time: Duration,
     /// Snapshots that clients hold over HTTP, in all.
     pub snapshots: usize,
