@@ -6,27 +6,55 @@ use tokio::time::Instant;
 
 use crate::config::Limits;
 
-/// Waiting that is paid for by bytes. What was sent at once buys no long silence behind it: at most
-/// as much is saved up as there is in the beginning.
+/// Time for waiting, which bytes pay for. What was sent at once buys no long silence behind it: at
+/// most as much is saved up as there is in the beginning.
 #[derive(Debug)]
-pub struct Patience {
+pub struct Credit {
+    left: Duration,
     most: Duration,
     /// Bytes a second that are enough.
     rate: f64,
-    /// Time that may be waited from `since` on.
-    credit: Duration,
+}
+
+impl Credit {
+    pub fn new(limits: &Limits) -> Credit {
+        let (most, rate) = (limits.first_byte, limits.rate_min.max(1) as f64);
+        Credit { left: most, most, rate }
+    }
+
+    /// What may still be waited.
+    pub fn left(&self) -> Duration {
+        self.left
+    }
+
+    /// So long it was waited.
+    pub fn spend(&mut self, waited: Duration) {
+        self.left = self.left.saturating_sub(waited);
+    }
+
+    /// So many bytes have come, or were taken.
+    pub fn earn(&mut self, bytes: usize) {
+        let earned = Duration::from_secs_f64(bytes as f64 / self.rate);
+        self.left = self.left.saturating_add(earned).min(self.most);
+    }
+}
+
+/// Waiting all the time.
+#[derive(Debug)]
+pub struct Patience {
+    /// From `since` on.
+    credit: Credit,
     since: Instant,
 }
 
 impl Patience {
     pub fn new(limits: &Limits) -> Patience {
-        let (most, rate) = (limits.first_byte, limits.rate_min.max(1) as f64);
-        Patience { most, rate, credit: most, since: Instant::now() }
+        Patience { credit: Credit::new(limits), since: Instant::now() }
     }
 
     /// Until when the client is waited for.
     pub fn end(&self) -> Instant {
-        self.since + self.credit
+        self.since + self.credit.left()
     }
 
     /// So many bytes have come, or were taken.
@@ -35,9 +63,8 @@ impl Patience {
     }
 
     fn note_at(&mut self, bytes: usize, now: Instant) {
-        let waited = now.saturating_duration_since(self.since);
-        let earned = Duration::from_secs_f64(bytes as f64 / self.rate);
-        self.credit = self.credit.saturating_sub(waited).saturating_add(earned).min(self.most);
+        self.credit.spend(now.saturating_duration_since(self.since));
+        self.credit.earn(bytes);
         self.since = now;
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::config::Limits;
 use crate::metrics::{Metrics, Refusal};
+use crate::patience::Credit;
 
 /// Whether a request is under way on a connection: then what comes is no head.
 #[derive(Clone, Debug, Default)]
@@ -46,13 +47,11 @@ pub struct Paced<S> {
     stream: S,
     metrics: Arc<Metrics>,
     under_way: UnderWay,
-    /// Time for a head; and, however much was taken, the most that may be saved up for waiting.
+    /// Time for a head.
     patience: Duration,
-    /// Bytes a second that have to be taken.
-    rate: f64,
     head_since: Option<Instant>,
-    /// Time that may still be spent on waiting for the client to take something.
-    credit: Duration,
+    /// For waiting that the client takes something.
+    credit: Credit,
     waiting_since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -64,10 +63,9 @@ impl<S> Paced<S> {
             metrics,
             under_way,
             patience: limits.first_byte,
-            rate: limits.rate_min.max(1) as f64,
             // The first one is to begin at once.
             head_since: Some(Instant::now()),
-            credit: limits.first_byte,
+            credit: Credit::new(limits),
             waiting_since: None,
             timer: None,
         }
@@ -97,14 +95,13 @@ impl<S> Paced<S> {
     ) -> Poll<io::Result<T>> {
         let Poll::Ready(written) = written else {
             let since = *self.waiting_since.get_or_insert_with(Instant::now);
-            return self.wait(since + self.credit, context);
+            return self.wait(since + self.credit.left(), context);
         };
         if let Ok(written) = &written {
             if let Some(since) = self.waiting_since.take() {
-                self.credit = self.credit.saturating_sub(since.elapsed());
+                self.credit.spend(since.elapsed());
             }
-            let earned = Duration::from_secs_f64(count(written) as f64 / self.rate);
-            self.credit = self.credit.saturating_add(earned).min(self.patience);
+            self.credit.earn(count(written));
         }
         Poll::Ready(written)
     }
