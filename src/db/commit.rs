@@ -19,7 +19,7 @@ use crate::db::core::{Core, lock};
 use crate::db::feed::FeedSignal;
 use crate::db::group::{Call, Caller, Gathering, GroupPolicy, Role, SyncTurn, WAIT_MAX};
 use crate::db::indexes::is_index_name;
-use crate::db::insert::{CommitPlace, insert_commit, insert_entries};
+use crate::db::insert::{CommitPlace, Linking, insert_commit, insert_entries};
 use crate::db::options::{Background, Durability};
 use crate::db::state::{KeyspaceState, State};
 use crate::db::transaction::{Premise, Verdict};
@@ -759,7 +759,7 @@ impl Core {
         let batch = &pending.batch;
         if !batch.is_plain() {
             let commit = CommitPlace { seqno: pending.seqno, place };
-            return insert_commit(commit, batch.operations().collect(), |id| {
+            return insert_commit(commit, Linking::AtOnce, batch.operations().collect(), |id| {
                 state.find(id).map(|keyspace| (&*keyspace.active, &*self.values))
             });
         }

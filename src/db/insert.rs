@@ -22,23 +22,13 @@ pub(super) fn insert_entries<'a>(
     entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
 ) {
     let mut writer = table.memtable.writer();
-    insert_into(&mut writer, table, seqno, entries);
-    drop(writer);
-    table.note_commit(place.0, place.1);
-}
-
-#[inline]
-fn insert_into<'a>(
-    writer: &mut Writer<'_>,
-    table: &Table,
-    seqno: SeqNo,
-    entries: impl IntoIterator<Item = (&'a [u8], EntryKind, &'a [u8])>,
-) {
     if table.presence.is_on() {
-        insert_noted(writer, table, seqno, entries);
+        insert_noted(&mut writer, table, seqno, entries);
     } else {
         writer.insert_batch(seqno, entries);
     }
+    drop(writer);
+    table.note_commit(place.0, place.1);
 }
 
 /// Inserts entries of which counts are kept (P3).
@@ -52,6 +42,15 @@ fn insert_noted<'a>(
     let entries: Vec<_> = entries.into_iter().collect();
     table.presence.note(seqno, entries.iter().map(|(key, ..)| *key));
     writer.insert_batch(seqno, entries);
+}
+
+/// From when on the entries of a commit can be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Linking {
+    /// From now on.
+    AtOnce,
+    /// From when what is staged is linked ([`Table::link_staged`]).
+    Later,
 }
 
 /// Which commit it is, and where the log has it.
@@ -68,21 +67,22 @@ pub(super) struct CommitPlace {
 #[cold]
 pub(super) fn insert_commit<'t>(
     commit: CommitPlace,
+    linking: Linking,
     mut operations: Vec<Operation<'_>>,
     find: impl Fn(u32) -> Option<(&'t Table, &'t ValueLog)>,
 ) {
     operations.sort_by_key(|operation| operation.keyspace); // Stable: in order for each.
     for of_keyspace in operations.chunk_by(|a, b| a.keyspace == b.keyspace) {
         if let Some((table, values)) = find(of_keyspace[0].keyspace) {
-            insert_operations(commit, table, values, of_keyspace);
+            insert_operations(commit, linking, (table, values), of_keyspace);
         }
     }
 }
 
 fn insert_operations(
     commit: CommitPlace,
-    table: &Table,
-    values: &ValueLog,
+    linking: Linking,
+    (table, values): (&Table, &ValueLog),
     operations: &[Operation<'_>],
 ) {
     let CommitPlace { seqno, place } = commit;
@@ -92,7 +92,13 @@ fn insert_operations(
     }
     let entries = entries.iter().map(|(key, kind, value)| (*key, *kind, &**value));
     let mut writer = table.memtable.writer();
-    insert_into(&mut writer, table, seqno, entries);
+    if table.presence.is_on() {
+        table.presence.note(seqno, entries.clone().map(|(key, ..)| key)); // P3
+    }
+    match linking {
+        Linking::AtOnce => writer.insert_batch(seqno, entries),
+        Linking::Later => writer.stage(seqno, entries),
+    }
     for Operation { write, .. } in operations {
         if let Write::DeleteRange { start, end } = *write {
             writer.delete_range(start, end, seqno);

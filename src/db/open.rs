@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::sync::thread;
 use crate::base::{Error, Result, SeqNo, StampClock, ValuePointer};
 use crate::cache::{Cache, MemoryBudget};
 use crate::db::background::Workers;
@@ -14,7 +15,7 @@ use crate::db::encryption::{check_owners, let_go_of_unknown_owners, take_keys};
 use crate::db::health::Watcher;
 use crate::db::history::Unarchived;
 use crate::db::maintain::runtime_of;
-use crate::db::options::{Access, Builder, OpenExisting, Sizes};
+use crate::db::options::{Access, Background, Builder, OpenExisting, Sizes};
 use crate::db::replay::{Replayer, Uncounted};
 use crate::db::scrub::Scrubber;
 use crate::db::state::{KeyspaceState, MemtableMeter, Published, Runtime, State, Table};
@@ -28,7 +29,7 @@ use crate::storage::{
 };
 use crate::structure::{SharedStores, Store, StorePlace, open_store};
 use crate::value_log::ValueLog;
-use crate::wal::{Lsn, Replay, Wal, WalOptions, WalPlace, replay_up_to};
+use crate::wal::{Lsn, PartPlace, Parting, Replay, Wal, WalOptions, WalPlace, replay_in_parts};
 
 /// What opening a database found and did.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +43,8 @@ pub struct RecoveryReport {
     pub wal_records: u64,
     /// Bytes of the log that were read.
     pub wal_bytes: u64,
+    /// Parts of the log that were replayed at once.
+    pub wal_parts: usize,
     /// Bytes at the end of the log that had been written but never acknowledged as durable, and
     /// were cut off.
     pub wal_bytes_cut: u64,
@@ -61,6 +64,12 @@ const OPENED_FOR_READING: &str = "it was opened to be read";
 pub(crate) const BEFORE_RESTORE: &str = ".before-restore";
 /// Log files that are kept to be overwritten.
 const SPARE_LOG_FILES: usize = 2;
+/// Bytes of the log that a part of it has at least: what takes some hundred times as long as
+/// starting a thread.
+const REPLAY_PART_SIZE: u64 = 32 << 20;
+/// In how many parts it is replayed at once. Each leaves every keyspace one more memtable that is
+/// to be flushed, for which there have to be filters, and with four of which writers would stop.
+const REPLAY_PARTS_MAX: usize = 2;
 
 /// Opens the database in `dir`.
 pub(super) fn open(builder: Builder, dir: &Path) -> Result<Arc<Core>> {
@@ -197,6 +206,8 @@ struct Replayed {
     doubtful: Vec<ValuePointer>,
     /// Commits that the manifest's totals do not count.
     uncounted: Uncounted,
+    /// How many parts of the log were replayed at once.
+    parts: usize,
 }
 
 /// Locks the directory, for what the opening may do with it.
@@ -397,6 +408,7 @@ impl<'a> Opening<'a> {
         drop(state);
         self.shared.values.check_held()?;
         self.report.wal_records = found.record_count;
+        self.report.wal_parts = replayed.parts;
         self.report.wal_bytes = found.end.bytes_since(required);
         self.report.wal_bytes_cut = found.truncated_bytes;
         self.report.clean = self.manifest.state().clean_log_end().is_some();
@@ -426,29 +438,49 @@ impl<'a> Opening<'a> {
         let proven = flushed.chain(catalog.clean_log_end()).max().unwrap_or(0);
         let mut limit = Lsn::MAX;
         loop {
-            let state = self.with_fresh_memtables(stores);
-            let next_id = catalog.next_keyspace_id();
-            let uncounted = Uncounted::behind(catalog.totals());
-            let told = catalog.trail().filter(|trail| !trail.is_over()).map(|trail| trail.done);
-            let replayer = Replayer::new(state, &self.meter, &self.shared.values, next_id);
-            let mut replayer = replayer.counting(uncounted).telling(told);
-            let log = replay_up_to(place, required, limit, &mut |record| replayer.take(&record))?;
+            let (parting, records) = (self.parting(), required..limit);
+            let (log, parts) = replay_in_parts(place, records, parting, &|part| {
+                let state = self.with_fresh_memtables(stores, &part);
+                let next_id = catalog.next_keyspace_id();
+                let uncounted = Uncounted::behind(catalog.totals());
+                let told = catalog.trail().filter(|trail| !trail.is_over()).map(|trail| trail.done);
+                let replayer = Replayer::new(state, &self.meter, &self.shared.values, next_id);
+                replayer.counting(uncounted).telling(told).staging_up_to(parting.part_size)
+            })?;
+            let part_count = parts.len();
+            let mut replayer = Replayer::joined(parts)?;
             let durable_up_to = log.durable_up_to().max(required).max(Lsn::from_u64(proven));
             match replayer.first_without_value(durable_up_to)? {
                 Some(lsn) => limit = lsn,
                 None => {
                     let (doubtful, uncounted) = (replayer.doubtful(), replayer.uncounted());
                     let (state, newest) = replayer.finish();
-                    return Ok((Replayed { state, newest, doubtful, uncounted }, log));
+                    let parts = part_count;
+                    return Ok((Replayed { state, newest, doubtful, uncounted, parts }, log));
                 }
             }
         }
     }
 
-    fn with_fresh_memtables(&self, stores: &State) -> State {
+    /// A long log is replayed by two threads, if they can go on at once.
+    fn parting(&self) -> Parting {
+        let asked = self.builder.replay_part_size;
+        let part_size = asked.unwrap_or(REPLAY_PART_SIZE);
+        let threads = match self.builder.background {
+            Background::Stepped => 1,
+            Background::Threads => thread::available_parallelism().map_or(1, usize::from),
+        };
+        let is_parted = threads > 1 || asked.is_some();
+        Parting { part_size, threads, parts_max: if is_parted { REPLAY_PARTS_MAX } else { 1 } }
+    }
+
+    /// Memtables for what will be replayed of a part of the log.
+    fn with_fresh_memtables(&self, stores: &State, part: &PartPlace) -> State {
+        // Others come behind it, or whatever is written then.
+        let expected = if part.is_last { u64::MAX } else { part.bytes };
         stores.keyspaces.iter().fold(State::default(), |state, keyspace| {
             let runtime = Arc::clone(&keyspace.runtime);
-            let active = Table::new(&self.meter, &runtime);
+            let active = Table::expecting(expected, &self.meter, &runtime);
             let version = Arc::clone(&keyspace.version);
             let (indexes, unarchived) = (keyspace.indexes.clone(), keyspace.unarchived.clone());
             let fresh = KeyspaceState::new(runtime, active, version);

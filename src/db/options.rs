@@ -126,6 +126,7 @@ pub struct Builder {
     pub(super) flush_slice_size: Option<u64>,
     pub(super) index_step_entries: Option<usize>,
     pub(super) read_first_max: Option<u64>,
+    pub(super) replay_part_size: Option<u64>,
     pub(super) disk_reserve: Option<u64>,
     pub(super) slow_disk_after: Duration,
     pub(super) listener: Option<HealthListener>,
@@ -160,6 +161,7 @@ impl Default for Builder {
             flush_slice_size: None,
             index_step_entries: None,
             read_first_max: None,
+            replay_part_size: None,
             disk_reserve: None,
             slow_disk_after: SLOW_DISK_AFTER_DEFAULT,
             listener: None,
@@ -515,6 +517,17 @@ impl Builder {
     #[must_use]
     pub fn read_first_max(mut self, bytes: u64) -> Builder {
         self.read_first_max = Some(bytes);
+        self
+    }
+
+    /// Bytes of the log, from 1 on, that each of the two parts has at least in which it is replayed
+    /// at once, if there are two processors; by one thread, one after the other, with
+    /// [`Background::Stepped`]. Default: 32 MiB, and one part with `Stepped`. Others are for
+    /// simulations.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn replay_part_size(mut self, bytes: u64) -> Builder {
+        self.replay_part_size = Some(bytes);
         self
     }
 

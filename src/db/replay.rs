@@ -1,17 +1,31 @@
 //! Replaying the log: commits that are not in their structures yet go to memtables again.
+//!
+//! Nobody reads these meanwhile: entries are staged in them, and linked when there are many, when a
+//! memtable is sealed, and at the end. A long log is replayed in parts at once, each into memtables
+//! of its own, which then lie behind one another as if they had been sealed where parts meet.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Error, Result, SeqNo, ValuePointer};
-use crate::db::insert::{CommitPlace, insert_commit};
+use crate::db::insert::{CommitPlace, Linking, insert_commit};
 use crate::db::operation::{DecodedCommit, Operation, Write, decode_record};
 use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
 use crate::manifest::{KeyspaceOptions, Totals};
 use crate::structure::BegunFlush;
 use crate::value_log::{ValueLog, Verify};
-use crate::wal::{Lsn, RecordRef};
+use crate::wal::{Lsn, RecordRef, RecordVisitor};
+
+/// Operations whose entries are staged in memtables, of all keyspaces, until they are linked: many,
+/// so that several belong to one leaf, and little memory, [`STAGED_SIZE`] each.
+const STAGED_MAX: u64 = 1 << 18;
+/// Bytes for a staged entry.
+const STAGED_SIZE: u64 = 16;
+
+/// What is wrong with a commit that is out of order.
+const NOT_ABOVE: &str = "its stamp is not above the one before it";
 
 /// Commits in the log that came after the manifest's totals were written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,7 +76,7 @@ fn data_bytes(write: &Write<'_>) -> u64 {
     }
 }
 
-/// Takes the log's records in order.
+/// Takes records of the log, or of a part of it, in order.
 pub(super) struct Replayer<'a> {
     keyspaces: HashMap<u32, Replayed>,
     meter: &'a Arc<MemtableMeter>,
@@ -76,7 +90,30 @@ pub(super) struct Replayer<'a> {
     /// No keyspace has this id or a larger one.
     next_id: u32,
     newest: SeqNo,
+    /// The first commit that was taken: where it is, and its stamp.
+    first: Option<(RecordPlace, SeqNo)>,
     uncounted: Uncounted,
+    /// Operations whose entries are staged, and how many may be.
+    staged: u64,
+    staged_max: u64,
+}
+
+/// Where a record is, to be told of when it is wrong.
+struct RecordPlace {
+    lsn: Lsn,
+    file: PathBuf,
+    offset: u64,
+}
+
+impl RecordPlace {
+    fn of(record: &RecordRef<'_>) -> RecordPlace {
+        RecordPlace { lsn: record.lsn, file: record.file.to_owned(), offset: record.offset }
+    }
+
+    fn refuse(&self, what: &str) -> Error {
+        let what = format!("the record at position {}: {what}", self.lsn);
+        Error::corruption(&self.file, self.offset, what)
+    }
 }
 
 /// A keyspace that is being replayed.
@@ -147,8 +184,16 @@ impl<'a> Replayer<'a> {
             told: None,
             next_id,
             newest: SeqNo::ZERO,
+            first: None,
             uncounted: Uncounted::default(),
+            staged: 0,
+            staged_max: STAGED_MAX,
         }
+    }
+
+    /// Stages no more than takes so many bytes.
+    pub(super) fn staging_up_to(self, bytes: u64) -> Replayer<'a> {
+        Replayer { staged_max: STAGED_MAX.min(bytes / STAGED_SIZE), ..self }
     }
 
     /// Goes on behind this stamp.
@@ -175,16 +220,13 @@ impl<'a> Replayer<'a> {
     /// store: its bytes verify, so the position in the log is what can be said about it.
     pub(super) fn take(&mut self, record: &RecordRef<'_>) -> Result<()> {
         let lsn = record.lsn;
-        let refuse = |what: &str| {
-            let what = format!("the record at position {lsn}: {what}");
-            Error::corruption(record.file, record.offset, what)
-        };
+        let refuse = |what: &str| RecordPlace::of(record).refuse(what);
         let Some(commit) = decode_record(record.payload) else {
             return Err(refuse("it is not a commit"));
         };
         let DecodedCommit { seqno, count, operations, .. } = commit;
         if seqno <= self.newest {
-            return Err(refuse("its stamp is not above the one before it"));
+            return Err(refuse(NOT_ABOVE));
         }
         let operations: Option<Vec<_>> = operations.collect();
         let operations = operations.ok_or_else(|| refuse("an operation is malformed"))?;
@@ -218,19 +260,35 @@ impl<'a> Replayer<'a> {
             left.push(operation);
         }
         let place = (record.lsn.as_u64(), record.end.as_u64());
-        insert_commit(CommitPlace { seqno, place }, left, |id| {
+        self.staged += left.len() as u64;
+        insert_commit(CommitPlace { seqno, place }, Linking::Later, left, |id| {
             let keyspace = self.keyspaces.get(&id)?;
             Some((&*keyspace.state.active, self.values))
         });
         self.newest = seqno;
+        if self.first.is_none() {
+            self.first = Some((RecordPlace::of(record), seqno));
+        }
         self.seal_full();
+        if self.staged >= self.staged_max {
+            self.link_staged();
+        }
         Ok(())
+    }
+
+    /// Links what was inserted: from here on it is found.
+    fn link_staged(&mut self) {
+        for keyspace in self.keyspaces.values() {
+            keyspace.state.active.link_staged();
+        }
+        self.staged = 0;
     }
 
     fn seal_full(&mut self) {
         for keyspace in self.keyspaces.values_mut().map(|replayed| &mut replayed.state) {
             let (active, size) = (&keyspace.active, keyspace.runtime.memtable_size);
             if active.memtable.memory_used() as u64 >= size || active.value_room() == 0 {
+                active.link_staged();
                 let fresh = Table::new(self.meter, &keyspace.runtime);
                 keyspace.sealed.insert(0, std::mem::replace(&mut keyspace.active, fresh));
             }
@@ -288,10 +346,58 @@ impl<'a> Replayer<'a> {
         self.doubtful.iter().map(|(_, pointer)| *pointer).collect()
     }
 
+    /// One for all parts of the log, of those that took a part each, in their order; one at least.
+    ///
+    /// # Errors
+    /// `Corruption` if a part does not begin with a later stamp than the one before it ended with.
+    pub(super) fn joined(parts: Vec<Replayer<'a>>) -> Result<Replayer<'a>> {
+        let mut parts = parts.into_iter();
+        let first = parts.next().expect("one part at least");
+        parts.try_fold(first, Replayer::followed_by)
+    }
+
+    fn followed_by(mut self, mut later: Replayer<'a>) -> Result<Replayer<'a>> {
+        let Some((place, seqno)) = &later.first else { return Ok(self) };
+        if *seqno <= self.newest {
+            return Err(place.refuse(NOT_ABOVE));
+        }
+        self.newest = later.newest;
+        self.first = self.first.or(later.first);
+        self.doubtful.append(&mut later.doubtful);
+        self.uncounted.commits += later.uncounted.commits;
+        self.uncounted.data += later.uncounted.data;
+        self.staged += later.staged;
+        for (id, Replayed { state: later, .. }) in later.keyspaces {
+            let before = self.keyspaces.get_mut(&id).expect("parts are of the same keyspaces");
+            let state = &mut before.state;
+            if later.sealed.is_empty() && later.active.memtable.is_empty() {
+                continue; // Nothing came behind.
+            }
+            let before = std::mem::replace(&mut state.active, later.active);
+            if !before.memtable.is_empty() {
+                before.link_staged();
+                state.sealed.insert(0, before);
+            }
+            state.sealed.splice(0..0, later.sealed);
+        }
+        Ok(self)
+    }
+
     /// The state with everything replayed, and the newest stamp in the log.
-    pub(super) fn finish(self) -> (State, SeqNo) {
+    pub(super) fn finish(mut self) -> (State, SeqNo) {
+        self.link_staged();
         let keyspaces = self.keyspaces.into_values().map(|replayed| replayed.state);
         let state = keyspaces.fold(State::default(), |state, keyspace| state.with(keyspace));
         (state, self.newest)
+    }
+}
+
+impl RecordVisitor for Replayer<'_> {
+    fn take(&mut self, record: &RecordRef<'_>) -> Result<()> {
+        Replayer::take(self, record)
+    }
+
+    fn end(&mut self) {
+        self.link_staged();
     }
 }

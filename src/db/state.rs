@@ -87,7 +87,16 @@ impl Drop for Table {
 
 impl Table {
     pub(super) fn new(meter: &Arc<MemtableMeter>, runtime: &Runtime) -> Arc<Table> {
-        let expected_bytes = runtime.memtable_size as usize;
+        Table::expecting(runtime.memtable_size, meter, runtime)
+    }
+
+    /// One in which there will be about so many bytes of keys and values at first.
+    pub(super) fn expecting(
+        bytes: u64,
+        meter: &Arc<MemtableMeter>,
+        runtime: &Runtime,
+    ) -> Arc<Table> {
+        let expected_bytes = bytes.min(runtime.memtable_size) as usize;
         let config = MemtableConfig { expected_bytes, filtering: Filtering::Bloom };
         let memtable = Arc::new(Memtable::new(config, &meter.spares));
         let values_max = runtime.values_max();
@@ -149,6 +158,16 @@ impl Table {
     pub(super) fn note_commit(&self, log_start: u64, log_end: u64) {
         self.log_start.fetch_min(log_start, Ordering::Relaxed);
         self.log_end.fetch_max(log_end, Ordering::Relaxed);
+        self.note_memory();
+    }
+
+    /// Links what was staged in the memtable, and accounts for it.
+    pub(super) fn link_staged(&self) {
+        self.memtable.writer().link_staged();
+        self.note_memory();
+    }
+
+    fn note_memory(&self) {
         let used = self.memtable.memory_used();
         let mut charge = self.charge.lock().unwrap_or_else(PoisonError::into_inner);
         if charge.bytes() != used {

@@ -16,6 +16,7 @@
 //! | `filter.rs` | ruling out absent keys |
 //! | `tree.rs` | descent and search |
 //! | `writer.rs` | insertion |
+//! | `staged.rs` | insertion of many commits together |
 //! | `cursor.rs` | walking in order |
 //! | `versions.rs` | all that the versions of a key say together |
 //!
@@ -34,6 +35,7 @@ mod node;
 mod order;
 mod readers;
 mod run;
+mod staged;
 mod tree;
 mod versions;
 mod writer;

@@ -16,6 +16,7 @@ use super::filter::{FilterFill, Sizes};
 use super::node::{Append, NodePtr, Nodes, WIDTH};
 use super::order::{self, Bound, Fit};
 use super::run::{Run, TailPlace};
+use super::staged::Staged;
 use super::tree;
 use crate::base::EntryKind;
 use crate::base::EntryRef;
@@ -34,7 +35,7 @@ const FULL_SIDE_LEN: usize = WIDTH - ROOM_AFTER_MERGE_MIN;
 /// So much of a batch is sorted before it is inserted: enough for the gain, little memory.
 const SORTED_LEN_MAX: usize = 1024;
 /// Inserts whose cache misses overlap.
-const GROUP_LEN: usize = 8;
+pub(super) const GROUP_LEN: usize = 8;
 
 /// What only the writer uses.
 pub(super) struct WriterState {
@@ -46,12 +47,14 @@ pub(super) struct WriterState {
     edge: Option<Edge>,
     path: Vec<(NodePtr, usize)>,
     run: Box<Run>,
+    pub(super) staged: Staged,
 }
 
 impl WriterState {
     pub(super) fn new(appender: EntryAppender, nodes: Nodes, fill: FilterFill) -> WriterState {
         let run = Box::new(Run::empty());
-        WriterState { appender, nodes, fill, splits: 0, edge: None, path: Vec::new(), run }
+        let (path, staged) = (Vec::new(), Staged::default());
+        WriterState { appender, nodes, fill, splits: 0, edge: None, path, run, staged }
     }
 }
 
@@ -63,13 +66,13 @@ pub(crate) struct Writer<'m> {
 
 /// An entry in the arena that is about to be linked.
 #[derive(Clone, Copy)]
-struct Pending<'e> {
-    key: &'e [u8],
-    seqno: SeqNo,
-    id: EntryId,
+pub(super) struct Pending<'e> {
+    pub(super) key: &'e [u8],
+    pub(super) seqno: SeqNo,
+    pub(super) id: EntryId,
     /// For the filter; unused if there is none.
-    hash: u64,
-    data_size: usize,
+    pub(super) hash: u64,
+    pub(super) data_size: usize,
 }
 
 /// Where an entry goes, while `splits` stays the same.
@@ -190,7 +193,7 @@ impl Writer<'_> {
     }
 
     /// Copies an entry into the arena and counts it. The filter's line for it is on its way.
-    fn append<'e>(&mut self, entry: &EntryRef<'e>) -> Pending<'e> {
+    pub(super) fn append<'e>(&mut self, entry: &EntryRef<'e>) -> Pending<'e> {
         let filters = &self.memtable.filters;
         let hash = filters.hash_and_prefetch(&self.state.fill, || hash_key(entry.key));
         let id = self.state.appender.append(entry); // W1
@@ -214,19 +217,19 @@ impl Writer<'_> {
     }
 
     /// To be done before the entry is linked (F1).
-    fn add_to_filter(&mut self, pending: &Pending<'_>) {
+    pub(super) fn add_to_filter(&mut self, pending: &Pending<'_>) {
         let Memtable { filters, config, .. } = self.memtable;
         let sizes = Sizes { expected_bytes: config.expected_bytes, data_size: pending.data_size };
         filters.add(&mut self.state.fill, pending.hash, &sizes);
     }
 
-    fn publish_memory(&self) {
+    pub(super) fn publish_memory(&self) {
         self.memtable.totals.node_memory.store(self.state.nodes.allocated(), Relaxed);
     }
 
     /// Links the entries of a group, each step for all of them before the next, so that the
     /// processor fetches their leaves at the same time.
-    fn link_group(&mut self, group: &[Option<Pending<'_>>; GROUP_LEN]) {
+    pub(super) fn link_group(&mut self, group: &[Option<Pending<'_>>; GROUP_LEN]) {
         let places = group.map(|pending| pending.map(|pending| self.place_of(&pending)));
         for place in places.iter().flatten() {
             self.state.nodes.leaf(place.leaf).prefetch_slot();

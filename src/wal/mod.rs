@@ -1,9 +1,9 @@
 //! Write-ahead log: makes a commit durable before it is visible.
 //!
-//! Owns the files in `wal/`. [`Wal`] appends, [`SyncTicket`] syncs beside it, [`replay`] reads the
-//! log back at open and [`Wal::resume`] goes on behind it, [`RecordReader`] reads it while it is
-//! open, [`LogFollower`] while somebody else has it open. Must not know what a payload means. The
-//! bytes are described in `docs/format/wal.md`.
+//! Owns the files in `wal/`. [`Wal`] appends, [`SyncTicket`] syncs beside it, [`replay_in_parts`]
+//! reads the log back at open and [`Wal::resume`] goes on behind it, [`RecordReader`] reads it
+//! while it is open, [`LogFollower`] while somebody else has it open. Must not know what a payload
+//! means. The bytes are described in `docs/format/wal.md`.
 //!
 //! A position ([`Lsn`]) is a number of bytes of records since the birth of the log. File `k` holds
 //! the log from its start on, up to where the file that names it as its previous one starts. The
@@ -65,6 +65,7 @@ mod history;
 mod image;
 mod inspect;
 mod lsn;
+mod parts;
 mod prepare;
 mod record;
 mod replay;
@@ -83,7 +84,8 @@ pub use history::RecordReader;
 pub use image::{LogFileImage, LogImage};
 pub(crate) use inspect::inspect_log;
 pub use lsn::Lsn;
-pub use replay::{RecordRef, Replay, replay, replay_up_to};
+pub use parts::{PartPlace, Parting, RecordVisitor, replay_in_parts};
+pub use replay::{RecordRef, Replay, replay};
 pub use salvage::{RecordPlace, SalvagedLog, databases_of, salvage_log};
 pub use writer::{Wal, WalStats};
 

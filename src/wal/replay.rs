@@ -73,19 +73,20 @@ impl Replay {
 }
 
 /// The first place where no valid record is, while the log is read.
-struct Stop {
+pub(super) struct Stop {
     chain_index: usize,
     offset: u64,
     lsn: Lsn,
 }
 
 /// Where reading stands.
-struct Progress {
-    lsn: Lsn,
-    durable_up_to: Lsn,
-    record_count: u64,
+#[derive(Clone, Copy)]
+pub(super) struct Progress {
+    pub(super) lsn: Lsn,
+    pub(super) durable_up_to: Lsn,
+    pub(super) record_count: u64,
     /// Where it ends at the latest.
-    limit: Lsn,
+    pub(super) limit: Lsn,
 }
 
 /// Reads the log from `required_from` on and hands each record to `visitor`, in order.
@@ -101,49 +102,146 @@ pub fn replay(
     required_from: Lsn,
     visitor: &mut dyn FnMut(RecordRef<'_>) -> Result<()>,
 ) -> Result<Replay> {
-    replay_up_to(place, required_from, Lsn::MAX, visitor)
+    let mut log = LogFiles::find(place, required_from)?;
+    let mut progress = log.progress(required_from, Lsn::MAX);
+    let stop = log.whole().read(&mut progress, visitor)?;
+    let stop = stop.expect("the top file has no limit, and no file holds records without end");
+    log.conclude(place, required_from, &stop, &progress)
 }
 
-/// As [`replay`], but as if there were no valid record at `limit`: for one that leads to something
-/// that is not there.
-///
-/// # Errors
-/// As [`replay`]; so also when the log is known to have been durable past `limit`.
-pub fn replay_up_to(
-    place: &WalPlace,
-    required_from: Lsn,
-    limit: Lsn,
-    visitor: &mut dyn FnMut(RecordRef<'_>) -> Result<()>,
-) -> Result<Replay> {
-    place.validate()?;
-    let mut files = BTreeMap::new();
-    for number in place.numbers()? {
-        files.insert(number, FoundFile::open(place, number)?);
-    }
-    refuse_damaged_headers(&mut files, required_from)?;
-    let mut chain = chain_of(place, &mut files, required_from)?;
-    refuse_wrong_sizes(&files, &chain)?;
+/// The files of a log whose records are to be read.
+pub(super) struct LogFiles {
+    /// Every log file in the directory.
+    files: BTreeMap<u64, FoundFile>,
+    /// Those that hold the log, lowest first.
+    pub(super) chain: Vec<FileHeader>,
+}
 
-    let (lsn, durable_up_to) = (required_from, Lsn::ZERO);
-    let mut progress = Progress { lsn, durable_up_to, record_count: 0, limit };
-    for header in &chain {
-        progress.durable_up_to = progress.durable_up_to.max(header.durable_up_to);
-    }
-    let stop = read_chain(&mut files, &chain, &mut progress, visitor)?;
-    let written_end = refuse_damaged_records(&mut files, &chain, &stop)?;
-    refuse_lost_file(place, &files, &chain, &stop)?;
+/// Files that follow one another.
+pub(super) struct Part<'f> {
+    /// How many files of the chain are in front of them.
+    before: usize,
+    headers: &'f [FileHeader],
+    files: Vec<&'f mut FoundFile>,
+    /// Where the file behind them starts, if there is one.
+    end: Lsn,
+}
 
-    chain.truncate(stop.chain_index + 1);
-    let path_of_stop = place.path_of(chain[stop.chain_index].number);
-    let recovered = Recovered {
-        end: stop.lsn,
-        end_place: (path_of_stop, stop.offset),
-        record_count: progress.record_count,
-        truncated_bytes: written_end.bytes_since(stop.lsn),
-        files: chain.iter().map(|header| place.path_of(header.number)).collect(),
-    };
-    let durable_up_to = progress.durable_up_to.min(stop.lsn);
-    Ok(Replay { recovered, required_from, durable_up_to, chain, files })
+impl LogFiles {
+    pub(super) fn find(place: &WalPlace, required_from: Lsn) -> Result<LogFiles> {
+        place.validate()?;
+        let mut files = BTreeMap::new();
+        for number in place.numbers()? {
+            files.insert(number, FoundFile::open(place, number)?);
+        }
+        refuse_damaged_headers(&mut files, required_from)?;
+        let chain = chain_of(place, &mut files, required_from)?;
+        refuse_wrong_sizes(&files, &chain)?;
+        Ok(LogFiles { files, chain })
+    }
+
+    /// How far they go at most: the last one may not be full.
+    pub(super) fn end_max(&self) -> Lsn {
+        let last = self.chain.last().expect("a log has a file");
+        last.limit()
+    }
+
+    /// In front of the first record.
+    pub(super) fn progress(&self, lsn: Lsn, limit: Lsn) -> Progress {
+        let claims = self.chain.iter().map(|header| header.durable_up_to);
+        let durable_up_to = claims.max().unwrap_or(Lsn::ZERO);
+        Progress { lsn, durable_up_to, record_count: 0, limit }
+    }
+
+    pub(super) fn whole(&mut self) -> Part<'_> {
+        let parts = self.parts(&[]);
+        parts.into_iter().next().expect("there is one part more than there are cuts")
+    }
+
+    /// The files, cut in front of those whose places in the chain are given, ascending.
+    pub(super) fn parts(&mut self, cuts: &[usize]) -> Vec<Part<'_>> {
+        let LogFiles { files, chain } = self;
+        let mut by_number: BTreeMap<u64, &mut FoundFile> =
+            files.iter_mut().map(|(number, file)| (*number, file)).collect();
+        let starts = [0].into_iter().chain(cuts.iter().copied());
+        let ends = cuts.iter().copied().chain([chain.len()]);
+        let part = |(before, end): (usize, usize)| {
+            let headers = &chain[before..end];
+            let file = |header: &FileHeader| by_number.remove(&header.number);
+            let files: Option<Vec<_>> = headers.iter().map(file).collect();
+            let files = files.expect("the chain was made of these files");
+            let end = chain.get(end).map_or(Lsn::MAX, |next| next.start);
+            Part { before, headers, files, end }
+        };
+        starts.zip(ends).map(part).collect()
+    }
+
+    /// What was found, if reading stopped there.
+    pub(super) fn conclude(
+        mut self,
+        place: &WalPlace,
+        required_from: Lsn,
+        stop: &Stop,
+        progress: &Progress,
+    ) -> Result<Replay> {
+        let written_end = refuse_damaged_records(&mut self.files, &self.chain, stop)?;
+        refuse_lost_file(place, &self.files, &self.chain, stop)?;
+
+        let LogFiles { files, mut chain } = self;
+        chain.truncate(stop.chain_index + 1);
+        let path_of_stop = place.path_of(chain[stop.chain_index].number);
+        let recovered = Recovered {
+            end: stop.lsn,
+            end_place: (path_of_stop, stop.offset),
+            record_count: progress.record_count,
+            truncated_bytes: written_end.bytes_since(stop.lsn),
+            files: chain.iter().map(|header| place.path_of(header.number)).collect(),
+        };
+        let durable_up_to = progress.durable_up_to.min(stop.lsn);
+        Ok(Replay { recovered, required_from, durable_up_to, chain, files })
+    }
+}
+
+impl Part<'_> {
+    /// Where the first of the files starts.
+    pub(super) fn start(&self) -> Lsn {
+        self.headers[0].start
+    }
+
+    /// Where the file behind them starts; [`Lsn::MAX`] if there is none.
+    pub(super) fn end(&self) -> Lsn {
+        self.end
+    }
+
+    /// Reads the records from where `progress` stands on. None if there were records up to the end.
+    pub(super) fn read(
+        &mut self,
+        progress: &mut Progress,
+        visitor: &mut dyn FnMut(RecordRef<'_>) -> Result<()>,
+    ) -> Result<Option<Stop>> {
+        for (index, (header, file)) in self.headers.iter().zip(&mut self.files).enumerate() {
+            // W4: a file is read exactly up to the start of the next one.
+            let limit = self.headers.get(index + 1).map_or(self.end, |next| next.start);
+            while progress.lsn < limit {
+                let offset = header.offset_of(progress.lsn);
+                let record = match progress.lsn < progress.limit {
+                    true => file.record_at(header.start, offset)?,
+                    false => None,
+                };
+                let Some(record) = record else {
+                    let chain_index = self.before + index;
+                    return Ok(Some(Stop { chain_index, offset, lsn: progress.lsn }));
+                };
+                if record.end() > limit {
+                    let what =
+                        format!("the record reaches past {limit}, where the next file starts");
+                    return Err(Error::corruption(file.window.path(), offset, what));
+                }
+                visit(file, &record, offset, progress, visitor)?;
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// W6: a header that is not valid, in a file whose own records say that it was durable, is damage.
@@ -186,35 +284,6 @@ fn refuse_wrong_sizes(files: &BTreeMap<u64, FoundFile>, chain: &[FileHeader]) ->
         }
     }
     Ok(())
-}
-
-fn read_chain(
-    files: &mut BTreeMap<u64, FoundFile>,
-    chain: &[FileHeader],
-    progress: &mut Progress,
-    visitor: &mut dyn FnMut(RecordRef<'_>) -> Result<()>,
-) -> Result<Stop> {
-    for (index, header) in chain.iter().enumerate() {
-        let file = files.get_mut(&header.number).expect("the chain was made of these files");
-        // W4: a file is read exactly up to the start of the next one.
-        let limit = chain.get(index + 1).map_or(Lsn::MAX, |next| next.start);
-        while progress.lsn < limit {
-            let offset = header.offset_of(progress.lsn);
-            let record = match progress.lsn < progress.limit {
-                true => file.record_at(header.start, offset)?,
-                false => None,
-            };
-            let Some(record) = record else {
-                return Ok(Stop { chain_index: index, offset, lsn: progress.lsn });
-            };
-            if record.end() > limit {
-                let what = format!("the record reaches past {limit}, where the next file starts");
-                return Err(Error::corruption(file.window.path(), offset, what));
-            }
-            visit(file, &record, offset, progress, visitor)?;
-        }
-    }
-    unreachable!("the top file has no limit, and no file holds records without end")
 }
 
 fn visit(

@@ -42,6 +42,7 @@ mod ingest_timings;
 mod inspect;
 mod key_rotation;
 mod links;
+mod log_parts;
 mod lsm;
 mod merges;
 mod model;

@@ -64,6 +64,8 @@ pub struct Setup {
     pub verify_values: Verify,
     /// After so many bytes a flush makes durable what it has done, if that is said.
     pub flush_slice_size: Option<u64>,
+    /// Of how many bytes the parts are in which the log is replayed, if that is said.
+    pub replay_part_size: Option<u64>,
     /// How many entries a step of building an index reads, if that is said.
     pub index_step_entries: Option<usize>,
     /// The mistake that is planted in the extractor that is registered.
@@ -116,6 +118,7 @@ impl Setup {
             disk_reserve: 0,
             verify_values: Verify::Checksums,
             flush_slice_size: None,
+            replay_part_size: Some(1),
             index_step_entries: Some(3),
             planted: Planted::Nothing,
             background: Background::Stepped,
@@ -163,6 +166,8 @@ impl Setup {
         setup.index_step_entries = random.pick(&[None, Some(1), Some(3), Some(20)]);
         let mut random = Random::new(seed_of(&[setup.seed, 0x5EA1]));
         setup.encrypted = random.below(ENCRYPTED_ONE_IN) == 0;
+        let mut random = Random::new(seed_of(&[setup.seed, 0x9A47]));
+        setup.replay_part_size = random.pick(&[None, Some(1), Some(24 << 10)]);
         let mut random = Random::new(seed_of(&[setup.seed, 0xD15C]));
         setup.disk_reserve = random.pick(&[0, 0, 48 << 10, 512 << 10]);
         setup
@@ -220,6 +225,10 @@ impl Setup {
         };
         let builder = match self.flush_slice_size {
             Some(bytes) => builder.flush_slice_size(bytes),
+            None => builder,
+        };
+        let builder = match self.replay_part_size {
+            Some(bytes) => builder.replay_part_size(bytes),
             None => builder,
         };
         let builder = match self.index_step_entries {

@@ -293,6 +293,7 @@ fn try_open(place: &Place<'_>, before: Before) -> Result<Option<(View, FollowedL
         _ => known_stamp.max(newest), // FV3
     };
     opening.report.wal_records = read.records;
+    opening.report.wal_parts = 1;
     opening.report.wal_bytes = read.bytes;
     let core = core_of(place, builder.clone(), opening, (state, visible))?;
     let mut view = View {

@@ -64,7 +64,14 @@ fn check_scan(memtable: &Arc<Memtable>, at: u64, batch_len: u64, way: Way) {
     assert_eq!(count, at * batch_len + 1, "at {at}");
 }
 
+/// Batches come at once, or some of them together.
 fn run(make_key: MakeKey, batch_count: u64, batch_len: u64) {
+    for staged in [1, 7] {
+        run_staging(make_key, (batch_count, batch_len), staged);
+    }
+}
+
+fn run_staging(make_key: MakeKey, (batch_count, batch_len): (u64, u64), staged: u64) {
     let memtable = Arc::new(memtable());
     let published = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
@@ -93,7 +100,17 @@ fn run(make_key: MakeKey, batch_count: u64, batch_len: u64) {
             let keys = batch_keys(seqno, make_key, batch_len);
             let value = seqno.to_be_bytes();
             let batch = keys.iter().map(|key| (&key[..], EntryKind::Value, &value[..]));
-            memtable.writer().insert_batch(SeqNo::from_u64(seqno), batch);
+            let mut writer = memtable.writer();
+            if staged == 1 {
+                writer.insert_batch(SeqNo::from_u64(seqno), batch);
+            } else {
+                writer.stage(SeqNo::from_u64(seqno), batch);
+                if seqno % staged != 0 && seqno != batch_count {
+                    continue;
+                }
+                writer.link_staged();
+            }
+            drop(writer);
             published.store(seqno, Ordering::Release);
         }
         stop.store(true, Ordering::Release);

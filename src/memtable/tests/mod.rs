@@ -71,8 +71,8 @@ fn kind_for(random: u64) -> EntryKind {
     [EntryKind::Value, EntryKind::Pointer, EntryKind::Tombstone][(random >> 60) as usize % 3]
 }
 
-/// A memtable and a model with the same entries: batches of one seqno and single inserts, keys of
-/// `make_key`; in every batch some keys come twice.
+/// A memtable and a model with the same entries: batches of one seqno, single inserts, and what is
+/// staged and linked later; keys of `make_key`; in every batch some keys come twice.
 fn filled(make_key: MakeKey, seed: u64, count: u64) -> (Memtable, Model) {
     let (memtable, mut model) = (memtable(), Model::new());
     let random = SeededEntropy::new(seed);
@@ -93,16 +93,48 @@ fn filled(make_key: MakeKey, seed: u64, count: u64) -> (Memtable, Model) {
         }
         let entries = batch.iter().map(|(key, kind, value)| (&key[..], *kind, &value[..]));
         let mut writer = memtable.writer();
-        if seqno % 3 == 0 {
-            for (key, kind, value) in entries {
-                writer.insert(key, SeqNo::from_u64(seqno), kind, value);
+        match seqno % 5 {
+            0 => {
+                for (key, kind, value) in entries {
+                    writer.insert(key, SeqNo::from_u64(seqno), kind, value);
+                }
             }
-        } else {
-            writer.insert_batch(SeqNo::from_u64(seqno), entries);
+            1 | 2 => {
+                writer.stage(SeqNo::from_u64(seqno), entries);
+                if seqno % 70 == 1 {
+                    writer.link_staged();
+                }
+            }
+            _ => writer.insert_batch(SeqNo::from_u64(seqno), entries),
         }
         seqno += 1 + random.next_u64() % 3;
     }
+    memtable.writer().link_staged();
     (memtable, model)
+}
+
+#[test]
+fn small_what_is_staged_is_found_when_it_is_linked() {
+    let memtable = memtable();
+    let value = |seqno: u64| seqno.to_be_bytes();
+    let at = |seqno| memtable.get(b"b", SeqNo::from_u64(seqno)).map(|entry| entry.seqno.as_u64());
+    let mut writer = memtable.writer();
+    writer.insert(b"b", SeqNo::from_u64(5), EntryKind::Value, &value(5));
+    for seqno in [3, 7, 9] {
+        let keys = [&b"a"[..], b"b", b"c", b"b"];
+        let value = value(seqno);
+        let batch = keys.iter().map(|key| (*key, EntryKind::Value, &value[..]));
+        writer.stage(SeqNo::from_u64(seqno), batch);
+    }
+    writer.stage(SeqNo::from_u64(11), []);
+    assert_eq!([9, 5, 4].map(at), [Some(5), Some(5), None]);
+    assert!(memtable.get(b"a", SeqNo::MAX).is_none());
+    assert_eq!(memtable.entry_count(), 13);
+    for _ in 0..2 {
+        writer.link_staged(); // The second time there is nothing.
+        assert_eq!([9, 8, 6, 4, 2].map(at), [Some(9), Some(7), Some(5), Some(3), None]);
+        assert_eq!(memtable.get(b"a", SeqNo::MAX).unwrap().value, value(9));
+    }
 }
 
 /// The last seqno of a model.

@@ -1,5 +1,6 @@
 //! Threads: those of the scheduler, with what it does not say of them.
 
+use std::num::NonZeroUsize;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,6 +39,12 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
+/// The same on every machine.
+#[expect(clippy::unnecessary_wraps, reason = "that of the standard library may fail")]
+pub fn available_parallelism() -> io::Result<NonZeroUsize> {
+    Ok(NonZeroUsize::new(2).expect("two"))
+}
+
 /// What a thread is to be like.
 #[derive(Debug, Default)]
 pub struct Builder(shuttle::thread::Builder);
@@ -62,6 +69,15 @@ impl Builder {
             work()
         })?;
         Ok(JoinHandle { handle, is_over })
+    }
+
+    /// Without its name.
+    pub fn spawn_scoped<'scope, T: Send + 'scope>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>> {
+        Ok(scope.spawn(work))
     }
 }
 

@@ -275,7 +275,8 @@ impl LsmStore {
         let run = RunPlace { level: 0, id: counters.next_run };
         counters.next_run += 1;
         counters.flush_count += 1;
-        counters.log_end = order.log_end;
+        // An archive may get once more what it has (H2).
+        counters.log_end = counters.log_end.max(order.log_end);
         counters.last_seqno = counters.last_seqno.max(order.last_seqno);
         counters.logical_bytes += taken;
         let flush = tables.iter().map(|table| table.size).sum();
