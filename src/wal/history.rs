@@ -94,8 +94,7 @@ impl Wal {
             }
         }
         reader.end = end;
-        // What was read ahead lay behind the end: it has been written since.
-        reader.current = None;
+        reader.bound_reading_ahead();
         true
     }
 }
@@ -181,6 +180,15 @@ impl RecordReader {
         self.files.get(index + 1).map_or(self.end, |next| next.header.start.min(self.end))
     }
 
+    /// Has nothing read of the current file from the end of its records on: it is written there.
+    fn bound_reading_ahead(&mut self) {
+        let Some(first) = self.files.front() else { return };
+        let end = first.header.offset_of(self.end_of(0));
+        if let Some(current) = &mut self.current {
+            current.window.read_ahead_to(end);
+        }
+    }
+
     /// Finds the next record with a payload, and its offset in the current file.
     fn find_next(&mut self) -> Result<Option<(RecordHeader, u64)>> {
         loop {
@@ -192,12 +200,16 @@ impl RecordReader {
             }
             if self.current.is_none() {
                 self.current = Some(first.look_into()?);
+                self.bound_reading_ahead();
+                continue;
             }
             let found = self.current.as_mut().expect("it was set above");
             let offset = first.header.offset_of(self.at);
             let Some(record) = found.record_at(first.header.start, offset)? else {
                 let what = format!("no valid record at {}, which was written", self.at);
-                return Err(Error::corruption(&first.path, offset, what));
+                let error = Error::corruption(&first.path, offset, what);
+                self.current = None; // It is read anew when it is asked for again.
+                return Err(error);
             };
             self.at = record.end();
             self.durable_up_to = self.durable_up_to.max(record.durable_up_to);

@@ -18,6 +18,8 @@ pub struct FileWindow {
     /// Bytes of the file from `start` on.
     buffer: Vec<u8>,
     start: u64,
+    /// Where reading ahead ends at the latest: behind it there may be other bytes by and by.
+    ahead_to: u64,
 }
 
 impl FileWindow {
@@ -27,7 +29,7 @@ impl FileWindow {
     /// [`Error::Io`].
     pub fn new(file: Arc<dyn StorageFile>, path: PathBuf) -> Result<FileWindow> {
         let size = file.size().map_err(|e| Error::io("read", &path, e))?;
-        Ok(FileWindow { file, path, size, buffer: Vec::new(), start: 0 })
+        Ok(FileWindow { file, path, size, buffer: Vec::new(), start: 0, ahead_to: size })
     }
 
     /// Size of the file in bytes.
@@ -43,6 +45,11 @@ impl FileWindow {
     /// Whether `len` bytes at `offset` lie in the file.
     pub fn holds(&self, offset: u64, len: u64) -> bool {
         offset.checked_add(len).is_some_and(|end| end <= self.size)
+    }
+
+    /// Lets nothing be read ahead from `offset` on.
+    pub fn read_ahead_to(&mut self, offset: u64) {
+        self.ahead_to = offset.min(self.size);
     }
 
     /// Forgets what is in memory.
@@ -68,7 +75,8 @@ impl FileWindow {
         let in_window =
             offset >= self.start && offset + len <= self.start + self.buffer.len() as u64;
         if !in_window {
-            let wanted = len.max(WINDOW_SIZE).min(self.size - offset) as usize;
+            let ahead = WINDOW_SIZE.min(self.ahead_to.saturating_sub(offset));
+            let wanted = len.max(ahead) as usize;
             self.buffer.resize(wanted, 0);
             if len <= WINDOW_SIZE {
                 self.buffer.shrink_to(WINDOW_SIZE as usize); // After a very long record.
