@@ -7,13 +7,13 @@
 
 use std::fmt;
 
-use aes_gcm::Aes256Gcm;
 use aes_gcm::aes::Aes256;
 use aes_gcm::aes::cipher::{Block, BlockCipherEncrypt};
 use chacha20poly1305::{AeadInOut, KeyInit, XChaCha20Poly1305};
 use zeroize::Zeroize;
 
 use super::file_key::{NONCE_LEN, Nonce, Tag};
+use super::gcm::Gcm;
 use super::secret::Secret;
 
 /// Bytes of the nonce that the key of a message is derived with, at most.
@@ -108,39 +108,30 @@ impl Keyed {
 pub(super) enum Derived<'k> {
     /// Derives by itself, for each message.
     XChaCha(&'k XChaCha20Poly1305),
-    XAes(Aes256Gcm),
+    XAes(Gcm),
 }
 
 impl Derived<'_> {
     /// Encrypts a message, which is far shorter than the 64 GiB that either can take.
     pub(super) fn seal(&self, nonce: &Nonce, place: &[u8], message: &mut [u8]) -> Tag {
-        let message = message.into();
-        let tag = match self {
+        match self {
             Derived::XChaCha(cipher) => {
-                let tag = cipher.encrypt_inout_detached(nonce.into(), place, message);
-                tag.map(Into::into)
+                let tag = cipher.encrypt_inout_detached(nonce.into(), place, message.into());
+                tag.expect("a message is far shorter than 64 GiB").into()
             }
-            Derived::XAes(cipher) => {
-                let tag =
-                    cipher.encrypt_inout_detached(XAes::rest_of(nonce).into(), place, message);
-                tag.map(Into::into)
-            }
-        };
-        tag.expect("a message is far shorter than 64 GiB")
+            Derived::XAes(cipher) => cipher.seal(XAes::rest_of(nonce), place, message),
+        }
     }
 
-    /// Decrypts a message, if it is what was sealed.
+    /// Decrypts a message, if it is what was sealed; else it may be anything afterwards.
     pub(super) fn open(&self, nonce: &Nonce, place: &[u8], message: &mut [u8], tag: &Tag) -> bool {
-        let (message, tag) = (message.into(), tag.into());
-        let opened = match self {
+        match self {
             Derived::XChaCha(cipher) => {
-                cipher.decrypt_inout_detached(nonce.into(), place, message, tag)
+                let (message, tag) = (message.into(), tag.into());
+                cipher.decrypt_inout_detached(nonce.into(), place, message, tag).is_ok()
             }
-            Derived::XAes(cipher) => {
-                cipher.decrypt_inout_detached(XAes::rest_of(nonce).into(), place, message, tag)
-            }
-        };
-        opened.is_ok()
+            Derived::XAes(cipher) => cipher.open(XAes::rest_of(nonce), place, message, tag),
+        }
     }
 }
 
@@ -175,7 +166,7 @@ impl XAes {
     }
 
     /// AES-256-GCM with the key of this nonce.
-    fn derived(&self, nonce: &Nonce) -> Aes256Gcm {
+    fn derived(&self, nonce: &Nonce) -> Gcm {
         let with = &nonce[..XAES_DERIVED_WITH];
         let mut key = [0; 32];
         for (counter, half) in (1u8..).zip(key.chunks_exact_mut(16)) {
@@ -192,7 +183,7 @@ impl XAes {
             half.copy_from_slice(block);
             block.zeroize();
         }
-        let cipher = Aes256Gcm::new(&key.into());
+        let cipher = Gcm::new(&key);
         key.zeroize();
         cipher
     }

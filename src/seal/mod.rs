@@ -24,6 +24,7 @@ mod cipher;
 mod envelope;
 mod file_key;
 mod fuzz;
+mod gcm;
 mod keyring;
 mod random;
 mod secret;
