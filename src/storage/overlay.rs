@@ -32,6 +32,9 @@ use crate::base::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 const PAGE_SIZE: usize = 4096;
 const PAGE: u64 = PAGE_SIZE as u64;
 
+/// Levels of directories that are listed behind a link: what a database has in one of its own.
+const LEVELS_BEHIND_LINKS: usize = 2;
+
 type Page = Box<[u8; PAGE_SIZE]>;
 
 /// A directory of another storage, with changes in memory.
@@ -58,23 +61,39 @@ struct Tree {
     read: BTreeMap<NodeId, Weak<Changed>>,
 }
 
+/// Whether it can be listed, by whoever follows links.
+fn is_directory(below: &dyn Storage, path: &Path) -> bool {
+    below.list_dir(path).is_ok()
+}
+
 impl Overlay {
     /// Above the directory `root` of a storage, as its names are now: nobody may be changing them.
+    /// A link to a directory shows as one, with what is in it and in its directories, but no
+    /// further: it may lead anywhere.
     ///
     /// # Errors
     /// What listing the directories gives.
     pub(crate) fn new(below: Arc<dyn Storage>, root: &Path) -> io::Result<Overlay> {
         let mut tree = Tree::new();
-        let mut to_visit = vec![PathBuf::new()];
-        while let Some(directory) = to_visit.pop() {
+        // With how many levels there are still to be listed.
+        let mut to_visit = vec![(PathBuf::new(), usize::MAX)];
+        while let Some((directory, levels)) = to_visit.pop() {
+            let is_behind_link = levels <= LEVELS_BEHIND_LINKS;
             for DirEntry { name, entry_type } in below.list_dir(&root.join(&directory))? {
                 let path = directory.join(name);
-                if entry_type == EntryType::Directory {
+                let levels = match entry_type {
+                    EntryType::File => 0,
+                    EntryType::Directory => levels - 1,
+                    EntryType::Other if is_behind_link => 0,
+                    EntryType::Other => LEVELS_BEHIND_LINKS,
+                };
+                // What cannot be listed behind a link need not be the database's.
+                let is_sure = entry_type == EntryType::Directory && !is_behind_link;
+                if levels > 0 && (is_sure || is_directory(&*below, &root.join(&path))) {
                     tree.names.create_dir_all(&path, &mut Vec::new())?;
-                    to_visit.push(path);
+                    to_visit.push((path, levels));
                 } else {
-                    let (node, _) = tree.names.create_file(&path)?;
-                    tree.below.insert(node.id, root.join(path));
+                    tree.take_up(root, &path)?;
                 }
             }
         }
@@ -128,9 +147,15 @@ impl Overlay {
             if tree.removed.contains(&path) || tree.names.exists(&path)? {
                 continue;
             }
-            match entry_type {
-                EntryType::Directory => tree.names.create_dir_all(&path, &mut Vec::new())?,
-                EntryType::File | EntryType::Other => tree.take_up(&self.root, &path)?,
+            let shows_as_directory = match entry_type {
+                EntryType::Directory => true,
+                EntryType::File => false,
+                EntryType::Other => is_directory(&*self.below, &self.root.join(&path)),
+            };
+            if shows_as_directory {
+                tree.names.create_dir_all(&path, &mut Vec::new())?;
+            } else {
+                tree.take_up(&self.root, &path)?;
             }
         }
         Ok(())

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lithedb::storage::{OpenMode, OsStorage, Storage};
-use lithedb::{Background, Db, KeyspaceOptions};
+use lithedb::{Access, Background, Db, FollowUpTo, KeyspaceOptions, RepairOptions};
 
-use crate::support::assert_sound;
+use crate::support::{assert_sound, rows};
 
 fn open(path: &Path) -> Db {
     let storage: Arc<dyn Storage> = Arc::new(OsStorage::new());
@@ -55,4 +55,46 @@ fn what_a_link_in_the_place_of_a_dropped_store_leads_to_is_left_alone() {
     assert_eq!(std::fs::read_to_string(path("victim/letters")).unwrap(), "dear");
     drop(open(&path("copy")));
     assert!(path("victim/letters").exists());
+}
+
+/// Parts of a database that lie elsewhere are read by whoever reads it: in place, beside its
+/// writer, and for a repair.
+#[test]
+fn directories_that_lie_elsewhere_are_read_by_all_who_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let db = open(&path("db"));
+    let options = KeyspaceOptions::flex().value_separation(Some(100));
+    let keyspace = db.create_keyspace("k", options).unwrap();
+    for number in 0..50_u32 {
+        let len = if number % 2 == 0 { 1000 } else { 10 };
+        keyspace.put(number.to_be_bytes(), [number as u8].repeat(len)).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    drop((keyspace, db));
+    for name in ["values", "wal", "keyspaces"] {
+        std::fs::rename(path("db").join(name), path(name)).unwrap();
+        std::os::unix::fs::symlink(path(name), path("db").join(name)).unwrap();
+    }
+    // What is none of the database's, and leads round in a circle.
+    std::os::unix::fs::symlink(path("."), path("values/up")).unwrap();
+    std::os::unix::fs::symlink("/", path("db/root")).unwrap();
+    let db = open(&path("db"));
+    let keyspace = db.keyspace("k").unwrap();
+    keyspace.put("in the log", [7; 500]).unwrap();
+    let expected = rows(&keyspace);
+    let builder = || Db::builder().storage(Arc::new(OsStorage::new()));
+    let follower = builder().follow(path("db"), FollowUpTo::Written).unwrap();
+    assert_eq!(rows(&follower.db().keyspace("k").unwrap()), expected);
+    drop((follower, keyspace, db));
+    let db = builder().access(Access::ReadOnly).open(path("db")).unwrap();
+    assert_eq!(rows(&db.keyspace("k").unwrap()), expected);
+    assert_sound(&db);
+    drop(db);
+    let report = lithedb::repair(path("db"), path("new"), RepairOptions::new(builder())).unwrap();
+    assert!(report.losses.is_empty(), "{report:?}");
+    let db = open(&path("new"));
+    assert_eq!(rows(&db.keyspace("k").unwrap()), expected);
+    assert_sound(&db);
 }
