@@ -159,12 +159,14 @@ impl BackupRepository {
         if let Err(error) = self.storage.sync_dir(dir) {
             // A name that a failed sync has left behind may never be durable, whatever a later one
             // says: who makes the next backup must not find it. Nor one that an interrupted backup
-            // has left, as this would have been its first sync.
-            for content in new {
-                let _stays_if_it_fails = self.storage.remove_file(&files.path_of(content));
+            // has left, as this would have been its first sync. What a list names was healed, and
+            // had its name.
+            match self.all_listed() {
+                Ok(listed) => drop(files.remove_all_but(&listed)), // They stay if it fails.
+                Err(_) => new.iter().for_each(|content| {
+                    let _stays_if_it_fails = self.storage.remove_file(&files.path_of(content));
+                }),
             }
-            let listed = self.all_listed();
-            let _stay_if_it_fails = listed.and_then(|listed| files.remove_all_but(&listed));
             return Err(Error::io("sync", dir, error));
         }
         Ok(new.iter().map(|content| content.len).sum())

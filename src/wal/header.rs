@@ -253,7 +253,9 @@ fn decode_copy(copy: &[u8], path: &Path, offset: usize, database_id: u64) -> Res
     let possible = (HEADER_BLOCK_SIZE..POSITION_MAX).contains(&header.capacity)
         && header.start.as_u64() < POSITION_MAX
         && header.start.as_u64().is_multiple_of(RECORD_ALIGNMENT)
-        && header.previous.is_none_or(|previous| previous.start <= header.start)
+        && header.previous.is_none_or(|previous| {
+            previous.start <= header.start && previous.number < header.number // W3
+        })
         && header.durable_up_to <= header.start;
     if !possible {
         return damaged(format!("the header holds values that cannot be: {header:?}"));
@@ -299,6 +301,15 @@ mod tests {
         block[100] ^= 1;
         block[2048 + 20] ^= 1;
         assert_eq!(decode(&block, 5).unwrap(), HeaderBlock::Unreadable);
+    }
+
+    #[test]
+    fn a_file_that_says_to_come_from_itself_or_a_later_one_is_refused() {
+        for number in [5, 6, u64::MAX] {
+            let previous = Some(Previous { number, start: Lsn::from_u64(4000) });
+            let block = FileHeader { previous, ..header() }.encode();
+            assert!(decode(&block, 5).unwrap_err().is_corruption(), "{number}");
+        }
     }
 
     #[test]

@@ -224,10 +224,14 @@ impl Index {
     /// As [`Keyspace::get`].
     pub fn count<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         let KeyRange { start, end } = index_key::range(&KeyRange::new(&range));
-        self.kept_in()?.count((start, end)).map_err(|error| match error {
-            Error::KeyspaceNotFound { .. } => self.not_found(),
-            other => other,
-        })
+        loop {
+            let kept_in = self.kept_in()?;
+            match kept_in.count::<Vec<u8>>((start.as_ref(), end.as_ref())) {
+                // It was built anew meanwhile, or dropped: then looking again says so.
+                Err(Error::KeyspaceNotFound { .. }) => {}
+                counted => return counted,
+            }
+        }
     }
 
     /// The keyspace that it is kept in, if it is ready.

@@ -36,6 +36,7 @@ use self::log::{Has, LogCopy, LogSource, LoggedKeyspace, Taking};
 use self::stores::{CopiedStore, CopyPlace, StoreCopy, keeps_versions};
 use crate::base::{Error, RangeTombstones, Result, SeqNo};
 use crate::cache::{Cache, MemoryBudget};
+use crate::db::checkpoint::{expect_outside_databases, resolve_nearest};
 use crate::db::core::{keyspace_dir, keyspaces_dir, merging_of};
 use crate::db::encryption::{copy_keyring, keyring_path, take_keys};
 use crate::db::open::{LOG_DIR, VALUES_DIR};
@@ -105,7 +106,8 @@ const LOCK_FILE: &str = "LOCK";
 /// ```
 ///
 /// # Errors
-/// `InvalidArgument` when there is anything in `target`, or it lies within `source`; `Locked` when
+/// `InvalidArgument` when there is anything in `target`, or it lies within `source` or another
+/// database, whatever leads there; `Locked` when
 /// the source is open for writing; `Io` (`NotFound`) when there is no database; `KeyNeeded`,
 /// `WrongKey`, `NotEncrypted`, `VaultFailed`; `Corruption` when no key can be had of the keyring,
 /// or nothing says which database it is; `FormatVersion` of a file that this program does not know;
@@ -149,10 +151,13 @@ fn expect_apart(storage: &dyn Storage, source: &Path, target: &Path) -> Result<(
         let error = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no database");
         return Err(Error::io("open", source, error));
     }
-    if target.starts_with(source) {
+    // Whatever leads there.
+    let resolve = |path: &Path| Ok::<_, Error>(resolve_nearest(storage, path)?.unwrap_or_default());
+    if target.starts_with(source) || resolve(target)?.starts_with(resolve(source)?) {
         let (target, source) = (target.display(), source.display());
         return Err(Error::invalid(format!("{target} lies within {source}")));
     }
+    expect_outside_databases(storage, target, target)?;
     if exists(target)? { expect_empty(storage, target) } else { Ok(()) }
 }
 

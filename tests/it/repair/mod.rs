@@ -114,7 +114,10 @@ fn a_target_that_is_not_empty_or_within_the_source_is_refused() {
     let refused = |source: &str, target: &str| {
         lithedb::repair(source, target, RepairOptions::new(tiny(&storage))).unwrap_err()
     };
-    for target in [PATH, "/db/inside"] {
+    drop(tiny(&storage).open("/other").unwrap());
+    storage.create_dir_all(Path::new("/some")).unwrap();
+    let within = ["/db/inside", "/some/../db/inside"];
+    for target in [PATH, "/other", "/other/keyspaces/00000099"].into_iter().chain(within) {
         assert!(matches!(refused(PATH, target), Error::InvalidArgument { .. }), "{target}");
     }
     assert!(matches!(refused("/nothing", TARGET), Error::Io { .. }));
