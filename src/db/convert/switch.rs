@@ -193,8 +193,13 @@ impl Core {
             journal: None,
         };
         let of_store = record(first, conversion_name(runtime.id), options.clone());
-        let of_archive = needs_archive
-            .then(|| record(first + 1, archive_name(runtime.id), options.of_archive(runtime.id)));
+        let of_archive = needs_archive.then(|| {
+            record(
+                first + 1,
+                archive_name(runtime.id),
+                options.of_archive(runtime.id, self.sizes.memtable),
+            )
+        });
         let made = || -> Result<ConversionJob> {
             let numbers: Vec<u32> = (first..first + count).collect();
             self.share_own_key(self.lock_manifest_for_edit()?.state(), runtime.id, &numbers)?;
@@ -344,7 +349,7 @@ impl Core {
         if underway.options.structure != Structure::History {
             return None;
         }
-        let mut options = underway.options.of_archive(id);
+        let mut options = underway.options.of_archive(id, self.sizes.memtable);
         if let Some((archive, begins_at)) = new_archive {
             options.begins_at = begins_at;
             if options.keep_for.is_some() {
