@@ -127,6 +127,14 @@ impl View {
         }
     }
 
+    pub fn contains(&self, keyspace: Option<&Keyspace>, key: &[u8]) -> Result<bool, Error> {
+        let Some(keyspace) = keyspace else { return Ok(false) };
+        match self {
+            View::Snapshot(snapshot) => snapshot.contains(keyspace, key),
+            View::Transaction { transaction, .. } => transaction.contains(keyspace, key),
+        }
+    }
+
     pub fn value(&self, keyspace: Option<&Keyspace>, key: &[u8]) -> Result<Option<Slice>, Error> {
         let Some(keyspace) = keyspace else { return Ok(None) };
         match self {

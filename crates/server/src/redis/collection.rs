@@ -71,6 +71,14 @@ pub enum Found {
     Collection(Collection),
 }
 
+/// The same, but for the value of a string.
+#[derive(Debug)]
+pub enum Looked {
+    Nothing,
+    Text,
+    Collection(Collection),
+}
+
 pub fn record_key(key: &[u8]) -> Vec<u8> {
     [b"r", key].concat()
 }
@@ -183,6 +191,23 @@ impl Call<'_> {
         Ok(found)
     }
 
+    /// What a key has, but for the value of a string, which may be large.
+    pub fn look(&self, key: &[u8]) -> Result<Looked, Failure> {
+        let looked = match self.view.contains(self.strings(), key)? {
+            true => Looked::Text,
+            false => self.find_record(key)?.map_or(Looked::Nothing, Looked::Collection),
+        };
+        if let View::Snapshot(_) = &*self.view {
+            self.shared.redis.looks.note(!matches!(looked, Looked::Nothing));
+        }
+        Ok(looked)
+    }
+
+    /// Whether a key has nothing.
+    pub fn is_free(&self, key: &[u8]) -> Result<bool, Failure> {
+        Ok(matches!(self.look(key)?, Looked::Nothing))
+    }
+
     fn find_record(&self, key: &[u8]) -> Result<Option<Collection>, Failure> {
         let Some(second) = self.second() else { return Ok(None) };
         let record = self.view.entry(Some(second), &record_key(key))?;
@@ -200,10 +225,10 @@ impl Call<'_> {
 
     /// The collection of a key.
     pub fn collection(&self, key: &[u8], kind: Kind) -> Result<Option<Collection>, Failure> {
-        match self.find(key)? {
-            Found::Nothing => Ok(None),
-            Found::Collection(collection) if collection.kind == kind => Ok(Some(collection)),
-            Found::Text(_) | Found::Collection(_) => say(WRONG_TYPE),
+        match self.look(key)? {
+            Looked::Nothing => Ok(None),
+            Looked::Collection(collection) if collection.kind == kind => Ok(Some(collection)),
+            Looked::Text | Looked::Collection(_) => say(WRONG_TYPE),
         }
     }
 

@@ -6,7 +6,7 @@ use lithedb::{Entry, Expiry, KeyRange, Slice};
 
 use super::strings::Unit;
 use crate::redis::call::{Call, Done, Failure, NO_SUCH_KEY, SYNTAX, Until, millis_of, say};
-use crate::redis::collection::{Found, Kind, key_of_record, record_key};
+use crate::redis::collection::{Found, Kind, Looked, key_of_record, record_key};
 use crate::redis::databases::DATABASE_COUNT;
 use crate::redis::glob;
 use crate::redis::number::integer;
@@ -26,17 +26,17 @@ pub fn del(call: &mut Call<'_>) -> Done {
 pub fn exists(call: &mut Call<'_>) -> Done {
     let mut count = 0;
     for key in call.args.from(1).iter() {
-        count += usize::from(!matches!(call.find(key)?, Found::Nothing));
+        count += usize::from(!call.is_free(key)?);
     }
     call.out.count(count);
     Ok(())
 }
 
 pub fn kind(call: &mut Call<'_>) -> Done {
-    let name = match call.find(call.args.at(1))? {
-        Found::Nothing => "none",
-        Found::Text(_) => "string",
-        Found::Collection(collection) => collection.kind.name(),
+    let name = match call.look(call.args.at(1))? {
+        Looked::Nothing => "none",
+        Looked::Text => "string",
+        Looked::Collection(collection) => collection.kind.name(),
     };
     call.out.simple(name);
     Ok(())
@@ -221,7 +221,7 @@ pub fn renamenx(call: &mut Call<'_>) -> Done {
     if matches!(found, Found::Nothing) {
         return say(NO_SUCH_KEY);
     }
-    let is_free = from != to && matches!(call.find(to)?, Found::Nothing);
+    let is_free = from != to && call.is_free(to)?;
     if is_free {
         move_to(call, from, to, found)?;
     }

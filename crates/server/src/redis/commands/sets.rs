@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lithedb::Entry;
 
 use crate::redis::call::{Call, Done, Failure, SYNTAX, Until, say};
-use crate::redis::collection::{Collection, Found, Kind, member_of};
+use crate::redis::collection::{Collection, Kind, member_of};
 
 fn set(call: &Call<'_>) -> Result<Option<Collection>, Failure> {
     call.collection(call.args.at(1), Kind::Set)
@@ -237,7 +237,7 @@ fn tell(call: &mut Call<'_>, how: Together) -> Done {
 fn store(call: &mut Call<'_>, how: Together) -> Done {
     let to = call.args.at(1);
     let members = together(call, call.args.from(2), how, usize::MAX)?;
-    if !matches!(call.find(to)?, Found::Nothing) {
+    if !call.is_free(to)? {
         call.remove(to)?;
     }
     if !members.is_empty() {

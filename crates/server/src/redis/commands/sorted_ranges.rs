@@ -6,7 +6,7 @@ use lithedb::KeyRange;
 
 use super::sorted::{put_score, remove, say_pairs, score_of, sorted};
 use crate::redis::call::{Call, Done, Failure, NOT_AN_INTEGER, SYNTAX, say};
-use crate::redis::collection::{Collection, Found, Kind, member_of, score_and_member};
+use crate::redis::collection::{Collection, Kind, member_of, score_and_member};
 use crate::redis::frame::Args;
 use crate::redis::number::{float, integer};
 
@@ -263,7 +263,7 @@ pub fn zrangestore(call: &mut Call<'_>) -> Done {
 
 /// Puts a sorted set in the place of whatever a key has.
 pub fn store(call: &mut Call<'_>, to: &[u8], pairs: &[Pair]) -> Done {
-    if !matches!(call.find(to)?, Found::Nothing) {
+    if !call.is_free(to)? {
         call.remove(to)?;
     }
     if pairs.is_empty() {

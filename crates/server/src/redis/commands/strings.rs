@@ -144,7 +144,7 @@ pub fn set(call: &mut Call<'_>) -> Done {
 
 pub fn setnx(call: &mut Call<'_>) -> Done {
     let (key, value) = (call.args.at(1), call.args.at(2));
-    let is_absent = matches!(call.find(key)?, Found::Nothing);
+    let is_absent = call.is_free(key)?;
     if is_absent {
         call.put_string(key, value, Until::Default)?;
     }
@@ -253,7 +253,7 @@ pub fn msetnx(call: &mut Call<'_>) -> Done {
     check_pairs(call.args, "msetnx")?;
     let args = call.args;
     for at in (1..args.count()).step_by(2) {
-        if !matches!(call.find(args.at(at))?, Found::Nothing) {
+        if !call.is_free(args.at(at))? {
             call.out.integer(0);
             return Ok(());
         }
