@@ -446,12 +446,17 @@ impl LsmStore {
         }
         let mut guard = self.lock_writer();
         let writer = &mut *guard;
+        let mut failed = None;
         for position in ready.into_iter().rev() {
             let change = change_of(&jobs.jobs[position]);
             let counters = writer.index.counters;
             let outputs: Vec<u64> = change.added.iter().map(|added| added.table.number).collect();
-            // What fails for want of room is tried again with the next that is ready.
-            self.commit(writer, change, counters)?;
+            // What fails for want of room is tried again with the next that is ready; what was
+            // committed before it is published all the same.
+            if let Err(error) = self.commit(writer, change, counters) {
+                failed = Some(error);
+                break;
+            }
             let job = jobs.jobs.remove(position); // P2
             note_sieved(&job.plan, &writer.index, &outputs);
             jobs.rounds.note_installed(&job.plan, &outputs);
@@ -460,7 +465,7 @@ impl LsmStore {
         self.publish(writer);
         drop(jobs);
         self.part_done.notify_all();
-        Ok(true)
+        failed.map_or(Ok(true), Err)
     }
 
     /// Rewrites a table in its place, with the values moved that lie in the mover's files. The
