@@ -12,6 +12,7 @@ mod error;
 mod expiry;
 pub mod format;
 pub mod index_key;
+pub mod limits;
 mod operands;
 mod prefetch;
 mod range_tombstones;

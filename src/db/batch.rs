@@ -13,6 +13,9 @@ use crate::db::operation::{
 use crate::db::{BATCH_SIZE_MAX, COMMIT_PAYLOAD_LEN_MAX, KEY_LEN_MAX, Keyspace, VALUE_LEN_MAX};
 use crate::value_log::{NO_FILE, StagedMark, StagedValues, ValueFile, ValueLog};
 
+/// Bytes that an entry of a memtable takes beyond those of its operation, at most.
+const MEMORY_HEAD_MORE: usize = 16;
+
 /// Writes that are committed together: all or nothing, over any number of keyspaces. Of two
 /// writes to one key the later wins.
 ///
@@ -564,9 +567,10 @@ impl WriteBatch {
         self.limit_exceeded(kind, key, value)
     }
 
-    /// Bytes with one more operation, at most.
+    /// Bytes with one more operation, at most: in the log, or in memtables.
     fn size_with(&self, key: &[u8], value: &[u8]) -> usize {
-        self.size() + key.len() + value.len() + OPERATION_HEAD_MAX
+        let heads = self.count as usize * MEMORY_HEAD_MORE + OPERATION_HEAD_MAX;
+        self.size() + heads + key.len() + value.len()
     }
 
     #[cold]

@@ -621,7 +621,7 @@ pub(super) fn new_runtime(
         archive,
         name: Arc::new(ArcSwap::from_pointee(record.name.clone())),
         options: record.options.clone(),
-        memtable_size: record.options.memtable_size.unwrap_or(default_memtable_size),
+        memtable_size: record.options.memtable_size_or(default_memtable_size),
         store,
         values: Arc::clone(values),
         time: Arc::clone(time),

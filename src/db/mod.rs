@@ -123,6 +123,8 @@ pub use upgrade::{FileVersion, Rewrite, UpgradeReport};
 pub use vacuum::VacuumReport;
 pub use values::{ValueReader, ValueWriter};
 
+pub use crate::base::limits::BATCH_SIZE_MAX;
+
 use self::core::Core;
 use crate::base::sync::{Arc, MutexGuard, Weak};
 use crate::base::{Error, Result, SeqNo};
@@ -134,9 +136,6 @@ use crate::storage::Storage;
 pub const KEY_LEN_MAX: usize = 65_535;
 /// The longest value, in bytes: 4 GiB less room for what a memtable and a block put around it.
 pub const VALUE_LEN_MAX: usize = BATCH_SIZE_MAX - KEY_LEN_MAX - 64;
-/// The largest batch, in bytes of keys and values and a few for each entry.
-pub const BATCH_SIZE_MAX: usize = u32::MAX as usize - (64 << 20);
-
 /// The longest payload that is kept with a commit, in bytes.
 pub const COMMIT_PAYLOAD_LEN_MAX: usize = 16 << 20;
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::limits::MEMTABLE_SIZE_MAX;
 use crate::base::{Clock, Entropy, Error, Result, SystemClock, SystemEntropy};
 use crate::db::Db;
 use crate::db::health::{Health, HealthListener};
@@ -183,7 +184,6 @@ const READ_FIRST_SHARE: u64 = 4;
 const MEMTABLE_SHARE: u64 = 4;
 const MEMTABLE_SIZE_DEFAULT_MAX: u64 = 64 << 20;
 const MEMTABLE_SIZE_MIN: u64 = 4 << 10;
-const MEMTABLE_SIZE_MAX: u64 = 1 << 30;
 const WAL_FILE_SIZE_DEFAULT: u64 = 8 << 20;
 const WAL_FILE_SIZE_MIN: u64 = 16 << 10;
 const WAL_FILE_SIZE_MAX: u64 = 4 << 30;

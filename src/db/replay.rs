@@ -287,7 +287,8 @@ impl<'a> Replayer<'a> {
     fn seal_full(&mut self) {
         for keyspace in self.keyspaces.values_mut().map(|replayed| &mut replayed.state) {
             let (active, size) = (&keyspace.active, keyspace.runtime.memtable_size);
-            if active.memtable.memory_used() as u64 >= size || active.value_room() == 0 {
+            let is_large = active.memtable.memory_used() as u64 >= size;
+            if is_large || active.memtable.is_full() || active.value_room() == 0 {
                 active.link_staged();
                 let fresh = Table::new(self.meter, &keyspace.runtime);
                 keyspace.sealed.insert(0, std::mem::replace(&mut keyspace.active, fresh));

@@ -17,18 +17,22 @@ use crate::jobs::{Pressure, SealReason, Stall, seal_due, stall};
 impl Core {
     /// Seals what has to be sealed after a commit.
     pub(super) fn seal_if_due(&self, batch: &WriteBatch, state: &State, applier: &Applier) {
+        let mut has_sealed = false;
         for target in batch.targets() {
             let Some(keyspace) = state.find(target.id) else { continue };
             let sealed = match seal_due(&self.pressure(keyspace)) {
                 None => continue,
+                // Each that is full: the next batch may be as large as one can be.
                 Some(SealReason::Size) => Some(keyspace),
+                // The state has changed; the next commit looks again.
+                Some(_) if has_sealed => continue,
                 Some(SealReason::Memory) => largest_active(state, keyspace),
                 Some(SealReason::Log) => oldest_active(state),
             };
             if let Some(keyspace) = sealed {
                 self.seal(keyspace.runtime.id, applier);
             }
-            return; // The state has changed; the next commit looks again.
+            has_sealed = true;
         }
     }
 
@@ -38,6 +42,7 @@ impl Core {
         let values_put = keyspace.tables().map(|table| table.values_unflushed()).sum();
         Pressure {
             active: keyspace.active.memtable.memory_used() as u64,
+            active_is_full: keyspace.active.memtable.is_full(),
             active_ranges: keyspace.active.memtable.range_count(),
             active_value_room: keyspace.active.value_room(),
             active_values: keyspace.active.values_put(),

@@ -10,6 +10,8 @@
 pub struct Pressure {
     /// Memory of the keyspace's active memtable.
     pub active: u64,
+    /// Whether it has room for no more than one batch.
+    pub active_is_full: bool,
     /// Ranges that were deleted in it.
     pub active_ranges: usize,
     /// Bytes of values in value files that may still be put to it.
@@ -80,6 +82,7 @@ const FRESH_RUNS_SLOWEST: usize = 36;
 #[must_use]
 pub fn seal_due(pressure: &Pressure) -> Option<SealReason> {
     if pressure.active >= pressure.memtable_size
+        || pressure.active_is_full
         || pressure.active_ranges > RANGE_COUNT_MAX
         || pressure.active_value_room == 0
     {
@@ -181,6 +184,7 @@ mod tests {
     fn calm() -> Pressure {
         Pressure {
             active: 10,
+            active_is_full: false,
             active_ranges: 0,
             active_value_room: 1,
             active_values: 0,
@@ -202,6 +206,7 @@ mod tests {
         for (pressure, expected) in [
             (calm(), None),
             (Pressure { active: 100, ..calm() }, Some(SealReason::Size)),
+            (Pressure { active_is_full: true, ..calm() }, Some(SealReason::Size)),
             (Pressure { active_ranges: 1025, ..calm() }, Some(SealReason::Size)),
             (Pressure { active_value_room: 0, ..calm() }, Some(SealReason::Size)),
             (Pressure { memtables_total: 501, ..calm() }, Some(SealReason::Memory)),

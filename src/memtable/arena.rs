@@ -33,6 +33,7 @@ use super::chunk::{self, Chunk, HUGE_PAGE_SIZE, SpareChunks};
 use crate::base::EntryKind;
 use crate::base::EntryRef;
 use crate::base::SeqNo;
+use crate::base::limits::{BATCH_SIZE_MAX, MEMTABLE_SIZE_MAX};
 use crate::base::prefetch;
 use crate::base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::sync::{Arc, OnceLock};
@@ -51,7 +52,12 @@ const _: () = assert!(UNIT << OFFSET_BITS == HUGE_PAGE_SIZE, "every offset in a 
 const HUGE_FROM: usize = 2 * HUGE_PAGE_SIZE;
 /// An entry above this fraction of a chunk gets a chunk of its own: what a chunk leaves unused at
 /// its end is less than that.
-const OWN_CHUNK_DIVISOR: usize = 4;
+const OWN_CHUNK_DIVISOR: usize = 3;
+/// Chunks that are taken until chunks are huge pages, at most: each is a twenty-fourth of what is
+/// allocated or more, or the third of the smallest one.
+const SMALL_CHUNKS_MAX: usize = 256;
+/// Bytes of keys and values that each chunk holds from then on, at least.
+const CHUNK_PAYLOAD_MIN: usize = HUGE_PAGE_SIZE / OWN_CHUNK_DIVISOR - HEADER_SIZE - UNIT;
 
 /// Lines of an entry that are worth to be brought in before it is known how long it is.
 const PREFETCHED_LINES: usize = 2;
@@ -59,10 +65,16 @@ const PREFETCHED_LINES: usize = 2;
 /// Chunk slots of the first directory segment; each further segment has twice as many.
 const SEGMENT_SLOTS_FIRST: usize = 8;
 const SEGMENT_COUNT: usize = 10;
-/// 8 + 16 + .. + 4096: below 2^13, so that every chunk index fits an id. At 512 KiB and more for
-/// each chunk of the full size this is 4 GiB in the worst case.
+/// 8 + 16 + .. + 4096: below 2^13, so that every chunk index fits an id.
 const CHUNK_COUNT_MAX: usize = SEGMENT_SLOTS_FIRST * ((1 << SEGMENT_COUNT) - 1);
 const _: () = assert!(CHUNK_COUNT_MAX < 1 << (u32::BITS - OFFSET_BITS));
+/// With so many chunks an arena is full: there is room for the largest batch, and no more.
+const FULL_CHUNK_COUNT: usize =
+    CHUNK_COUNT_MAX - SMALL_CHUNKS_MAX - BATCH_SIZE_MAX.div_ceil(CHUNK_PAYLOAD_MIN);
+const _: () = assert!(
+    (FULL_CHUNK_COUNT - SMALL_CHUNKS_MAX) * CHUNK_PAYLOAD_MIN > MEMTABLE_SIZE_MAX as usize,
+    "a memtable is as large as it may be before its arena is full"
+);
 
 /// Names an entry of one arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +90,7 @@ impl EntryId {
 pub(super) struct Entries {
     directory: [AtomicPtr<ChunkSlot>; SEGMENT_COUNT],
     allocated: AtomicUsize,
+    chunk_count: AtomicUsize,
     spares: Arc<SpareChunks>,
 }
 
@@ -108,6 +121,7 @@ pub(super) fn arena(spares: &Arc<SpareChunks>) -> (Arc<Entries>, EntryAppender) 
     let entries = Arc::new(Entries {
         directory: [const { AtomicPtr::new(ptr::null_mut()) }; SEGMENT_COUNT],
         allocated: AtomicUsize::new(0),
+        chunk_count: AtomicUsize::new(0),
         spares: Arc::clone(spares),
     });
     let appender = EntryAppender {
@@ -134,6 +148,12 @@ impl Entries {
     /// Bytes of memory that the arena has taken.
     pub(super) fn allocated(&self) -> usize {
         self.allocated.load(Ordering::Relaxed)
+    }
+
+    /// Whether only one more batch is sure to have room.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.chunk_count.load(Ordering::Relaxed) >= FULL_CHUNK_COUNT
     }
 
     /// The entry named `id`.
@@ -211,7 +231,7 @@ impl Entries {
 
     /// Allocates the chunk with this index. Called by the appender only, indexes ascending.
     fn add_chunk(&self, chunk_index: usize, size: usize) -> *mut u8 {
-        assert!(chunk_index < CHUNK_COUNT_MAX, "a memtable is sealed long before 4 GiB");
+        assert!(chunk_index < CHUNK_COUNT_MAX, "a full memtable is sealed before the next batch");
         let (segment, _) = slot_place(chunk_index);
         let mut taken = size;
         if self.directory[segment].load(Ordering::Relaxed).is_null() {
@@ -225,6 +245,7 @@ impl Entries {
         let base = chunk.start().as_ptr();
         slot.base.store(base, Ordering::Release);
         self.allocated.fetch_add(taken, Ordering::Relaxed);
+        self.chunk_count.store(chunk_index + 1, Ordering::Relaxed);
         base
     }
 }
@@ -279,7 +300,8 @@ impl EntryAppender {
     /// Copies an entry into the arena.
     ///
     /// # Panics
-    /// When the key or the value is longer than its maximum, or the arena holds 4 GiB.
+    /// When the key or the value is longer than its maximum, or more than one of the largest batches
+    /// came behind [`Entries::is_full`].
     pub(super) fn append(&mut self, entry: &EntryRef<'_>) -> EntryId {
         assert!(entry.key.len() <= KEY_LEN_MAX, "the caller limits keys");
         assert!(entry.value.len() <= VALUE_LEN_MAX, "the caller limits values");
@@ -352,6 +374,41 @@ mod tests {
             assert_eq!(entries.entry(*id), EntryRef { key, seqno: *seqno, kind: *kind, value });
         }
         assert!(entries.allocated() < payload * 3 / 2 + chunk::CHUNK_SIZE_MIN, "{payload}");
+    }
+
+    #[test]
+    fn few_chunks_are_taken_until_they_are_huge_pages() {
+        // For entries that just get a chunk of their own, or just not.
+        for more in [0, UNIT] {
+            let (mut allocated, mut count) = (0, 0);
+            while allocated < HUGE_FROM {
+                let shared = chunk::next_size(allocated, HUGE_FROM);
+                let entry = (shared / OWN_CHUNK_DIVISOR).next_multiple_of(UNIT) + more;
+                allocated += if entry > shared / OWN_CHUNK_DIVISOR { entry } else { shared };
+                count += 1;
+            }
+            assert!(count < SMALL_CHUNKS_MAX, "{count}");
+        }
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))] // Memory that is not written to is none there.
+    fn an_arena_is_full_while_there_is_room_for_a_batch() {
+        let (entries, mut appender) = arena(&SpareChunks::new(0, &MemoryBudget::new(0)));
+        // Each takes a chunk of its own.
+        let least = HUGE_PAGE_SIZE / OWN_CHUNK_DIVISOR + UNIT;
+        let mut taken = 0;
+        while !entries.is_full() {
+            let _room = appender.make_room(least);
+            taken += least;
+        }
+        assert!(taken > MEMTABLE_SIZE_MAX as usize, "it was sealed before, by its size");
+        let mut left = BATCH_SIZE_MAX;
+        while left > least {
+            let _room = appender.make_room(least);
+            left -= least;
+        }
+        assert!(appender.chunk_count <= CHUNK_COUNT_MAX);
     }
 
     #[test]

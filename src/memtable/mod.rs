@@ -232,6 +232,13 @@ impl Memtable {
             + self.totals.range_memory.load(Ordering::Relaxed)
     }
 
+    /// Whether it has room for one batch more and no longer for two, however large. It is larger
+    /// than any is to be by then.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.is_full()
+    }
+
     /// Bytes of all keys and values.
     pub(crate) fn data_size(&self) -> usize {
         self.totals.data_size.load(Ordering::Relaxed)

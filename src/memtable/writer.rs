@@ -110,8 +110,8 @@ impl Writer<'_> {
     /// Adds a version of `key`. Visible to every reader that begins after the call.
     ///
     /// # Panics
-    /// When the key has 16 MiB, the value 4 GiB, or all entries together 4 GiB: the caller seals
-    /// memtables far below, and refuses larger entries.
+    /// When the key has 16 MiB or the value 4 GiB, or when more than one of the largest batches
+    /// came since [`Memtable::is_full`]: the caller seals it then, and refuses larger entries.
     #[cfg(test)]
     pub(crate) fn insert(&mut self, key: &[u8], seqno: SeqNo, kind: EntryKind, value: &[u8]) {
         self.insert_one(&EntryRef { key, seqno, kind, value });

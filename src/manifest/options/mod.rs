@@ -13,6 +13,7 @@ mod tests;
 pub use index::{IndexRecord, check_index_name};
 pub use lsm::{Compaction, Leveled, LsmOptions, Tiered};
 
+use crate::base::limits::MEMTABLE_SIZE_MAX;
 use crate::base::{Codec, Error, MOMENT_MAX, Result, SeqNo, varint};
 use crate::manifest::fields::{Decoded, Fields, put_text};
 use std::fmt::Display;
@@ -35,7 +36,9 @@ const OPERATOR_NAME_LEN_RANGE: RangeInclusive<usize> = 1..=255;
 const LIFE_MILLIS_RANGE: RangeInclusive<u128> = 1..=MOMENT_MAX as u128;
 const KEEP_VERSIONS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
 const NANOS_PER_MILLI: u128 = 1_000_000;
-const MEMTABLE_SIZE_RANGE: RangeInclusive<u64> = 4 << 10..=64 << 30;
+const MEMTABLE_SIZE_RANGE: RangeInclusive<u64> = 4 << 10..=MEMTABLE_SIZE_MAX;
+/// What was allowed once.
+const MEMTABLE_SIZE_STORED_MAX: u64 = 64 << 30;
 
 /// The storage structure of a keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -191,7 +194,7 @@ impl KeyspaceOptions {
     #[must_use]
     pub(crate) fn of_archive(&self, parent: u32, memtable_size: u64) -> KeyspaceOptions {
         let mut options = KeyspaceOptions::lsm().codec(self.codec);
-        let memtable_size = self.memtable_size.unwrap_or(memtable_size);
+        let memtable_size = self.memtable_size_or(memtable_size);
         let memtable_size = u32::try_from(memtable_size).unwrap_or(u32::MAX);
         options.lsm.table_size = options.lsm.table_size.min(memtable_size);
         options.value_separation = None; // Values come with their pointers.
@@ -265,7 +268,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Bytes at which a memtable is sealed, 4 KiB to 64 GiB. By default the memory budget decides.
+    /// Bytes at which a memtable is sealed, 4 KiB to 1 GiB. By default the memory budget decides.
     #[must_use]
     pub const fn memtable_size(mut self, bytes: u64) -> KeyspaceOptions {
         self.memtable_size = Some(bytes);
@@ -429,6 +432,9 @@ impl KeyspaceOptions {
     /// `InvalidArgument` that names the option, its value and what is allowed.
     pub fn validate(&self) -> Result<()> {
         self.check_limits()?;
+        if let Some(size) = self.memtable_size {
+            check_range("memtable_size", size, &MEMTABLE_SIZE_RANGE)?;
+        }
         let levels = self.lsm.level_codecs.iter().flatten();
         match levels.chain([&self.codec]).find(|codec| !codec.is_available()) {
             None => Ok(()),
@@ -471,10 +477,13 @@ impl KeyspaceOptions {
                 return Err(Error::invalid(what));
             }
         }
-        match self.memtable_size {
-            Some(size) => check_range("memtable_size", size, &MEMTABLE_SIZE_RANGE),
-            None => Ok(()),
-        }
+        let stored = *MEMTABLE_SIZE_RANGE.start()..=MEMTABLE_SIZE_STORED_MAX;
+        self.memtable_size.map_or(Ok(()), |size| check_range("memtable_size", size, &stored))
+    }
+
+    /// At which size a memtable is sealed, if it is that where the options do not say.
+    pub(crate) fn memtable_size_or(&self, default: u64) -> u64 {
+        self.memtable_size.unwrap_or(default).min(MEMTABLE_SIZE_MAX)
     }
 
     fn check_retention(&self) -> Result<()> {
