@@ -162,7 +162,7 @@ impl LsmStore {
             filters_know_heads: place.options.archive_of.is_some(),
             extra_seeks: StripedCounters::default(),
         });
-        let memtable_size = place.options.memtable_size.unwrap_or(place.shared.memtable_size);
+        let memtable_size = place.options.memtable_size_or(place.shared.memtable_size);
         let policy = policy_of(&place.options, memtable_size);
         let beside = BesideIndex::new(log.found().cloned(), index_counts(&index.counters));
         let writer = Writer {
@@ -265,12 +265,9 @@ impl LsmStore {
     ) -> Result<u64> {
         let (tables, removed, taken) = self.write_run(memtable, deleted, order)?;
         let mut jobs = self.lock_jobs();
-        // Those that a compaction has taken since stay: the run's deleted ranges hide them.
-        let busy = jobs.inputs();
-        let removed: Vec<u64> =
-            removed.into_iter().filter(|number| !busy.contains(number)).collect();
         let mut guard = self.lock_writer();
         let writer = &mut *guard;
+        let removed = still_removable(removed, &writer.index, &jobs.inputs());
         let mut counters = writer.index.counters;
         let run = RunPlace { level: 0, id: counters.next_run };
         counters.next_run += 1;
@@ -421,6 +418,17 @@ fn summary_of(writer: &Writer, policy: &CompactionPolicy) -> Summary {
             size: writer.index.size(),
         },
     }
+}
+
+/// Of the tables that a flush finds covered, those that no compaction has taken since. Those stay
+/// until it is done with them: the deleted ranges of the flush hide them.
+fn still_removable(covered: Vec<u64>, index: &Index, busy: &BTreeSet<u64>) -> Vec<u64> {
+    if covered.is_empty() {
+        return covered;
+    }
+    let listed: BTreeSet<u64> = index.tables().map(|(_, table)| table.record.number).collect();
+    let is_removable = |number: &u64| listed.contains(number) && !busy.contains(number);
+    covered.into_iter().filter(is_removable).collect()
 }
 
 /// Runs of level 0 whose tables overlap those of others: runs that lie apart, as of a load in
