@@ -246,7 +246,7 @@ impl Table {
             None => self.gather(below, from, as_of, budget)?,
         };
         let is_of_before = kept.up_to <= at && kept.from <= *from && kept.now <= now;
-        let is_up_to_date = is_of_before && self.catch_up(&mut kept, below, as_of)?;
+        let is_up_to_date = is_of_before && self.catch_up(&mut kept, below, (from, as_of))?;
         let changes = kept.changes.clone();
         counted.kept = Some(kept);
         Ok(is_up_to_date.then(|| TableChanges { changes, from: from.clone() }))
@@ -291,7 +291,12 @@ impl Table {
 
     /// Looks the keys up that were written since, and those for which the time has come. `false` if
     /// some of these were forgotten.
-    fn catch_up(&self, kept: &mut Kept, below: &Below<'_>, as_of: AsOf) -> Result<bool> {
+    fn catch_up(
+        &self,
+        kept: &mut Kept,
+        below: &Below<'_>,
+        (from, as_of): (&Slice, AsOf),
+    ) -> Result<bool> {
         let (at, now) = (as_of.at, as_of.judged_now());
         let Some(noted) = self.presence.take_noted(at) else { return Ok(false) };
         let is_new = |(seqno, _): &&(SeqNo, Vec<u8>)| *seqno > kept.up_to;
@@ -306,6 +311,8 @@ impl Table {
             self.update(kept, &key, below, (as_of, Look::Below))?;
         }
         (kept.up_to, kept.now) = (at, now);
+        // What is in front of it was looked up in a structure that may have had it.
+        kept.from = kept.from.clone().max(from.clone());
         kept.charge.resize((kept.changes.len() + kept.due.len()) * CHANGE_BYTES);
         Ok(true)
     }
