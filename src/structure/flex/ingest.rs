@@ -32,7 +32,7 @@ use super::load::Loader;
 use super::record::{ChangeRecord, Counters, EditRecord, IntervalRecord, RunRecord};
 use super::segment::{Segment, SegmentPlace};
 use super::store::{FlexStore, run_options};
-use super::sweep::{DELTA_COUNT_MAX, DELTA_TO_BASE_MAX};
+use super::sweep::{DELTA_COUNT_MAX, DELTA_TO_BASE_MAX, MERGE_BYTES_MAX};
 use super::tree::FlexTree;
 use crate::base::{Cursor, EntryKind, EntryRef, Error, Result, SeqNo, Slice, successor};
 use crate::block::{Block, BlockBuilder, BlockCursor, RestartPolicy};
@@ -397,7 +397,9 @@ impl Fitting<'_> {
 /// consolidated in their time.
 fn is_delta(interval: &Interval, run: &RunRecord) -> bool {
     let deltas = interval.delta_bytes() + u64::from(run.len);
-    interval.deltas.len() < DELTA_COUNT_MAX && deltas <= interval.base_bytes() * DELTA_TO_BASE_MAX
+    interval.deltas.len() < DELTA_COUNT_MAX
+        && deltas <= interval.base_bytes() * DELTA_TO_BASE_MAX
+        && interval.base_bytes() + deltas < MERGE_BYTES_MAX
 }
 
 /// A block may be one run of an interval, with its tombstones.
