@@ -422,12 +422,23 @@ impl PastCursor {
         let end = std::mem::take(&mut self.end);
         self.first.clear();
         let mut filled = Ok(true);
+        let is_limited = self.version.limit.is_some();
+        let mut before = Vec::new();
         while builder.estimated_size() < self.chunk_bytes && matches!(filled, Ok(true)) {
+            if is_limited {
+                before.clone_from(&self.last);
+            }
             filled = self.add_next(&mut builder, &end);
         }
         self.end = end;
-        filled?;
         self.is_ahead = true;
+        match filled {
+            // Not before its turn: the next block begins with it.
+            Err(Error::BeyondRetention { .. }) if !builder.is_empty() => {
+                (self.last, self.is_ahead) = (before, false);
+            }
+            filled => _ = filled?,
+        }
         if builder.is_empty() {
             self.place = Place::End;
             return Ok(());
@@ -517,7 +528,7 @@ impl PastCursor {
         self.lose_place()?;
         self.entries.seek_for_prev(behind)?;
         let mut found: Vec<(Vec<u8>, Found)> = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut head_at_hand) = (0, Vec::new());
         self.last.clear();
         while bytes < self.chunk_bytes {
             // What stands at `behind` itself is no head's: no entry of an archive is one alone.
@@ -525,14 +536,18 @@ impl PastCursor {
                 break;
             };
             let head = by_key_head(entry.key).ok_or_else(|| no_version(entry.key))?;
-            self.first.clear();
-            self.first.extend_from_slice(head);
+            head_at_hand.clear();
+            head_at_hand.extend_from_slice(head);
+            let newest = match self.version.newest(&head_at_hand, &mut self.from) {
+                // Not before its turn: the next block ends with it.
+                Err(Error::BeyondRetention { .. }) if !found.is_empty() => break,
+                newest => newest?,
+            };
+            self.first.clone_from(&head_at_hand);
             if self.last.is_empty() {
-                self.last.extend_from_slice(head);
+                self.last.clone_from(&head_at_hand);
             }
-            if let Some((_, VersionKind::Put, one)) =
-                self.version.newest(&self.first, &mut self.from)?
-            {
+            if let Some((_, VersionKind::Put, one)) = newest {
                 let key = key_of_head(&self.first).ok_or_else(|| no_version(&self.first))?;
                 bytes += key.len() + one.value.len();
                 found.push((key, one));

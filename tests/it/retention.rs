@@ -202,6 +202,13 @@ impl Kept {
                 Some(Error::BeyondRetention { .. }) => {
                     assert!(!self.is_whole(at));
                     assert!(expected.starts_with(&found));
+                    let mut unknown = self.bench.model.versions.keys();
+                    let mut unknown = unknown.by_ref().filter(|key| !self.is_known(key, at));
+                    let turn = if backward { unknown.next_back() } else { unknown.next() };
+                    let turn = turn.expect("a key that is not known");
+                    let is_before = |key: &[u8]| (key < &**turn) != backward;
+                    let due = expected.iter().take_while(|(key, ..)| is_before(key)).count();
+                    assert!(found.len() >= due, "it fails before its turn, {turn:?}");
                 }
                 Some(error) => panic!("{error}"),
             }
