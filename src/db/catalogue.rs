@@ -170,10 +170,13 @@ impl Core {
         Ok(had_own_key)
     }
 
-    /// Has the catalogue know of the newest stamp of a keyspace that is about to go: that of an
-    /// ingest is in no log, and would be given again.
-    fn note_stamp_of(&self, runtime: &Runtime, manifest: &mut Manifest) -> Result<()> {
-        let (known, newest) = (manifest.state().last_seqno(), runtime.store.last_seqno());
+    /// Has the catalogue know of the newest stamp of a keyspace whose files are about to go, and of
+    /// its archive: that of an ingest, or of the beginning of a past, is in no log, and would be
+    /// given again.
+    pub(super) fn note_stamp_of(&self, runtime: &Runtime, manifest: &mut Manifest) -> Result<()> {
+        let archived = runtime.archive.as_ref().map(|archive| archive.store.last_seqno());
+        let newest = runtime.store.last_seqno().max(archived.unwrap_or_default());
+        let known = manifest.state().last_seqno();
         if newest <= known {
             return Ok(());
         }

@@ -284,6 +284,7 @@ impl Core {
         let mut manifest = self.lock_manifest_for_edit()?;
         let record = manifest.state().keyspace(old.id).cloned();
         let record = record.ok_or_else(|| underway.not_found())?;
+        self.note_stamp_of(&old, &mut manifest)?;
         let archive = self.archive_record(&manifest, underway, new_archive);
         let edit = Edit::ConvertKeyspace {
             id: old.id,
