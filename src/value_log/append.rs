@@ -196,6 +196,12 @@ impl ValueLog {
         Ok(())
     }
 
+    /// Whether a sync has failed: of no file is it known then that all of it is durable (V5).
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        lock(&self.syncing).is_some()
+    }
+
     fn sync_files(&self) -> Result<()> {
         let unsynced = std::mem::take(&mut *lock(&self.unsynced));
         let Unsynced { files, directory, parent, .. } = unsynced;

@@ -231,8 +231,12 @@ impl<'c> Placing<'c> {
         Ok(StoreRest { number, index: image.index, files, _held: held })
     }
 
-    /// Those that are to be copied.
+    /// Those that are to be copied: what a sync may have lost is durable only when it is written
+    /// again.
     fn link_values(&mut self, values: Vec<ValueCut>, dir: &Path) -> Result<Vec<ValueCut>> {
+        if self.core.values.has_failed() {
+            return Ok(values);
+        }
         let mut rest = Vec::new();
         for cut in values {
             if cut.file.is_written_to() || !self.link(cut.file.path(), dir, cut.size)? {
