@@ -144,7 +144,7 @@ impl FileHeader {
             let copy = block.get(offset..offset + COPY_SIZE)?;
             let (number, database) = (word(copy, 32), word(copy, 24));
             let verifies = copy_verifies(copy, number, offset);
-            let decoded = || decode_copy(copy, Path::new(""), offset, database).ok();
+            let decoded = || decode_copy(copy, Path::new(""), (number, offset), database).ok();
             let end = COPY_OFFSETS.get(index + 1).copied().unwrap_or(block.len());
             Some(HeaderCopy {
                 offset: offset as u64,
@@ -210,7 +210,7 @@ impl FileHeader {
                 continue; // Too short for a header: never in use.
             };
             if copy_verifies(copy, number, offset) {
-                let header = decode_copy(copy, path, offset, database_id)?;
+                let header = decode_copy(copy, path, (number, offset), database_id)?;
                 return Ok(HeaderBlock::Valid(header));
             }
             let written_as = word(copy, 32);
@@ -226,7 +226,12 @@ fn copy_verifies(copy: &[u8], number: u64, offset: usize) -> bool {
 }
 
 /// Decodes a copy whose checksum holds.
-fn decode_copy(copy: &[u8], path: &Path, offset: usize, database_id: u64) -> Result<FileHeader> {
+fn decode_copy(
+    copy: &[u8],
+    path: &Path,
+    (number, offset): (u64, usize),
+    database_id: u64,
+) -> Result<FileHeader> {
     let version = word(copy, 16) as u32;
     let key = key_in_version(version).ok_or_else(|| Error::FormatVersion {
         file: path.into(),
@@ -251,6 +256,7 @@ fn decode_copy(copy: &[u8], path: &Path, offset: usize, database_id: u64) -> Res
         ));
     }
     let possible = (HEADER_BLOCK_SIZE..POSITION_MAX).contains(&header.capacity)
+        && header.number == number
         && header.start.as_u64() < POSITION_MAX
         && header.start.as_u64().is_multiple_of(RECORD_ALIGNMENT)
         && header.previous.is_none_or(|previous| {
@@ -310,6 +316,18 @@ mod tests {
             let block = FileHeader { previous, ..header() }.encode();
             assert!(decode(&block, 5).unwrap_err().is_corruption(), "{number}");
         }
+    }
+
+    #[test]
+    fn a_file_that_says_to_be_another_one_is_refused() {
+        let mut block = header().encode();
+        for offset in COPY_OFFSETS {
+            let copy = &mut block[offset..offset + COPY_SIZE];
+            copy[32..40].copy_from_slice(&9_u64.to_le_bytes());
+            let sum = checksum(&copy[CHECKED_FROM..], 5, offset as u64);
+            copy[8..16].copy_from_slice(&sum.to_le_bytes());
+        }
+        assert!(decode(&block, 5).unwrap_err().is_corruption());
     }
 
     #[test]
