@@ -13,6 +13,7 @@ use crate::base::{Error, Result, SeqNo, ValuePointer};
 use crate::db::insert::{CommitPlace, Linking, insert_commit};
 use crate::db::operation::{DecodedCommit, Operation, Write, decode_record};
 use crate::db::state::{KeyspaceState, MemtableMeter, State, Table};
+use crate::jobs::RANGE_COUNT_MAX;
 use crate::manifest::{KeyspaceOptions, Totals};
 use crate::structure::BegunFlush;
 use crate::value_log::{ValueLog, Verify};
@@ -288,7 +289,9 @@ impl<'a> Replayer<'a> {
         for keyspace in self.keyspaces.values_mut().map(|replayed| &mut replayed.state) {
             let (active, size) = (&keyspace.active, keyspace.runtime.memtable_size);
             let is_large = active.memtable.memory_used() as u64 >= size;
-            if is_large || active.memtable.is_full() || active.value_room() == 0 {
+            let has_many_ranges = active.memtable.range_count() > RANGE_COUNT_MAX;
+            let is_full = active.memtable.is_full() || active.value_room() == 0;
+            if is_large || has_many_ranges || is_full {
                 active.link_staged();
                 let fresh = Table::new(self.meter, &keyspace.runtime);
                 keyspace.sealed.insert(0, std::mem::replace(&mut keyspace.active, fresh));

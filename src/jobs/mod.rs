@@ -9,4 +9,6 @@ mod pressure;
 pub use cleaning::{Aim, GarbageFigures, RoundPace, ValueFileFigures, files_to_clean};
 pub use merge_threads::{MergeThreads, MergeTurn, MergedSlice};
 pub use pacer::{FlushRate, Pacer, RateLimit};
-pub use pressure::{Pressure, SealReason, Stall, can_give_way, can_wait, seal_due, stall};
+pub use pressure::{
+    Pressure, RANGE_COUNT_MAX, SealReason, Stall, can_give_way, can_wait, seal_due, stall,
+};

@@ -59,7 +59,7 @@ const MEMTABLE_SHARE: (u64, u64) = (1, 2);
 /// the disk.
 const STOP_SHARE: (u64, u64) = (1, 2);
 /// A memtable with more deleted ranges is sealed: each makes the next, and every walk, dearer.
-const RANGE_COUNT_MAX: usize = 1024;
+pub const RANGE_COUNT_MAX: usize = 1024;
 /// Writers of a keyspace stop at this many.
 pub const STOP_SEALED_COUNT: usize = 4;
 /// What is flushed in a tenth of a second may be waited for in one go: writers that are about as
