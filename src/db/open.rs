@@ -67,6 +67,8 @@ const SPARE_LOG_FILES: usize = 2;
 /// Bytes of the log that a part of it has at least: what takes some hundred times as long as
 /// starting a thread.
 const REPLAY_PART_SIZE: u64 = 32 << 20;
+/// The same, for each keyspace: what one has in a part is worth a flush.
+const REPLAY_PART_SIZE_PER_KEYSPACE: u64 = 1 << 20;
 /// In how many parts it is replayed at once. Each leaves every keyspace one more memtable that is
 /// to be flushed, for which there have to be filters, and with four of which writers would stop.
 const REPLAY_PARTS_MAX: usize = 2;
@@ -438,7 +440,7 @@ impl<'a> Opening<'a> {
         let proven = flushed.chain(catalog.clean_log_end()).max().unwrap_or(0);
         let mut limit = Lsn::MAX;
         loop {
-            let (parting, records) = (self.parting(), required..limit);
+            let (parting, records) = (self.parting(stores), required..limit);
             let (log, parts) = replay_in_parts(place, records, parting, &|part| {
                 let state = self.with_fresh_memtables(stores, &part);
                 let next_id = catalog.next_keyspace_id();
@@ -463,9 +465,10 @@ impl<'a> Opening<'a> {
     }
 
     /// A long log is replayed by two threads, if they can go on at once.
-    fn parting(&self) -> Parting {
+    fn parting(&self, stores: &State) -> Parting {
         let asked = self.builder.replay_part_size;
-        let part_size = asked.unwrap_or(REPLAY_PART_SIZE);
+        let least = stores.keyspaces.len() as u64 * REPLAY_PART_SIZE_PER_KEYSPACE;
+        let part_size = asked.unwrap_or(REPLAY_PART_SIZE.max(least));
         let threads = match self.builder.background {
             Background::Stepped => 1,
             Background::Threads => thread::available_parallelism().map_or(1, usize::from),

@@ -75,6 +75,11 @@ pub(super) fn is_the_same(
     match (read, read_in_parts(place, from..Lsn::MAX, many(1), &[])) {
         (_, Err(error)) if a_call_failed(&error) => Err(error),
         (Ok(replay), Ok((in_parts, parts))) => {
+            // How calls follow each other does not matter then.
+            match read_in_parts(place, from..Lsn::MAX, many(3), &[]) {
+                Ok((by_threads, _)) => assert_eq!(by_threads.recovered(), in_parts.recovered()),
+                Err(error) => assert!(a_call_failed(&error), "{error}"),
+            }
             assert_eq!(in_parts.recovered(), replay.recovered());
             assert_eq!(in_parts.durable_up_to, replay.durable_up_to);
             assert_eq!(in_parts.chain, replay.chain);
