@@ -100,6 +100,7 @@ pub(super) struct BatchMark {
     keyspace_count: usize,
     staged: Option<StagedMark>,
     payload: Option<Arc<[u8]>>,
+    refused: Option<Refusal>,
 }
 
 /// Checks that an archive of versions takes a key, which is within the limit of others.
@@ -387,6 +388,7 @@ impl WriteBatch {
             keyspace_count: self.targets().count(),
             staged: self.separated.as_ref().map(|separated| separated.staged.mark()),
             payload: self.payload.clone(),
+            refused: self.refused.clone(),
         }
     }
 
@@ -396,6 +398,7 @@ impl WriteBatch {
         (self.count, self.special_count) = (mark.count, mark.special_count);
         self.data_bytes = mark.data_bytes;
         self.payload.clone_from(&mark.payload);
+        self.refused.clone_from(&mark.refused);
         match (&mut self.separated, mark.staged) {
             (Some(separated), Some(mark)) => {
                 separated.staged.truncate(mark);
@@ -462,6 +465,9 @@ impl WriteBatch {
     #[cold]
     fn push_operand(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) {
         self.note_target(keyspace, key, operand);
+        if keyspace.limits_archived_keys() {
+            self.check_archived_len(key);
+        }
         let out = &mut self.operations;
         varint::put(out, EXTENDED);
         varint::put(out, u64::from(keyspace.id()) << EXTENDED_KIND_BITS | Kind::Merge as u64);

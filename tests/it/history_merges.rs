@@ -577,3 +577,36 @@ fn a_feed_out_of_versions_goes_past_merges_that_cannot_be_made() {
     let db = small(&storage).open("/db").unwrap();
     assert_eq!(told(&db), expected);
 }
+
+/// Else the flush would be refused that is to archive it, now and at each opening.
+#[test]
+fn keys_that_archives_do_not_take_are_refused_of_merges_too() {
+    let storage = SimStorage::new(3);
+    let mut db = builder(&storage).open("/db").unwrap();
+    let is_refused = |error: Error| matches!(error, Error::InvalidArgument { .. });
+    for (round, long) in [vec![7; lithedb::KEY_LEN_MAX], vec![0; 40_000]].into_iter().enumerate() {
+        let k = db
+            .keyspace("k")
+            .ok()
+            .unwrap_or_else(|| db.create_keyspace("k", options("append")).unwrap());
+        assert!(is_refused(k.merge(&long, "x").unwrap_err()));
+        let mut batch = WriteBatch::new();
+        batch.merge(&k, &long, "x");
+        assert!(is_refused(db.write(batch).unwrap_err()));
+        let mut transaction = db.begin_update();
+        let savepoint = transaction.savepoint().unwrap();
+        assert!(is_refused(transaction.merge(&k, &long, "x").unwrap_err()));
+        assert!(is_refused(transaction.put(&k, &long, "x").unwrap_err()));
+        assert!(is_refused(transaction.delete(&k, &long).unwrap_err()));
+        transaction.rollback_to(savepoint).unwrap();
+        transaction.merge(&k, "key", "x").unwrap();
+        transaction.commit().unwrap();
+        db.flush().unwrap();
+        drop((transaction, k, db));
+        db = builder(&storage).open("/db").unwrap();
+        let k = db.keyspace("k").unwrap();
+        assert_eq!(k.get("key").unwrap().unwrap().len(), round + 1);
+        assert_eq!(k.count::<&[u8]>(..).unwrap(), 1);
+    }
+    assert_sound(&db);
+}

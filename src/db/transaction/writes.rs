@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::base::ValuePointer;
 use crate::base::{EntryKind, Error, Expiring, KeyRange, Lifetime, Operands, Result, SeqNo, Slice};
-use crate::db::batch::{BatchMark, WriteBatch, payload_refusal};
+use crate::db::batch::{BatchMark, WriteBatch, check_archived_len, payload_refusal};
 use crate::db::keyspace::Keyspace;
 use crate::db::operation::Write;
 use crate::memtable::{Filtering, Memtable, MemtableConfig, SpareChunks};
@@ -125,6 +125,9 @@ impl Writes {
     ) -> Result<()> {
         if let Some(refusal) = self.batch.refusal(write) {
             return Err(Error::invalid(refusal));
+        }
+        if keyspace.limits_archived_keys() {
+            write.key().map_or(Ok(()), check_archived_len)?;
         }
         match write {
             Write::Put { key, value } => {
