@@ -261,6 +261,13 @@ impl CommitLog {
         Ok(synced.as_u64())
     }
 
+    /// The stamp of the last commit that is in the log and was not applied; `None` if what is
+    /// visible has all of it.
+    pub(super) fn newest_appended(&self) -> Option<SeqNo> {
+        let _none_is_being_applied = self.lock_applier();
+        lock(&self.queue).back().map(|last| last.seqno)
+    }
+
     /// Gives the log's files up that nothing needs.
     pub(super) fn give_up_spares(&self) {
         let _no_file_is_made = lock(&self.preparing);

@@ -537,7 +537,8 @@ impl Core {
         // Beside stamps that were given, moments that were judged by.
         let judged_by = SeqNo::from_parts(self.time.newest(), 0);
         let last_seqno = self.log.last_stamp().max(judged_by);
-        let closing = Closing { log_end: end, last_seqno, newest_commit: self.visible() };
+        let newest_commit = self.log.newest_appended().unwrap_or_else(|| self.visible());
+        let closing = Closing { log_end: end, last_seqno, newest_commit };
         let mut manifest = self.lock_manifest();
         manifest.note_totals(self.lifetime_totals());
         self.write_all_acknowledged(&mut manifest)?;
