@@ -1,6 +1,7 @@
 //! Compacting on demand: a range of keys, a keyspace, or everything; with progress, and to be
 //! cancelled.
 
+use std::mem;
 use std::ops::{ControlFlow, RangeBounds};
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ pub struct CompactionReport {
 pub(super) struct KeyspaceRound {
     round: Box<dyn Round>,
     runtime: Arc<Runtime>,
+    /// Whether the last slice was one of a flush.
+    has_flushed: bool,
 }
 
 /// Whether there is more to do.
@@ -169,7 +172,7 @@ impl Core {
     fn begin_round(&self, runtime: &Arc<Runtime>, span: (Slice, Option<Slice>)) -> KeyspaceRound {
         let store = Arc::clone(&runtime.store);
         let round = store.begin_round(span, self.time.now_if_used());
-        KeyspaceRound { round, runtime: Arc::clone(runtime) }
+        KeyspaceRound { round, runtime: Arc::clone(runtime), has_flushed: false }
     }
 
     /// Has what keyspaces do not keep any more go when they are compacted next.
@@ -189,7 +192,7 @@ impl Core {
         for runtime in self.runtimes() {
             let store = Arc::clone(&runtime.store);
             let round = store.begin_rewriting(stale, self.time.now_if_used())?;
-            rounds.push(KeyspaceRound { round, runtime });
+            rounds.push(KeyspaceRound { round, runtime, has_flushed: false });
         }
         Ok(rounds)
     }
@@ -235,7 +238,9 @@ impl Core {
         Ok((ControlFlow::Continue(()), others))
     }
 
-    /// Does a slice of a round, or of the flush that is in its way.
+    /// Does a slice of a round, or of a flush that is in its way. One that is not goes first as
+    /// well, as writers may wait for it; but not two in a row, or a round beside writers that
+    /// always have something sealed would not come to an end.
     fn round_slice(&self, of: &mut KeyspaceRound) -> Result<RoundProgress> {
         self.check_writable()?;
         let _turn = lock(&of.runtime.flushing);
@@ -243,8 +248,16 @@ impl Core {
         let Some(runtime) = self.runtime_with_store(of.runtime.store_id) else {
             return Ok(RoundProgress::Over);
         };
-        // Checks, under the turn, which closing waits for, that the database is open.
-        if self.flush_oldest(runtime.id).inspect_err(|error| self.note_work_failure(error))? {
+        self.check_writable()?; // Under the turn, which closing waits for.
+        let is_in_the_way = || {
+            let is_begun = !runtime.store.begun_flushes().is_empty();
+            is_begun || self.unarchived(&runtime).is_some() // H5
+        };
+        let has_flushed = mem::take(&mut of.has_flushed);
+        if (!has_flushed || is_in_the_way())
+            && self.flush_oldest(runtime.id).inspect_err(|error| self.note_work_failure(error))?
+        {
+            of.has_flushed = true;
             return Ok(RoundProgress::GoesOn);
         }
         let (merging, before) = (self.merge_threads.join_anyway(), self.moment_of_thread());
@@ -261,6 +274,7 @@ impl Core {
                 self.publish_version(&runtime, &version);
                 Ok(RoundProgress::GoesOn)
             }
+            RoundSlice::FlushUnderWay if has_flushed => Ok(RoundProgress::GoesOn), // It is next.
             // Between slices of a flush and nothing sealed: the keyspace was dropped.
             RoundSlice::FlushUnderWay | RoundSlice::Over => Ok(RoundProgress::Over),
         }

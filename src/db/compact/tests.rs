@@ -306,3 +306,31 @@ fn compaction_in_the_background_keeps_to_its_rate_until_it_is_far_behind() {
     while bench.db.step().unwrap() {}
     bench.assert_sound();
 }
+
+/// Writers that fill memtables as fast as they are flushed have one sealed at any time.
+#[test]
+fn a_round_beside_who_always_has_something_sealed_comes_to_its_end() {
+    for options in shapes() {
+        let mut bench = Bench::new(options);
+        let mut round = bench.begin((Slice::default(), None));
+        let left = round.round.figures().bytes_left;
+        assert!(left > 0);
+        let mut number = 0;
+        for slices in 0.. {
+            let sealed = || bench.db.core().published.state().keyspaces[0].sealed.len();
+            while sealed() == 0 {
+                let (key, value) = (key(number % KEY_COUNT), vec![b'w'; 200]);
+                bench.keyspace.put_with(&key, &value, Durability::Buffered).unwrap();
+                bench.model.insert(key, value);
+                number += 7;
+            }
+            if bench.slice(&mut round) == RoundProgress::Over {
+                break;
+            }
+            assert!(slices < 10_000, "{} of {left} are left", round.round.figures().bytes_left);
+        }
+        assert_eq!(round.round.figures().bytes_left, 0);
+        bench.db.core().flush_all().unwrap();
+        bench.assert_sound();
+    }
+}
