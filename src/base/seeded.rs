@@ -130,6 +130,8 @@ bugs! {
     CommitsUnderWayIgnored,
     /// Of the versions to be kept of a key, one fewer is.
     VersionDroppedEarly,
+    /// Compaction forgets a deletion although a newer run has what it hides.
+    NewerRunsNotAsked,
     /// An ingest goes below what memtables have of its keys.
     IngestBelowMemtables,
     /// The entries of an ingest have the stamp of the commit before it.

@@ -53,7 +53,7 @@ impl Core {
         };
         match options.structure {
             Structure::History => {
-                let of_archive = options.of_archive(id + 1, self.sizes.memtable);
+                let of_archive = options.of_archive(id + 1, self.sizes.archive_table);
                 let archive = record(id, &archive_name(id + 1), of_archive);
                 let keyspace = record(id + 1, name, options);
                 self.create_of_records(&mut manifest, &keyspace, Some(archive))

@@ -644,4 +644,48 @@ mod tests {
         core.clean_with_flush();
         assert!(core.unarchived(&runtime).is_none() && core.values.moved().1 > 0);
     }
+
+    /// Their tables would be rewritten for it again and again.
+    #[test]
+    fn a_value_below_operands_is_moved_though_an_older_table_may_have_its_key() {
+        let builder = Builder::default()
+            .storage(Arc::new(MemoryStorage::new()))
+            .background(Background::Stepped)
+            .value_file_size(64 << 10)
+            .cleaning(Cleaning::OnDemand);
+        let db = builder.open("/db").unwrap();
+        let options = KeyspaceOptions::lsm().merge_operator("append").value_separation(Some(1024));
+        let merged = db.create_keyspace("merged", options.clone()).unwrap();
+        let other = db.create_keyspace("other", options).unwrap();
+        let keys = || (0..60_u32).map(u32::to_be_bytes);
+        for key in keys() {
+            merged.put(key, "old").unwrap();
+        }
+        db.compact().unwrap();
+        for key in keys() {
+            let mut batch = WriteBatch::new();
+            batch.put(&merged, key, [b'v'; 4000]);
+            batch.put(&other, key, [b'w'; 4000]);
+            batch.merge(&merged, key, "x");
+            db.write(batch).unwrap();
+        }
+        db.flush().unwrap();
+        other.clear().unwrap();
+        db.flush().unwrap();
+        other.compact::<&[u8]>(..).unwrap();
+        let core = db.core();
+        let mut rounds = 0;
+        while let Some(mut round) = core.begin_cleaning(Aim::Thorough) {
+            while core.clean_slice(&mut round).unwrap() != Cleaned::Everything {}
+            core.remove_unreferenced_values();
+            rounds += 1;
+            assert!(rounds < 10, "the same again: {} bytes were moved", core.values.moved().1);
+        }
+        assert!(rounds > 0);
+        let value = [vec![b'v'; 4000], b"x".to_vec()].concat();
+        for key in keys() {
+            assert_eq!(merged.get(key).unwrap().as_deref(), Some(&*value));
+        }
+        assert!(db.check().unwrap().is_ok());
+    }
 }

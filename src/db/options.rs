@@ -128,6 +128,7 @@ pub struct Builder {
     pub(super) index_step_entries: Option<usize>,
     pub(super) read_first_max: Option<u64>,
     pub(super) replay_part_size: Option<u64>,
+    pub(super) archive_table_size: Option<u32>,
     pub(super) disk_reserve: Option<u64>,
     pub(super) slow_disk_after: Duration,
     pub(super) listener: Option<HealthListener>,
@@ -163,6 +164,7 @@ impl Default for Builder {
             index_step_entries: None,
             read_first_max: None,
             replay_part_size: None,
+            archive_table_size: None,
             disk_reserve: None,
             slow_disk_after: SLOW_DISK_AFTER_DEFAULT,
             listener: None,
@@ -531,6 +533,15 @@ impl Builder {
         self
     }
 
+    /// Bytes at which tables of archives are closed that are made from now on, 1 KiB to 1 GiB.
+    /// Default: 64 MiB. Others are for simulations, whose pasts are short.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn archive_table_size(mut self, bytes: u32) -> Builder {
+        self.archive_table_size = Some(bytes);
+        self
+    }
+
     /// Opens the database in the directory `path`.
     ///
     /// # Errors
@@ -588,7 +599,8 @@ impl Builder {
                 "slow_disk_after is {given:?}; it is {least:?} or more"
             )));
         }
-        Ok(Sizes { budget, memtable, wal_file, value_file, reserve })
+        let archive_table = self.archive_table_size;
+        Ok(Sizes { budget, memtable, wal_file, value_file, reserve, archive_table })
     }
 
     /// How values are written and read.
@@ -627,6 +639,8 @@ pub(super) struct Sizes {
     pub value_file: u64,
     /// Of room on the disk.
     pub reserve: u64,
+    /// Of tables of archives, if that is said.
+    pub archive_table: Option<u32>,
 }
 
 /// Checks a rate of background work.

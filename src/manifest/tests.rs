@@ -49,7 +49,7 @@ fn add(id: u32, name: &str) -> Edit {
 /// A keyspace that keeps its versions, with the id behind `id`, and its archive.
 fn add_with_archive(id: u32, name: &str) -> Edit {
     let options = KeyspaceOptions::history();
-    let archived = options.of_archive(id + 1, 1 << 30);
+    let archived = options.of_archive(id + 1, None);
     let archive =
         KeyspaceRecord { options: archived, ..keyspace(id, &format!("archive of {name}")) };
     let keyspace = KeyspaceRecord { options, ..keyspace(id + 1, name) };
@@ -156,7 +156,7 @@ fn edits_of_every_kind() -> Vec<Edit> {
 /// A keyspace gets another store and, perhaps, an archive of this id and name.
 fn convert(id: u32, store: u32, options: KeyspaceOptions, archive: Option<(u32, &str)>) -> Edit {
     let archive = archive.map(|(archive, name)| {
-        let options = options.of_archive(id, 1 << 30);
+        let options = options.of_archive(id, None);
         Box::new(KeyspaceRecord { options, ..keyspace(archive, name) })
     });
     let journal = LogPosition { number: 1, offset: u64::from(store) };
@@ -245,7 +245,7 @@ fn edits_that_break_a_rule_change_nothing() {
             ..keyspace(3, "without an archive")
         }),
         Edit::CreateKeyspace(KeyspaceRecord {
-            options: KeyspaceOptions::history().of_archive(4, 1 << 30),
+            options: KeyspaceOptions::history().of_archive(4, None),
             ..keyspace(3, "an archive alone")
         }),
         add_with_archive(4, "gap"),

@@ -103,6 +103,25 @@ impl Folder {
         })
     }
 
+    /// As [`Self::folded_over_older`], and a large value that the operands are on is moved if it is
+    /// to be: nothing older has a say about it.
+    ///
+    /// # Errors
+    /// `Corruption` when it holds no operands; `Io`, `DiskFull`, `Closed`.
+    #[cold]
+    pub(super) fn moved_over_older(
+        &self,
+        mover: &mut Mover,
+        key: &[u8],
+        bytes: &[u8],
+    ) -> Result<Folded> {
+        let operands = self.decode(bytes)?;
+        match operands.base {
+            MergeBase::Pointer(_) => self.kept_with_moved_base(mover, key, &operands),
+            _ => self.folded_over_older(key, bytes),
+        }
+    }
+
     /// As [`Self::fold_into`], for a block in memory: what would go to the value log, or has to be
     /// read from there, stays operands.
     #[cold]

@@ -66,6 +66,8 @@ pub struct Setup {
     pub flush_slice_size: Option<u64>,
     /// Of how many bytes the parts are in which the log is replayed, if that is said.
     pub replay_part_size: Option<u64>,
+    /// At how many bytes tables of archives are closed, if that is said.
+    pub archive_table_size: Option<u32>,
     /// How many entries a step of building an index reads, if that is said.
     pub index_step_entries: Option<usize>,
     /// The mistake that is planted in the extractor that is registered.
@@ -119,6 +121,7 @@ impl Setup {
             verify_values: Verify::Checksums,
             flush_slice_size: None,
             replay_part_size: Some(1),
+            archive_table_size: Some(1 << 10),
             index_step_entries: Some(3),
             planted: Planted::Nothing,
             background: Background::Stepped,
@@ -168,6 +171,9 @@ impl Setup {
         setup.encrypted = random.below(ENCRYPTED_ONE_IN) == 0;
         let mut random = Random::new(seed_of(&[setup.seed, 0x9A47]));
         setup.replay_part_size = random.pick(&[None, Some(1), Some(24 << 10)]);
+        let mut random = Random::new(seed_of(&[setup.seed, 0xA2C4]));
+        setup.archive_table_size =
+            random.pick(&[None, Some(1 << 10), Some(1 << 10), Some(2 << 10)]);
         let mut random = Random::new(seed_of(&[setup.seed, 0xD15C]));
         setup.disk_reserve = random.pick(&[0, 0, 48 << 10, 512 << 10]);
         setup
@@ -229,6 +235,10 @@ impl Setup {
         };
         let builder = match self.replay_part_size {
             Some(bytes) => builder.replay_part_size(bytes),
+            None => builder,
+        };
+        let builder = match self.archive_table_size {
+            Some(bytes) => builder.archive_table_size(bytes),
             None => builder,
         };
         let builder = match self.index_step_entries {

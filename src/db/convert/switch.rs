@@ -197,7 +197,7 @@ impl Core {
             record(
                 first + 1,
                 archive_name(runtime.id),
-                options.of_archive(runtime.id, self.sizes.memtable),
+                options.of_archive(runtime.id, self.sizes.archive_table),
             )
         });
         let made = || -> Result<ConversionJob> {
@@ -350,7 +350,7 @@ impl Core {
         if underway.options.structure != Structure::History {
             return None;
         }
-        let mut options = underway.options.of_archive(id, self.sizes.memtable);
+        let mut options = underway.options.of_archive(id, self.sizes.archive_table);
         if let Some((archive, begins_at)) = new_archive {
             options.begins_at = begins_at;
             if options.keep_for.is_some() {

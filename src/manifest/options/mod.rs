@@ -189,14 +189,13 @@ impl KeyspaceOptions {
         options
     }
 
-    /// Those of the archive that a keyspace of these options and this number has, in a database
-    /// whose memtables are of this size. Its tables are no larger than a memtable, nor than others.
+    /// Those of the archive that a keyspace of these options and this number has. Its tables are of
+    /// `table_size`, or else as large as others.
     #[must_use]
-    pub(crate) fn of_archive(&self, parent: u32, memtable_size: u64) -> KeyspaceOptions {
+    pub(crate) fn of_archive(&self, parent: u32, table_size: Option<u32>) -> KeyspaceOptions {
         let mut options = KeyspaceOptions::lsm().codec(self.codec);
-        let memtable_size = self.memtable_size_or(memtable_size);
-        let memtable_size = u32::try_from(memtable_size).unwrap_or(u32::MAX);
-        options.lsm.table_size = options.lsm.table_size.min(memtable_size);
+        options.lsm.table_size = table_size.unwrap_or(options.lsm.table_size);
+        options.lsm.block_size = options.lsm.block_size.min(options.lsm.table_size);
         options.value_separation = None; // Values come with their pointers.
         options.memtable_size = self.memtable_size;
         (options.keep_for, options.keep_versions) = (self.keep_for, self.keep_versions);

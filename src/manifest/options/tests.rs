@@ -122,7 +122,7 @@ fn options_round_trip_and_every_cut_is_refused() {
         KeyspaceOptions::history().keep_for(Duration::from_millis(1)).keep_versions(1_000_000),
         KeyspaceOptions {
             kept_from: SeqNo::from_u64(u64::MAX),
-            ..KeyspaceOptions::history().keep_for(Duration::from_secs(9)).of_archive(7, 1 << 30)
+            ..KeyspaceOptions::history().keep_for(Duration::from_secs(9)).of_archive(7, None)
         },
         KeyspaceOptions::lsm(),
         KeyspaceOptions::lsm()

@@ -90,6 +90,8 @@ impl Runner {
     #[must_use]
     pub fn try_count(self) -> u64 {
         match self {
+            // Pasts take long to become such that a version more or less is seen.
+            Runner::Model(_, Some(Structure::History)) => 60,
             Runner::Crash(..) | Runner::Model(..) => 20,
             Runner::Twins | Runner::Isolation | Runner::Flips(_) => 10,
             Runner::Errors(..) => 4,
