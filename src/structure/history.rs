@@ -27,6 +27,8 @@ const CHUNK_BYTES_FIRST: usize = 4 << 10;
 const CHUNK_BYTES_MAX: usize = 64 << 10;
 /// Blocks of an archive that one of a walk backward is made of, at most.
 const PIECE_BLOCKS_MAX: usize = 64;
+/// Bytes of it, at most, if it is made of more than one: in some archives a value takes a block.
+const PIECE_BYTES_MAX: usize = 4 << 20;
 
 /// A version of an archive, as of a stamp.
 #[derive(Clone)]
@@ -363,6 +365,8 @@ struct PastCursor {
     chunk_bytes: usize,
     /// Blocks of the archive that the next block of a walk backward is made of, at most, by run.
     piece_blocks: usize,
+    /// No more than so many: with more it came to be too large.
+    piece_blocks_max: usize,
     /// Whether the archive's cursor stands at the first key behind the block at hand.
     is_ahead: bool,
     // Buffers.
@@ -404,6 +408,7 @@ impl PastCursor {
             last: Vec::new(),
             chunk_bytes: CHUNK_BYTES_FIRST,
             piece_blocks: 1,
+            piece_blocks_max: PIECE_BLOCKS_MAX,
             is_ahead: false,
             builder: new_builder(),
             key: Vec::new(),
@@ -503,13 +508,20 @@ impl PastCursor {
         let mut behind = behind.to_vec();
         while *behind > *self.start {
             let (archive, at) = (&self.version.archive, self.version.at);
-            let from = archive.key_in_front(&behind, at, self.piece_blocks)?;
-            self.piece_blocks = (2 * self.piece_blocks).min(PIECE_BLOCKS_MAX);
+            let blocks = self.piece_blocks;
+            let from = archive.key_in_front(&behind, at, blocks)?;
+            self.piece_blocks = (2 * blocks).min(self.piece_blocks_max);
             // Not from within the versions of a key.
             let from = head_in_front(&from).unwrap_or(&from).max(&self.start).to_vec();
             self.entries.seek(&from)?;
             let mut builder = std::mem::replace(&mut self.builder, new_builder());
-            while self.add_next(&mut builder, &behind)? {}
+            let is_small =
+                |builder: &BlockBuilder| blocks == 1 || builder.estimated_size() <= PIECE_BYTES_MAX;
+            while is_small(&builder) && self.add_next(&mut builder, &behind)? {}
+            if !is_small(&builder) {
+                (self.piece_blocks, self.piece_blocks_max) = (blocks / 2, blocks / 2);
+                continue;
+            }
             behind = from;
             if !builder.is_empty() {
                 self.first.clone_from(&behind);
@@ -587,7 +599,8 @@ impl PastCursor {
 
     /// Before a seek: a walk begins.
     fn begin(&mut self) {
-        (self.chunk_bytes, self.piece_blocks, self.is_ahead) = (CHUNK_BYTES_FIRST, 1, false);
+        (self.chunk_bytes, self.is_ahead) = (CHUNK_BYTES_FIRST, false);
+        (self.piece_blocks, self.piece_blocks_max) = (1, PIECE_BLOCKS_MAX);
     }
 
     #[cold]

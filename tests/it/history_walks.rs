@@ -121,3 +121,24 @@ fn walks_of_a_past_of_many_blocks_show_what_there_was() {
         assert_sound(&db);
     }
 }
+
+#[test]
+fn walks_of_the_past_backward_take_no_more_memory_for_large_values() {
+    let builder = Db::builder().storage(Arc::new(MemoryStorage::new()));
+    let builder = builder.background(Background::Stepped).disk_reserve(0);
+    let db = builder.open("/db").unwrap();
+    let k = db.create_keyspace("k", KeyspaceOptions::history().value_separation(None)).unwrap();
+    for key in 0..60_u8 {
+        k.put([key], vec![key; 300 << 10]).unwrap();
+    }
+    db.flush().unwrap();
+    let at = db.snapshot().seqno();
+    k.clear().unwrap();
+    let past = db.snapshot_at(at).unwrap();
+    let entries = past.iter(&k).rev().map(Result::unwrap).inspect(|entry| {
+        assert!(entry.value.iter().all(|byte| *byte == entry.key[0]));
+    });
+    let backward: Vec<_> = entries.map(|entry| (entry.key[0], entry.value.len())).collect();
+    let expected: Vec<_> = (0..60_u8).rev().map(|key| (key, 300 << 10)).collect();
+    assert_eq!(backward, expected);
+}

@@ -206,7 +206,8 @@ impl Kept {
                     let mut unknown = unknown.by_ref().filter(|key| !self.is_known(key, at));
                     let turn = if backward { unknown.next_back() } else { unknown.next() };
                     let turn = turn.expect("a key that is not known");
-                    let is_before = |key: &[u8]| (key < &**turn) != backward;
+                    let is_before =
+                        |key: &[u8]| if backward { key > &**turn } else { key < &**turn };
                     let due = expected.iter().take_while(|(key, ..)| is_before(key)).count();
                     assert!(found.len() >= due, "it fails before its turn, {turn:?}");
                 }
