@@ -462,7 +462,7 @@ impl Core {
         state.keyspaces.iter().map(|keyspace| Arc::clone(&keyspace.runtime)).collect()
     }
 
-    fn newest_sealed(&self, id: u32) -> Option<Arc<Table>> {
+    pub(super) fn newest_sealed(&self, id: u32) -> Option<Arc<Table>> {
         self.published.state().find(id)?.sealed.first().cloned()
     }
 
@@ -622,7 +622,7 @@ pub(super) fn new_runtime(
         archive,
         name: Arc::new(ArcSwap::from_pointee(record.name.clone())),
         options: record.options.clone(),
-        memtable_size: record.options.memtable_size_or(default_memtable_size),
+        memtable_size: record.options.memtable_size.unwrap_or(default_memtable_size),
         store,
         values: Arc::clone(values),
         time: Arc::clone(time),

@@ -1,7 +1,6 @@
 //! Compacting on demand: a range of keys, a keyspace, or everything; with progress, and to be
 //! cancelled.
 
-use std::mem;
 use std::ops::{ControlFlow, RangeBounds};
 use std::sync::Arc;
 
@@ -33,13 +32,18 @@ pub struct CompactionReport {
     pub is_cancelled: bool,
 }
 
+/// So many bytes are read for a round for each that is flushed meanwhile.
+const READ_PER_FLUSHED: u64 = 2;
+/// What a slice of a round counts for at least.
+const SLICE_LEAST: u64 = 64 << 10;
+
 /// A round over keys of a keyspace. The round goes first: it works in the keyspace's directory.
 #[derive(Debug)]
 pub(super) struct KeyspaceRound {
     round: Box<dyn Round>,
     runtime: Arc<Runtime>,
-    /// Whether the last slice was one of a flush.
-    has_flushed: bool,
+    /// So many bytes are read for it before the next memtable is flushed, if that can wait.
+    to_read: u64,
 }
 
 /// Whether there is more to do.
@@ -172,7 +176,7 @@ impl Core {
     fn begin_round(&self, runtime: &Arc<Runtime>, span: (Slice, Option<Slice>)) -> KeyspaceRound {
         let store = Arc::clone(&runtime.store);
         let round = store.begin_round(span, self.time.now_if_used());
-        KeyspaceRound { round, runtime: Arc::clone(runtime), has_flushed: false }
+        KeyspaceRound { round, runtime: Arc::clone(runtime), to_read: 0 }
     }
 
     /// Has what keyspaces do not keep any more go when they are compacted next.
@@ -192,7 +196,7 @@ impl Core {
         for runtime in self.runtimes() {
             let store = Arc::clone(&runtime.store);
             let round = store.begin_rewriting(stale, self.time.now_if_used())?;
-            rounds.push(KeyspaceRound { round, runtime, has_flushed: false });
+            rounds.push(KeyspaceRound { round, runtime, to_read: 0 });
         }
         Ok(rounds)
     }
@@ -239,8 +243,8 @@ impl Core {
     }
 
     /// Does a slice of a round, or of a flush that is in its way. One that is not goes first as
-    /// well, as writers may wait for it; but not two in a row, or a round beside writers that
-    /// always have something sealed would not come to an end.
+    /// well, as writers may wait for it; but behind each memtable some bytes of the round, or one
+    /// beside writers that always have something sealed would not come to an end.
     fn round_slice(&self, of: &mut KeyspaceRound) -> Result<RoundProgress> {
         self.check_writable()?;
         let _turn = lock(&of.runtime.flushing);
@@ -253,15 +257,17 @@ impl Core {
             let is_begun = !runtime.store.begun_flushes().is_empty();
             is_begun || self.unarchived(&runtime).is_some() // H5
         };
-        let has_flushed = mem::take(&mut of.has_flushed);
-        if (!has_flushed || is_in_the_way())
-            && self.flush_oldest(runtime.id).inspect_err(|error| self.note_work_failure(error))?
+        let owed = of.to_read;
+        if (owed == 0 || is_in_the_way())
+            && let Some(to_read) = self.flush_for_round(&runtime)?
         {
-            of.has_flushed = true;
+            of.to_read = to_read.max(owed);
             return Ok(RoundProgress::GoesOn);
         }
         let (merging, before) = (self.merge_threads.join_anyway(), self.moment_of_thread());
         let (bytes, now) = (self.round_slice_bytes(), self.time.now_if_used());
+        let began = self.clock.monotonic();
+        let read_before = of.round.figures().bytes_read;
         let slice = self.in_work("compaction", || of.round.slice(bytes, now));
         if matches!(slice, Ok(RoundSlice::Done { .. })) {
             self.note_merged(&merging, before);
@@ -269,15 +275,46 @@ impl Core {
         drop(merging);
         let slice = slice.inspect_err(|error| self.follow_idle_failure(error))?;
         self.failures.solved(Work::Compaction, runtime.id);
+        // Each slice counts for something.
+        let read = of.round.figures().bytes_read.saturating_sub(read_before).max(SLICE_LEAST);
+        of.to_read = owed.saturating_sub(read);
+        if self.newest_sealed(runtime.id).is_some() {
+            // Writers are held to what flushes and this come to together.
+            let took = self.clock.monotonic().saturating_sub(began);
+            runtime.flush_rate.note_more(took);
+        }
         match slice {
             RoundSlice::Done { version } => {
                 self.publish_version(&runtime, &version);
                 Ok(RoundProgress::GoesOn)
             }
-            RoundSlice::FlushUnderWay if has_flushed => Ok(RoundProgress::GoesOn), // It is next.
+            RoundSlice::FlushUnderWay if owed > 0 => {
+                of.to_read = 0; // It is next.
+                Ok(RoundProgress::GoesOn)
+            }
             // Between slices of a flush and nothing sealed: the keyspace was dropped.
             RoundSlice::FlushUnderWay | RoundSlice::Over => Ok(RoundProgress::Over),
         }
+    }
+
+    /// Does a slice of the flush of the keyspace's oldest memtable, if there is one; how many bytes
+    /// are to be read before the next one.
+    fn flush_for_round(&self, runtime: &Arc<Runtime>) -> Result<Option<u64>> {
+        // Not held: its memory is to come back before who waits for that is told.
+        let oldest = || {
+            let state = self.published.state();
+            let oldest = state.find(runtime.id)?.sealed.last()?;
+            Some((Arc::downgrade(oldest), oldest.memtable.data_size() as u64))
+        };
+        let before = oldest();
+        let flushed = self.flush_oldest(runtime.id);
+        let flushed = flushed.inspect_err(|error| self.note_work_failure(error))?;
+        let after = oldest();
+        let flushed_size = before.map_or(0, |(table, data_size)| {
+            let is_there = after.is_some_and(|(now, _)| now.ptr_eq(&table));
+            if is_there { 0 } else { data_size }
+        });
+        Ok(flushed.then_some(READ_PER_FLUSHED * flushed_size))
     }
 }
 
