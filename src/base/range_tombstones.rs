@@ -54,6 +54,13 @@ impl RangeTombstones {
         self.fragments.len()
     }
 
+    /// What each further one costs, and each walk: fragments, or a quarter of all stamps in them.
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        let stamps: usize = self.fragments.iter().map(|fragment| fragment.seqnos.len()).sum();
+        self.fragments.len().max(stamps / 4)
+    }
+
     /// Bytes of memory taken, about.
     #[must_use]
     pub fn memory_size(&self) -> usize {

@@ -289,7 +289,7 @@ impl<'a> Replayer<'a> {
         for keyspace in self.keyspaces.values_mut().map(|replayed| &mut replayed.state) {
             let (active, size) = (&keyspace.active, keyspace.runtime.memtable_size);
             let is_large = active.memtable.memory_used() as u64 >= size;
-            let has_many_ranges = active.memtable.range_count() > RANGE_COUNT_MAX;
+            let has_many_ranges = active.memtable.range_cost() > RANGE_COUNT_MAX;
             let is_full = active.memtable.is_full() || active.value_room() == 0;
             if is_large || has_many_ranges || is_full {
                 active.link_staged();

@@ -43,7 +43,7 @@ impl Core {
         Pressure {
             active: keyspace.active.memtable.memory_used() as u64,
             active_is_full: keyspace.active.memtable.is_full(),
-            active_ranges: keyspace.active.memtable.range_count(),
+            active_ranges: keyspace.active.memtable.range_cost(),
             active_value_room: keyspace.active.value_room(),
             active_values: keyspace.active.values_put(),
             value_room: (2 * keyspace.active.values_max()).saturating_sub(values_put),

@@ -12,7 +12,7 @@ pub struct Pressure {
     pub active: u64,
     /// Whether it has room for no more than one batch.
     pub active_is_full: bool,
-    /// Ranges that were deleted in it.
+    /// Ranges that were deleted in it, or what those cost that were deleted again and again.
     pub active_ranges: usize,
     /// Bytes of values in value files that may still be put to it.
     pub active_value_room: u64,

@@ -110,6 +110,7 @@ struct Totals {
     data_size: AtomicUsize,
     node_memory: AtomicUsize,
     range_memory: AtomicUsize,
+    range_cost: AtomicUsize,
     seqno_min: AtomicU64,
     seqno_max: AtomicU64,
 }
@@ -131,6 +132,7 @@ impl Memtable {
             data_size: AtomicUsize::new(0),
             node_memory: AtomicUsize::new(nodes.allocated()),
             range_memory: AtomicUsize::new(0),
+            range_cost: AtomicUsize::new(0),
             seqno_min: AtomicU64::new(u64::MAX),
             seqno_max: AtomicU64::new(0),
         };
@@ -215,13 +217,10 @@ impl Memtable {
         self.ranges.load_full()
     }
 
-    /// Number of deleted ranges.
+    /// What deleted ranges cost, in ranges; see [`RangeTombstones::cost`].
     #[inline]
-    pub(crate) fn range_count(&self) -> usize {
-        if !self.deletes_ranges() {
-            return 0; // And no call, for each commit asks.
-        }
-        self.ranges_in_use().map_or(0, |ranges| ranges.fragment_count())
+    pub(crate) fn range_cost(&self) -> usize {
+        self.totals.range_cost.load(Ordering::Relaxed)
     }
 
     /// Bytes of memory taken for entries, nodes, filter and deleted ranges.

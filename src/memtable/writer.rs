@@ -176,9 +176,10 @@ impl Writer<'_> {
         let size = start.len() + end.map_or(0, <[u8]>::len);
         let totals = &self.memtable.totals;
         totals.data_size.store(totals.data_size.load(Relaxed) + size, Relaxed);
-        let memory = ranges.memory_size();
+        let (memory, cost) = (ranges.memory_size(), ranges.cost());
         self.memtable.ranges.store(Some(Arc::new(ranges)));
         totals.range_memory.store(memory, Relaxed);
+        totals.range_cost.store(cost, Relaxed);
         self.memtable.has_ranges.store(true, Release); // Who sees that there are some finds them.
     }
 

@@ -53,6 +53,11 @@ const HELD_BYTES_MAX: u64 = 256 << 20;
 /// So many memtables of what the writer has flushed a view takes into memory (FV4): from the first
 /// on it gives way when it can, from here on it has to.
 const FLUSHED_MEMTABLES_MAX: u64 = 4;
+/// A writer has at most four sealed memtables of a keyspace that wait to be flushed. With as many
+/// as these, which may be small ones of many deleted ranges, a view gives way when it can, ..
+const SEALED_COUNT_STALE: usize = 12;
+/// .. and has to.
+const SEALED_COUNT_MAX: usize = 64;
 /// Why nothing is written.
 const FOLLOWS: &str = "it follows somebody else who writes it";
 
@@ -514,7 +519,9 @@ impl View {
         let has_other_catalog = self.has_other_catalog()?;
         let flushed_max = FLUSHED_MEMTABLES_MAX.saturating_mul(self.core.sizes.memtable);
         let taken_max = flushed_max.saturating_mul(2); // From once that it may give way.
-        let is_full = self.flushed_since() >= flushed_max || self.has_taken(taken_max);
+        let is_full = self.flushed_since() >= flushed_max
+            || self.has_taken(taken_max)
+            || self.has_memtables(SEALED_COUNT_MAX);
         if has_other_catalog || is_full {
             self.is_spoilt = true; // FV2, FV4
             return Ok(Progress::Spoilt);
@@ -581,7 +588,14 @@ impl View {
         let taken_max = FLUSHED_MEMTABLES_MAX.saturating_mul(self.core.sizes.memtable);
         self.flushed_since() >= self.core.sizes.memtable
             || self.has_taken(taken_max)
+            || self.has_memtables(SEALED_COUNT_STALE)
             || bytes > HELD_BYTES_MAX
+    }
+
+    /// Whether a keyspace has so many sealed memtables. The writer has flushed some of them then.
+    fn has_memtables(&self, count: usize) -> bool {
+        let state = self.core.published.load().0;
+        state.keyspaces.iter().any(|keyspace| keyspace.sealed.len() >= count)
     }
 
     /// Whether it has taken so much of the log, of which some is flushed.
