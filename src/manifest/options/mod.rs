@@ -37,8 +37,6 @@ const LIFE_MILLIS_RANGE: RangeInclusive<u128> = 1..=MOMENT_MAX as u128;
 const KEEP_VERSIONS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
 const NANOS_PER_MILLI: u128 = 1_000_000;
 const MEMTABLE_SIZE_RANGE: RangeInclusive<u64> = 4 << 10..=MEMTABLE_SIZE_MAX;
-/// What was allowed once.
-const MEMTABLE_SIZE_STORED_MAX: u64 = 64 << 30;
 
 /// The storage structure of a keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -431,9 +429,6 @@ impl KeyspaceOptions {
     /// `InvalidArgument` that names the option, its value and what is allowed.
     pub fn validate(&self) -> Result<()> {
         self.check_limits()?;
-        if let Some(size) = self.memtable_size {
-            check_range("memtable_size", size, &MEMTABLE_SIZE_RANGE)?;
-        }
         let levels = self.lsm.level_codecs.iter().flatten();
         match levels.chain([&self.codec]).find(|codec| !codec.is_available()) {
             None => Ok(()),
@@ -476,13 +471,10 @@ impl KeyspaceOptions {
                 return Err(Error::invalid(what));
             }
         }
-        let stored = *MEMTABLE_SIZE_RANGE.start()..=MEMTABLE_SIZE_STORED_MAX;
-        self.memtable_size.map_or(Ok(()), |size| check_range("memtable_size", size, &stored))
-    }
-
-    /// At which size a memtable is sealed, if it is that where the options do not say.
-    pub(crate) fn memtable_size_or(&self, default: u64) -> u64 {
-        self.memtable_size.unwrap_or(default).min(MEMTABLE_SIZE_MAX)
+        match self.memtable_size {
+            Some(size) => check_range("memtable_size", size, &MEMTABLE_SIZE_RANGE),
+            None => Ok(()),
+        }
     }
 
     fn check_retention(&self) -> Result<()> {
@@ -648,7 +640,7 @@ impl KeyspaceOptions {
                 Some(())
             }
             "memtable_size" => {
-                self.memtable_size = Some(value);
+                self.memtable_size = Some(value.min(MEMTABLE_SIZE_MAX)); // Once it was 64 GiB.
                 Some(())
             }
             "keep_for_millis" => {

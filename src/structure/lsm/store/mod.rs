@@ -162,7 +162,7 @@ impl LsmStore {
             filters_know_heads: place.options.archive_of.is_some(),
             extra_seeks: StripedCounters::default(),
         });
-        let memtable_size = place.options.memtable_size_or(place.shared.memtable_size);
+        let memtable_size = place.options.memtable_size.unwrap_or(place.shared.memtable_size);
         let policy = policy_of(&place.options, memtable_size);
         let beside = BesideIndex::new(log.found().cloned(), index_counts(&index.counters));
         let writer = Writer {

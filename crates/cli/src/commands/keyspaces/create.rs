@@ -47,7 +47,7 @@ pub struct OptionArgs {
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub codec: Option<Codec>,
 
-    /// When a memtable is sealed and flushed, 4KiB to 64GiB [default: an eighth of the memory
+    /// When a memtable is sealed and flushed, 4KiB to 1GiB [default: an eighth of the memory
     /// budget, 64MiB at most]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memtable_size: Option<u64>,

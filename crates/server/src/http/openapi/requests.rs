@@ -218,7 +218,7 @@ fn options(mut more: Value, required: &[&str]) -> Value {
     let known = json!({
         "structure": structure,
         "codec": or_null(json!({ "type": "string", "enum": ["none", "lz4", "snappy"] })),
-        "memtable_size": integer(4 << 10, 64 << 30),
+        "memtable_size": integer(4 << 10, 1 << 30),
         "value_separation": integer(64, 1 << 30),
         "merge_operator": or_null(merge_operator),
         "ttl_seconds": number(0.001, 1e9),
