@@ -236,8 +236,9 @@ impl WriteBatch {
         let (pointer, file) = placed;
         let (len, pointer) = (u64::from(pointer.len), pointer.encode());
         self.note_lifetime(keyspace, lifetime);
+        let refusal = self.refusal_of(Kind::PutPointer, key, &pointer);
         self.count += 1;
-        if let Some(refusal) = self.refusal_of(Kind::PutPointer, key, &pointer) {
+        if let Some(refusal) = refusal {
             self.refused.get_or_insert(Refusal::Invalid(refusal));
             return;
         }
@@ -413,8 +414,9 @@ impl WriteBatch {
     }
 
     fn push(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
+        let refusal = self.refusal_of(kind, key, value);
         self.count += 1;
-        if let Some(refusal) = self.refusal_of(kind, key, value) {
+        if let Some(refusal) = refusal {
             self.refused.get_or_insert(Refusal::Invalid(refusal));
             return; // Nothing of such a batch is ever committed.
         }
@@ -429,8 +431,9 @@ impl WriteBatch {
         key: &[u8],
         value: &[u8],
     ) {
+        let refusal = self.refusal_of(kind.0, key, value);
         self.count += 1;
-        if let Some(refusal) = self.refusal_of(kind.0, key, value) {
+        if let Some(refusal) = refusal {
             self.refused.get_or_insert(Refusal::Invalid(refusal));
             return; // Nothing of such a batch is ever committed.
         }
@@ -573,9 +576,10 @@ impl WriteBatch {
         self.limit_exceeded(kind, key, value)
     }
 
-    /// Bytes with one more operation, at most: in the log, or in memtables.
+    /// Bytes with one more operation, which is not counted yet, at most: in the log, or in
+    /// memtables.
     fn size_with(&self, key: &[u8], value: &[u8]) -> usize {
-        let heads = self.count as usize * MEMORY_HEAD_MORE + OPERATION_HEAD_MAX;
+        let heads = (self.count as usize + 1) * MEMORY_HEAD_MORE + OPERATION_HEAD_MAX;
         self.size() + heads + key.len() + value.len()
     }
 
