@@ -68,7 +68,7 @@ const SPARE_LOG_FILES: usize = 2;
 /// starting a thread.
 const REPLAY_PART_SIZE: u64 = 32 << 20;
 /// The same, for each keyspace: what one has in a part is worth a flush.
-const REPLAY_PART_SIZE_PER_KEYSPACE: u64 = 1 << 20;
+const REPLAY_PART_SIZE_PER_KEYSPACE: u64 = 256 << 10;
 /// In how many parts it is replayed at once. Each leaves every keyspace one more memtable that is
 /// to be flushed, for which there have to be filters, and with four of which writers would stop.
 const REPLAY_PARTS_MAX: usize = 2;
