@@ -151,5 +151,6 @@ pub fn database_path(globals: &Globals) -> Result<&Path, Failure> {
     globals
         .db
         .as_deref()
+        .filter(|path| !path.as_os_str().is_empty())
         .ok_or_else(|| Failure::usage("no database named: use --db PATH or set LITHE_DB"))
 }

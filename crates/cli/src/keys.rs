@@ -21,8 +21,6 @@ const KEY_FILE_LEN_MAX: usize = 3 * KEY_LEN;
 const PASSPHRASE_LEN_MAX: usize = 4 << 10;
 /// Bytes of a line end at most.
 const LINE_END_LEN_MAX: usize = 2;
-/// What a key file must not let others do: anything.
-const MODE_OF_OTHERS: u32 = 0o077;
 
 /// Where a key or a passphrase is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +125,7 @@ fn open(path: &Path) -> Result<File, Failure> {
 fn open_private(path: &Path) -> Result<File, Failure> {
     let file = open(path)?;
     let mode = file.metadata().map_err(input(path))?.mode();
-    if mode & MODE_OF_OTHERS != 0 {
+    if lithe_server::exposes(path, mode) {
         let (path, mode) = (path.display(), mode & 0o777);
         let what = format!("{path} has the mode {mode:03o}: others can read it; chmod it to 600");
         return Err(Failure::usage(what));

@@ -56,5 +56,7 @@ pub use config::{
     Config, ConfigError, Durability, Limits, LogFormat, PlainNetwork, RequestLog, TlsFiles,
 };
 pub use probe::{ClientFiles, Probe, ProbeError};
+#[cfg(unix)]
+pub use secret::exposes;
 pub use secret::is_exposed;
 pub use server::{Drain, Reload, ServeError, Server};

@@ -13,14 +13,20 @@ pub fn is_exposed(path: &Path) -> io::Result<bool> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::metadata(path)?.permissions().mode();
-        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY");
-        let is_credential = credentials.is_some_and(|directory| path.starts_with(directory));
-        let others = if is_credential { 0o037 } else { 0o077 };
-        Ok(mode & others != 0)
+        Ok(exposes(path, std::fs::metadata(path)?.permissions().mode()))
     }
     #[cfg(not(unix))]
     {
         std::fs::metadata(path).map(|_| false)
     }
+}
+
+/// The same, by the mode that the file has.
+#[cfg(unix)]
+#[must_use]
+pub fn exposes(path: &Path, mode: u32) -> bool {
+    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY");
+    let is_credential = credentials.is_some_and(|directory| path.starts_with(directory));
+    let others = if is_credential { 0o037 } else { 0o077 };
+    mode & others != 0
 }
