@@ -3,6 +3,10 @@
 const TOKEN = "lithe-token";
 const PAUSE_FIRST = 1000;
 const PAUSE_MAX = 30_000;
+// Somebody who is there answers in this time whether he is well.
+const HEALTH_WITHIN = 10_000;
+// A browser has few connections to a server, for all its tabs: one that nobody looks at gives its own back.
+const HIDDEN_FOR = 5000;
 
 // An answer that is not what was asked for, or none at all (status 0).
 export class Problem extends Error {
@@ -77,7 +81,7 @@ async function probe() {
     wake = () => woken.abort();
     await sleep(pause, woken.signal);
     try {
-      await fetch("/health", { cache: "no-store", credentials: "omit" });
+      await fetch("/health", { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(HEALTH_WITHIN) });
       found();
     } catch {
       // Not yet.
@@ -193,17 +197,63 @@ async function* eventsOf(body) {
   }
 }
 
-// Follows a stream of events until `signal` says so. When it breaks off it is asked for again from
-// the last event on, with growing pauses. Ends with what the server refuses.
-export async function follow(path, { signal, onEvent, onOpen = () => {}, onBreak = () => {} }) {
+// Until the page is looked at, or `signal` says so.
+async function untilShown(signal) {
+  while (document.hidden && !signal.aborted) {
+    await new Promise((resolve) => {
+      document.addEventListener("visibilitychange", resolve, { once: true });
+      signal.addEventListener("abort", resolve, { once: true });
+    });
+  }
+}
+
+// Ends one try at a stream: when the page is hidden for a while, or nothing has come for so long.
+class Watch {
+  constructor(quietFor) {
+    this.abort = new AbortController();
+    this.quietFor = quietFor;
+    this.isQuiet = false;
+    this.look = () => {
+      clearTimeout(this.hidden);
+      if (document.hidden) this.hidden = setTimeout(() => this.abort.abort(), HIDDEN_FOR);
+    };
+    document.addEventListener("visibilitychange", this.look);
+    this.look();
+    this.heard();
+  }
+
+  heard() {
+    clearTimeout(this.quiet);
+    this.quiet = setTimeout(() => {
+      this.isQuiet = true;
+      this.abort.abort();
+    }, this.quietFor);
+  }
+
+  end() {
+    clearTimeout(this.hidden);
+    clearTimeout(this.quiet);
+    document.removeEventListener("visibilitychange", this.look);
+  }
+}
+
+// Follows a stream of events until `signal` says so, as long as the page is looked at. When it
+// breaks off it is asked for again from the last event on, with growing pauses; so it is when
+// nothing has come for `quietFor` milliseconds, as the server then has more to say than that.
+// Ends with what the server refuses.
+export async function follow(path, { signal, quietFor, onEvent, onOpen = () => {}, onBreak = () => {} }) {
   let last = null;
   let pause = PAUSE_FIRST;
   while (!signal.aborted) {
+    await untilShown(signal);
+    if (signal.aborted) return;
+    const watch = new Watch(quietFor);
     try {
       const headers = { Accept: "text/event-stream", ...(last ? { "Last-Event-ID": last } : {}) };
-      const response = await demand(path, { signal, headers });
+      const response = await demand(path, { signal: AbortSignal.any([signal, watch.abort.signal]), headers });
       onOpen();
       for await (const event of eventsOf(response.body)) {
+        watch.heard();
         pause = PAUSE_FIRST;
         if (event.id) last = event.id;
         if (!event.data) continue;
@@ -216,9 +266,13 @@ export async function follow(path, { signal, onEvent, onOpen = () => {}, onBreak
         if (signal.aborted) return;
       }
     } catch (error) {
-      if (signal.aborted || isAbort(error)) return;
+      if (signal.aborted) return;
+      if (watch.isQuiet) lost();
+      else if (isAbort(error)) continue; // Nobody looks.
       const refused = error instanceof Problem && error.status >= 400 && error.status < 500;
       if (refused && error.status !== 429) throw error;
+    } finally {
+      watch.end();
     }
     onBreak();
     await sleep(pause, signal);

@@ -169,10 +169,10 @@ frame();
 api.onTokenNeeded(askToken);
 api.onConnection(showConnection);
 stats.onSample(showHealth);
-stats.watchVisibility();
 stats.begin();
 document.addEventListener("keydown", onKey);
 router = start(routes, outlet, (name, shown) => {
+  stats.begin();
   document.title = `${shown.title} · LitheDB`;
   const nearest = { keyspace: "keyspaces" }[name] ?? name;
   for (const [at, anchor] of anchors) {

@@ -1,14 +1,14 @@
 // The figures of the last minutes: one stream for all views, kept for charts.
 
-import { follow, isAbort } from "./api.js";
+import { follow } from "./api.js";
 import { WINDOW } from "./chart.js";
 
-const HIDDEN_FOR = 60_000;
+// They come each second.
+const QUIET_FOR = 8000;
 
 export const samples = [];
 const listeners = new Set();
-let stream = null;
-let hidden = 0;
+let isOn = false;
 export const state = { latest: null, problem: null };
 
 export function onSample(listener) {
@@ -99,32 +99,16 @@ function take(event) {
   tell();
 }
 
-async function run(signal) {
+// Asks for them, if they are not on their way: again where they were refused, as there may be
+// another token by now.
+export async function begin() {
+  if (isOn) return;
+  isOn = true;
   try {
-    await follow("/v1/stats/stream?interval=1", { signal, onEvent: take });
+    await follow("/v1/stats/stream?interval=1", { signal: new AbortController().signal, quietFor: QUIET_FOR, onEvent: take });
   } catch (error) {
-    if (isAbort(error)) return;
+    isOn = false;
     state.problem = error;
     tell();
   }
-}
-
-export function begin() {
-  if (stream) return;
-  stream = new AbortController();
-  run(stream.signal);
-}
-
-export function end() {
-  stream?.abort();
-  stream = null;
-}
-
-// Nobody looks at a tab that is hidden: the server need not count for it.
-export function watchVisibility() {
-  document.addEventListener("visibilitychange", () => {
-    clearTimeout(hidden);
-    if (document.hidden) hidden = setTimeout(end, HIDDEN_FOR);
-    else begin();
-  });
 }

@@ -11,6 +11,8 @@ import { fetchKeyspaces } from "./keyspaces.js";
 
 const KEPT = 2000;
 const PAINT_EVERY = 250;
+// The server says every ten seconds how far it is.
+const QUIET_FOR = 45_000;
 const SINCE = [["0", "From now on"], ["60", "Since 1 min ago"], ["600", "Since 10 min ago"], ["3600", "Since 1 h ago"]];
 
 // The stamp of so many seconds ago.
@@ -79,6 +81,7 @@ class Changes {
     try {
       await follow(`/v1/changes${query.length ? `?${query.join("&")}` : ""}`, {
         signal: AbortSignal.any([this.outer, stream.signal]),
+        quietFor: QUIET_FOR,
         onOpen: () => this.say("Live"),
         onBreak: () => this.say("The stream broke off: it is taken up again…"),
         onEvent: (event) => this.take(event),

@@ -35,11 +35,13 @@ export async function readValue(name, key, at, signal) {
 
 // Writes a value, where the entry is still the one of `stamp`, or where there is none. Status 412
 // says that it is not so.
-export async function write(name, key, value, { stamp = null, onlyNew = false, ttl = null, signal } = {}) {
+//
+// It expires as the keyspace says, or in `ttl` seconds, or when `expires` says: at a time, or "never".
+export async function write(name, key, value, { stamp = null, onlyNew = false, ttl = null, expires = null, signal } = {}) {
   const headers = stamp ? { "If-Match": `"${stamp}"` } : {};
   if (onlyNew) headers["If-None-Match"] = "*";
   try {
-    await demand(addressOf(name, key, { ttl }), { method: "PUT", body: value, headers, signal });
+    await demand(addressOf(name, key, { ttl, expires }), { method: "PUT", body: value, headers, signal });
   } catch (error) {
     if (onlyNew && error.status === 412) throw new Problem(412, error.code, "There is such a key already.");
     throw error;

@@ -41,6 +41,11 @@ function editable(value, form) {
   return form === "json" ? pretty(toText(value)) : toText(value);
 }
 
+// Whether JSON is as it was when it is laid out, edited and put back.
+function keepsItsForm(text) {
+  return isJson(text) && (pretty(text) === text || compact(text) === text);
+}
+
 // Bytes of what was typed. JSON keeps to how it was stored: in one line, or as it was typed.
 function typed(text, form, before) {
   if (form === "hex") {
@@ -158,22 +163,28 @@ class Entry {
     }
     const was = this.found?.value ?? new Uint8Array();
     // A field of text makes \n of every end of a line: such a value is edited as bytes.
-    const form = toText(was) === null || was.includes(13) ? "hex" : this.form ?? bestForm(was);
+    const best = toText(was) === null || was.includes(13) ? "hex" : this.form ?? bestForm(was);
+    const form = best === "json" && !keepsItsForm(toText(was)) ? "text" : best;
     await this.editFrom({ text: editable(was, form), form, before: this.found });
   }
 
   // Edits until it is saved or given up. What others write meanwhile is shown beside it.
-  async editFrom({ text, form, before }) {
+  async editFrom({ text, form, before, seconds }) {
     const area = h("textarea", { spellcheck: "false", rows: 14, value: text, on: { keydown: (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) area.form.requestSubmit();
     } } });
-    const left = before?.expires ? Math.max(1, Math.round((new Date(before.expires) - Date.now()) / 1000)) : "";
-    const ttl = h("input", { type: "number", min: 1, step: 1, value: left, placeholder: "never" });
+    const left = before?.expires ? String(Math.max(1, Math.round((new Date(before.expires) - Date.now()) / 1000))) : "";
+    const ttl = h("input", { type: "number", min: 1, step: 1, value: seconds ?? left, placeholder: before ? "never" : "as the keyspace says" });
     let conflict = null;
+    // What nobody has changed stays when it was, to the millisecond; never, too.
+    const lasting = () => {
+      if (before && ttl.value === left) return { expires: before.expires ?? "never" };
+      return ttl.value ? { ttl: Number(ttl.value) } : { expires: before ? "never" : null };
+    };
     const save = async () => {
       const value = typed(area.value, form, before?.value ?? new Uint8Array());
       try {
-        await write(this.name, this.keyBytes, value, { stamp: before?.stamp, onlyNew: !before, ttl: ttl.value ? Number(ttl.value) : null, signal: this.signal });
+        await write(this.name, this.keyBytes, value, { stamp: before?.stamp, onlyNew: !before, ...lasting(), signal: this.signal });
       } catch (error) {
         if (error.status !== 412) throw error;
         conflict = value;
@@ -183,7 +194,7 @@ class Entry {
     const done = await dialog(title, [labelled(form === "hex" ? "Bytes in hex" : form === "json" ? "JSON" : "Text", area, "Ctrl Enter saves, if nobody has changed it since you opened it."),
       labelled("Expires in seconds", ttl)], [["Cancel", () => true], ["Save", save]], { wide: true });
     if (done !== "Save") return;
-    if (conflict) await this.settle({ text: area.value, form, mine: conflict });
+    if (conflict) await this.settle({ text: area.value, form, mine: conflict, seconds: ttl.value, lasting: lasting() });
     else await this.saved("Saved");
   }
 
@@ -194,13 +205,13 @@ class Entry {
   }
 
   // Somebody else was first: both are shown, and one is chosen.
-  async settle({ text, form, mine }) {
+  async settle({ text, form, mine, seconds, lasting }) {
     const theirs = await read(this.name, this.keyBytes, null, this.signal);
     if (theirs && !theirs.value) theirs.value = await readValue(this.name, this.keyBytes, null, this.signal);
     const when = theirs ? `It was written ${format.ago(format.stampTime(theirs.stamp))}, with stamp ${theirs.stamp}.` : "It was deleted.";
     let next = null;
     const overwrite = async () => {
-      await write(this.name, this.keyBytes, mine, { stamp: theirs?.stamp, onlyNew: !theirs, signal: this.signal });
+      await write(this.name, this.keyBytes, mine, { stamp: theirs?.stamp, onlyNew: !theirs, ...lasting, signal: this.signal });
       next = "saved";
     };
     await dialog("Somebody else has changed it", [h("p", {}, `Nothing was saved. ${when}`), h("h3", {}, "From theirs to yours"),
@@ -210,7 +221,7 @@ class Entry {
       ["Overwrite with mine", overwrite],
     ], { wide: true });
     if (next === "saved") return this.saved("Overwritten");
-    if (next === "edit") return this.editFrom({ text, form, before: theirs });
+    if (next === "edit") return this.editFrom({ text, form, before: theirs, seconds });
     await this.look();
     return this.onChange(this.found);
   }
@@ -228,7 +239,7 @@ class Entry {
     }
     const { name, keyBytes } = this;
     const undo = this.versions?.kept ? () => ask(`${pathOf(name)}/restore`, { method: "POST", json: { ...asField("key", keyBytes), at: found.stamp } })
-      : found.value && !found.expires ? () => write(name, keyBytes, found.value, { onlyNew: true }) : null;
+      : found.value ? () => write(name, keyBytes, found.value, { onlyNew: true, expires: found.expires ?? "never" }) : null;
     const back = async () => {
       try {
         await undo();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use hyper::header::{HeaderName, HeaderValue, VARY};
 use hyper::{Response, StatusCode};
-use lithedb::{Entry, Keyspace, Snapshot, WriteBatch};
+use lithedb::{Entry, Expiry, Keyspace, Snapshot, WriteBatch};
 use serde_json::json;
 
 use super::ask::{Ask, Outcome, answer, ok_json, tagged, with_header, without_body};
@@ -15,7 +15,7 @@ use super::failure::{Code, Failure};
 use super::listing::{EntryRow, SHORT_VALUE_MAX, Sink, Values, list, push_entry, short_list};
 use super::once::REPLAYED_HEADER;
 use crate::auth::Verb;
-use crate::moment::time_text;
+use crate::moment::{parse_time, time_text};
 
 /// What `ttl` may be, in seconds.
 const TTL_MAX: f64 = 1e10;
@@ -87,9 +87,30 @@ async fn entry_answer(ask: &Ask, entry: Entry) -> Result<Response<Body>, Failure
     })
 }
 
-/// How long what is put is there; `None` for what the keyspace says.
-fn ttl(ask: &Ask) -> Result<Option<Duration>, Failure> {
-    Ok(ask.query.number("ttl", TTL_MIN..=TTL_MAX)?.map(Duration::from_secs_f64))
+/// How long what is put is there.
+#[derive(Clone, Copy)]
+enum Lasting {
+    AsTheKeyspaceSays,
+    For(Duration),
+    Until(Expiry),
+}
+
+impl Lasting {
+    fn asked(ask: &Ask) -> Result<Lasting, Failure> {
+        let ttl = ask.query.number("ttl", TTL_MIN..=TTL_MAX)?.map(Duration::from_secs_f64);
+        let expires = ask.query.text("expires")?.map(|text| match text {
+            "never" => Ok(Expiry::Never),
+            time => parse_time(time).map(Expiry::At).map_err(|_| {
+                Failure::bad_parameter("expires", "never, or a time like 2026-11-22T04:56:03Z")
+            }),
+        });
+        match (ttl, expires.transpose()?) {
+            (None, None) => Ok(Lasting::AsTheKeyspaceSays),
+            (Some(ttl), None) => Ok(Lasting::For(ttl)),
+            (None, Some(expiry)) => Ok(Lasting::Until(expiry)),
+            (Some(_), Some(_)) => Err(Failure::bad_parameter("ttl", "ttl or expires, not both")),
+        }
+    }
 }
 
 /// The same out of JSON.
@@ -107,16 +128,17 @@ pub fn ttl_of(seconds: f64) -> Result<Duration, Failure> {
 pub async fn put(ask: &mut Ask) -> Outcome {
     let keyspace = ask.keyspace(Verb::Write)?;
     let key = ask.key()?;
-    let (ttl, durability) = (ttl(ask)?, ask.query.durability()?);
+    let (lasting, durability) = (Lasting::asked(ask)?, ask.query.durability()?);
     let conditions = conditions(ask)?;
     let limits = &ask.shared.limits;
     let received = ask.raw_body(limits.value_size.min(limits.body_size)).await?;
     let done = if conditions.is_empty() && ask.once.is_none() {
         let Received { bytes: value, room: _until_it_is_written } = received;
         let mut batch = WriteBatch::new();
-        match ttl {
-            None => batch.put(&keyspace, &key, &value),
-            Some(ttl) => batch.put_with_ttl(&keyspace, &key, &value, ttl),
+        match lasting {
+            Lasting::AsTheKeyspaceSays => batch.put(&keyspace, &key, &value),
+            Lasting::For(ttl) => batch.put_with_ttl(&keyspace, &key, &value, ttl),
+            Lasting::Until(expiry) => batch.put_until(&keyspace, &key, &value, expiry),
         }
         drop(value); // The batch has it.
         ask.commit(batch, durability).await?.into()
@@ -126,9 +148,10 @@ pub async fn put(ask: &mut Ask) -> Outcome {
         write_if(asked, durability, Effort::of(value.len()), |transaction| {
             let found = stamp_in(transaction, &keyspace, &key);
             conditions.check(found.map_err(|error| asked.engine(&error))?)?;
-            let put = match ttl {
-                None => transaction.put(&keyspace, &key, value),
-                Some(ttl) => transaction.put_with_ttl(&keyspace, &key, value, ttl),
+            let put = match lasting {
+                Lasting::AsTheKeyspaceSays => transaction.put(&keyspace, &key, value),
+                Lasting::For(ttl) => transaction.put_with_ttl(&keyspace, &key, value, ttl),
+                Lasting::Until(expiry) => transaction.put_until(&keyspace, &key, value, expiry),
             };
             put.map_err(|error| asked.engine(&error))
         })

@@ -89,7 +89,7 @@ pub struct Route {
 }
 
 const READ: &[&str] = &["at", "snapshot", "key_base64"];
-const WRITE: &[&str] = &["ttl", "durability", "key_base64"];
+const WRITE: &[&str] = &["ttl", "expires", "durability", "key_base64"];
 const DELETE: &[&str] = &["durability", "key_base64"];
 const RANGE: &[&str] = &["prefix", "from", "to", "at", "snapshot"];
 const SCAN: &[&str] =

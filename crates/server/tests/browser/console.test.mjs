@@ -159,6 +159,23 @@ describe("keys", () => {
     await page.until(() => document.querySelectorAll(".version").length === 2);
   });
 
+  test("expire when they did, or never, after they were edited", async () => {
+    await server.ask("POST", "/v1/keyspaces", { name: "passing", ttl_seconds: 5000 });
+    const at = "2099-01-02T03:04:05.678Z";
+    await server.ask("PUT", "/v1/keyspaces/passing/keys/never?expires=never", "first");
+    await server.ask("PUT", `/v1/keyspaces/passing/keys/then?expires=${at}`, "first");
+    for (const [key, expires] of [["never", null], ["then", at]]) {
+      await open(`#/keys/passing?key=${key}`);
+      await entryIs("first");
+      await edit("second");
+      await page.press("Enter", { ctrl: true });
+      await entryIs("second");
+      const { entries } = await server.ask("GET", `/v1/keyspaces/passing/keys?prefix=${key}`);
+      assert.equal(entries[0].expires, expires);
+    }
+    await server.ask("DELETE", "/v1/keyspaces/passing?confirm=yes");
+  });
+
   test("that somebody else has changed are not overwritten unseen", async () => {
     page.expected.push(/412/);
     await server.put("orders", "contended", "base");
@@ -359,6 +376,12 @@ describe("the page", () => {
     await page.sees("The server cannot be reached.", ".lost");
     await page.sees("Not connected", ".status");
     await other.run();
+    await page.sees("Writable", ".status");
+    await page.until(() => document.querySelector(".lost").hidden);
+    // One that is there and answers nobody is as good as gone.
+    other.child.kill("SIGSTOP");
+    await page.sees("The server cannot be reached.", ".lost");
+    other.child.kill("SIGCONT");
     await page.sees("Writable", ".status");
     await page.until(() => document.querySelector(".lost").hidden);
     await other.end();

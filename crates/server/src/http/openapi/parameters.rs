@@ -70,6 +70,10 @@ fn in_query(operation: Operation, name: &str, limits: &Limits) -> Value {
             json!({ "type": "number", "minimum": 0.001, "maximum": 1e10 }),
             "Seconds after which it expires.",
         ),
+        "expires" => (
+            json!({ "type": "string", "pattern": "^(never|[0-9]{4}-[0-9]{2}-[0-9]{2}T.+)$" }),
+            "When it expires, whatever the keyspace says; not beside ttl.",
+        ),
         "durability" => (words(&["always", "buffered"]), "What it has to be when it is answered."),
         "prefix" => (bytes(), "Keys that begin with this."),
         "from" => (bytes(), "Keys from this one on."),

@@ -147,7 +147,16 @@ fn merges_need_an_operator() {
 fn parameters_that_are_not_known_are_refused() {
     let server = Running::start();
     let mut client = server.client();
-    for query in ["tll=5", "ttl=0", "ttl=x", "ttl=1&ttl=2", "durability=maybe", "at=0"] {
+    for query in [
+        "tll=5",
+        "ttl=0",
+        "ttl=x",
+        "ttl=1&ttl=2",
+        "expires=soon",
+        "ttl=1&expires=never",
+        "durability=maybe",
+        "at=0",
+    ] {
         let answer = client.put(&format!("{KEYS}/a?{query}"), "v");
         assert_eq!(answer.code(), "bad_parameter", "{query}");
     }
