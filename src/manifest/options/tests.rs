@@ -12,7 +12,7 @@ fn defaults_are_valid_and_the_message_names_option_value_and_range() {
         (flex().consolidation_pace(f32::NAN), "consolidation_pace is NaN: allowed are 0.05"),
         (flex().consolidation_pace(8.1), "consolidation_pace is 8.1: allowed are 0.05 to 8"),
         (flex().delta_fan_in(1), "delta_fan_in is 1: allowed are 2 to 64, or 0 for never"),
-        (flex().memtable_size(1), "memtable_size is 1: allowed are 4096 to 68719476736"),
+        (flex().memtable_size(1), "memtable_size is 1: allowed are 4096 to 1073741824"),
         (flex().merge_operator(""), "the length of merge_operator is 0: allowed are 1 to 255"),
         (flex().ttl(Duration::ZERO), "ttl in milliseconds is 0: allowed are 1 to 28147497671"),
         (
@@ -111,7 +111,7 @@ fn options_round_trip_and_every_cut_is_refused() {
             .segment_size(64 << 10)
             .consolidation_pace(0.123)
             .delta_fan_in(0)
-            .memtable_size(64 << 30)
+            .memtable_size(1 << 30)
             .value_separation(Some(64)),
         KeyspaceOptions::flex().value_separation(None),
         KeyspaceOptions::flex().consolidation_pace(8.0).delta_fan_in(64),
@@ -216,4 +216,12 @@ fn what_is_kept_in_a_unit_is_rounded_to_it_once() {
     assert_eq!(longest.rounded().ttl, Some(Duration::from_millis(MOMENT_MAX)));
     let options = KeyspaceOptions::flex().consolidation_pace(0.1234).rounded();
     assert_eq!(options, KeyspaceOptions::flex().consolidation_pace(0.123));
+}
+
+#[test]
+fn a_memtable_size_that_was_allowed_once_is_taken_for_the_largest() {
+    let mut stored = Vec::new();
+    KeyspaceOptions::flex().memtable_size(64 << 30).encode(&mut stored);
+    let options = KeyspaceOptions::decode(&mut Fields::new(&stored)).unwrap();
+    assert_eq!(options, KeyspaceOptions::flex().memtable_size(1 << 30));
 }
