@@ -300,8 +300,8 @@ impl EntryAppender {
     /// Copies an entry into the arena.
     ///
     /// # Panics
-    /// When the key or the value is longer than its maximum, or more than one of the largest batches
-    /// came behind [`Entries::is_full`].
+    /// When the key or the value is longer than its maximum, or more than one of the largest
+    /// batches came behind [`Entries::is_full`].
     pub(super) fn append(&mut self, entry: &EntryRef<'_>) -> EntryId {
         assert!(entry.key.len() <= KEY_LEN_MAX, "the caller limits keys");
         assert!(entry.value.len() <= VALUE_LEN_MAX, "the caller limits values");

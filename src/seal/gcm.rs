@@ -74,7 +74,7 @@ mod assembled {
         fn drop(&mut self) {
             // SAFETY: it was initialised by `new`, and is not used behind this.
             unsafe { self.key.assume_init_drop() };
-            // SAFETY: what was dropped is bytes that may be written, and nobody reads them as a key.
+            // SAFETY: what was dropped is bytes that may be written; nobody reads them as a key.
             unsafe { zeroize::zeroize_flat_type(&raw mut self.key) };
         }
     }
