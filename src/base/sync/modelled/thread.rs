@@ -40,7 +40,6 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 /// The same on every machine.
-#[expect(clippy::unnecessary_wraps, reason = "that of the standard library may fail")]
 pub fn available_parallelism() -> io::Result<NonZeroUsize> {
     Ok(NonZeroUsize::new(2).expect("two"))
 }
