@@ -396,7 +396,8 @@ impl Build<'_> {
         let Some(last) = &self.last else { return Ok(Gathered::default()) };
         let start = Bound::Included(from.unwrap_or_default().to_vec());
         let range = KeyRange { start, end: Bound::Included(last.to_vec()) };
-        let mut cursor = transaction.cursor(self.keyspace, range)?;
+        // What has expired by the commit is put so (R5 in `transaction/reads.rs`).
+        let mut cursor = transaction.cursor(self.keyspace, range)?.passing_expiries();
         let (mut gathered, mut bytes) = (Gathered::default(), 0);
         cursor.seek_first()?;
         while cursor.valid() {

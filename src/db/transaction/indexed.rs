@@ -1,10 +1,14 @@
 //! Writes to keyspaces with indexes: each changes the entries of these along with its key, in the
 //! same batch. What the key had before is read for it, and so is part of the premise: what an index
 //! loses is what was there at the place of the commit. Commits that are no transactions become one.
+//!
+//! When what was there expires is not part of it (R5): else a range in which something always
+//! expires could not be deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::walks::Expiries;
 use super::writes::Mark;
 use super::{Phase, Transaction, TransactionCursor};
 use crate::base::seeded::{Bug, is_seeded};
@@ -99,7 +103,8 @@ impl Transaction {
     ) -> Result<()> {
         set.indexes.iter().try_for_each(|index| index.extraction.check())?;
         let key = write.key().expect("ranges are deleted otherwise");
-        let before = self.get_with_expiry(keyspace, key)?;
+        // What comes of it is the same when that has expired: what is merged into does not expire.
+        let before = self.look_up(keyspace, key, Expiries::Passed)?;
         let is_own = self.open()?.writes.find(keyspace.id(), key).is_some();
         self.add_write(keyspace, write, place)?;
         let after: Option<Lasting> = match write {
@@ -169,7 +174,7 @@ impl Transaction {
         range: &KeyRange,
     ) -> Result<Vec<Change>> {
         let mut found = Vec::new();
-        let mut cursor = self.cursor(keyspace, range.clone())?;
+        let mut cursor = self.cursor(keyspace, range.clone())?.passing_expiries();
         cursor.seek_first()?;
         while cursor.valid() {
             let before = (Slice::from(cursor.value()?), None);
@@ -217,8 +222,9 @@ impl Transaction {
         for (index, heads) in heads.into_values() {
             let kept_in = Keyspace::of_index(Arc::clone(&self.handle), &index);
             for head in heads {
-                let mut cursor =
+                let cursor =
                     self.walk(&kept_in, KeyRange::prefix(&head), TransactionCursor::new)?;
+                let mut cursor = cursor.passing_expiries(); // Fewer are no violation.
                 cursor.seek_first()?;
                 if cursor.valid() {
                     cursor.next()?;

@@ -30,6 +30,7 @@ mod writes;
 pub(super) use indexed::checked;
 pub(super) use register::TransactionRegister;
 pub(super) use validate::{Premise, Verdict};
+use walks::Expiries;
 pub use walks::{TransactionCursor, TransactionIter};
 
 use std::fmt;
@@ -202,6 +203,15 @@ impl Transaction {
         keyspace: &Keyspace,
         key: &[u8],
     ) -> Result<Option<(Slice, Option<u64>)>> {
+        self.look_up(keyspace, key, Expiries::Noted)
+    }
+
+    fn look_up(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        expiries: Expiries,
+    ) -> Result<Option<(Slice, Option<u64>)>> {
         let open = self.open()?;
         match open.written(keyspace, key)? {
             Some(Written::Value(value, until)) => Ok(Some((value, until))),
@@ -210,7 +220,9 @@ impl Transaction {
             None => {
                 let state = open.snapshot.keyspace_state(keyspace)?;
                 let found = state.get_with_expiry(key, open.snapshot.as_of())?;
-                open.note_expiry(found.as_ref().and_then(|(_, until)| *until));
+                if expiries == Expiries::Noted {
+                    open.note_expiry(found.as_ref().and_then(|(_, until)| *until));
+                }
                 Ok(found)
             }
         }

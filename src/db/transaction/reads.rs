@@ -7,6 +7,9 @@
 //! - R3  The set takes no more than [`BYTES_MAX`], and what one range is longer than that.
 //! - R4  What was seen was there before it expires: a commit from then on conflicts. What was found
 //!   to have expired stays so.
+//! - R5  What is seen for the upkeep of indexes alone is no such thing: an index entry expires at
+//!   the moment at which the entry does that it is of, so that deleting it, or leaving it as it is,
+//!   comes to the same when both have expired by the commit.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

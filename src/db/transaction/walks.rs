@@ -11,23 +11,34 @@ use super::writes::told_stamp;
 use crate::base::{KeyRange, Result, SeqNo, Slice};
 use crate::db::iter::{Cursor, Entry, Iter};
 
+/// Whether what is shown has to be there still at the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expiries {
+    Noted,
+    /// As if it were there: for who comes to the same when it has expired (R5).
+    Passed,
+}
+
 /// Where a walk notes what it reads.
 #[derive(Debug)]
 struct Note<'t> {
     reads: &'t Reads,
     keyspace: u32,
     number: u64,
+    expiries: Expiries,
 }
 
 impl<'t> Note<'t> {
     fn begin(reads: &'t Reads, keyspace: u32, range: KeyRange) -> Note<'t> {
         let number = reads.change(|set| set.begin_walk(keyspace, range));
-        Note { reads, keyspace, number }
+        Note { reads, keyspace, number, expiries: Expiries::Noted }
     }
 
     /// What was shown is not there from then on.
     fn add_expiry(&self, until: u64) {
-        self.reads.change(|set| set.note_expiry(until));
+        if self.expiries == Expiries::Noted {
+            self.reads.change(|set| set.note_expiry(until));
+        }
     }
 
     fn add(&self, range: &KeyRange) {
@@ -73,6 +84,12 @@ impl<'t> TransactionCursor<'t> {
     ) -> TransactionCursor<'t> {
         let note = Note::begin(reads, keyspace, range.clone());
         TransactionCursor { cursor, range, low: None, high: None, way: Way::On, note }
+    }
+
+    /// The same, of which it does not matter whether what it shows has expired by the commit (R5).
+    pub(in crate::db) fn passing_expiries(mut self) -> TransactionCursor<'t> {
+        self.note.expiries = Expiries::Passed;
+        self
     }
 
     /// Moves to the first entry of the range.
