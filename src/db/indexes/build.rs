@@ -99,7 +99,7 @@ impl Keyspace {
     }
 
     /// As [`Keyspace::create_index`]; asks `go_on` after each step, of up to 1024 entries, whether
-    /// to go on. When it says no, the index is dropped.
+    /// to go on. When it says no, or panics, the index is dropped.
     ///
     /// # Errors
     /// As [`Keyspace::create_index`].
@@ -126,25 +126,30 @@ impl Keyspace {
         extractor: &str,
         options: IndexOptions,
     ) -> Result<Index> {
-        let index = match self.index(name) {
-            Ok(index) => index,
-            Err(Error::IndexNotFound { .. }) => {
-                match self.create_index(name, extractor, options) {
-                    Err(Error::IndexExists { .. }) => self.index(name)?, // Another was faster.
-                    created => return created,
+        loop {
+            let info = match Index::new(self, name).info() {
+                Ok(info) => info,
+                Err(Error::IndexNotFound { .. }) => {
+                    match self.create_index(name, extractor, options) {
+                        Err(Error::IndexExists { .. }) => continue, // Another was faster.
+                        created => return created,
+                    }
                 }
+                Err(error) => return Err(error),
+            };
+            if info.extractor != extractor || info.is_unique != options.is_unique {
+                let what = format!("the index {name:?} is there with another extractor or options");
+                return Err(Error::invalid(what));
             }
-            Err(error) => return Err(error),
-        };
-        let info = index.info()?;
-        if info.extractor != extractor || info.is_unique != options.is_unique {
-            let what = format!("the index {name:?} is there with another extractor or options");
-            return Err(Error::invalid(what));
+            if info.is_ready {
+                return Ok(Index::new(self, name));
+            }
+            match self.build_index(name) {
+                // Another was at creating it, and has taken it back.
+                Err(Error::IndexNotFound { .. }) => {}
+                built => return built.map(|_| Index::new(self, name)),
+            }
         }
-        if !info.is_ready {
-            self.build_index(name)?;
-        }
-        Ok(index)
     }
 
     /// Goes on with building an index where that was interrupted: by a crash, or by the closure of
@@ -185,7 +190,7 @@ impl Keyspace {
     }
 
     /// As [`Keyspace::rebuild_index`]; asks `go_on` after each step whether to go on. When it says
-    /// no, the index is as it was.
+    /// no, or panics, the index is as it was.
     ///
     /// # Errors
     /// As [`Keyspace::rebuild_index`].
@@ -239,18 +244,20 @@ impl Keyspace {
         if beginning == Beginning::Again {
             self.begin_again(index)?;
         }
+        let unfinished = (beginning == Beginning::New).then(|| Unfinished::new(self, id));
         let built = self.build_to_end(index, go_on);
-        let is_done = built.as_ref().is_ok_and(|report| !report.is_cancelled);
-        if !is_done && beginning == Beginning::New {
-            let dropped = self.core().drop_indexes(&self.runtime(), |other| other.runtime.id == id);
-            // Else what came first is told. These say that the index may be there.
-            match (&built, dropped) {
-                (_, Ok(())) => {}
-                (Err(Error::Io { .. } | Error::ReadOnly { .. } | Error::Closed), _) => {}
-                (_, Err(error)) => return Err(error),
-            }
+        let Some(unfinished) = unfinished else { return built };
+        if built.as_ref().is_ok_and(|report| !report.is_cancelled) {
+            unfinished.keep();
+            return built;
         }
-        built
+        // What came first is told, if it says that the index may be there.
+        match (&built, unfinished.take_back()) {
+            (_, Ok(())) | (Err(Error::Io { .. } | Error::ReadOnly { .. } | Error::Closed), _) => {
+                built
+            }
+            (_, Err(error)) => Err(error),
+        }
     }
 
     fn build_to_end(&self, index: &Arc<IndexOf>, go_on: GoOn<'_>) -> Result<IndexBuildReport> {
@@ -298,6 +305,44 @@ impl Keyspace {
 impl Core {
     fn index_step_entries_max(&self) -> usize {
         self.index_step_entries.unwrap_or(STEP_ENTRIES_MAX).max(1)
+    }
+}
+
+/// An index that is not to be there unless it becomes ready (N6): dropped with this, which a
+/// closure that panics does as well. The caller has the turn to build it.
+struct Unfinished<'a> {
+    keyspace: &'a Keyspace,
+    id: u32,
+    is_over: bool,
+}
+
+impl Unfinished<'_> {
+    fn new(keyspace: &Keyspace, id: u32) -> Unfinished<'_> {
+        Unfinished { keyspace, id, is_over: false }
+    }
+
+    /// It is ready.
+    fn keep(mut self) {
+        self.is_over = true;
+    }
+
+    /// Drops it, and says how that went.
+    fn take_back(mut self) -> Result<()> {
+        self.is_over = true;
+        self.drop_index()
+    }
+
+    fn drop_index(&self) -> Result<()> {
+        let Unfinished { keyspace, id, .. } = *self;
+        keyspace.core().drop_indexes(&keyspace.runtime(), |other| other.runtime.id == id)
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let _it_is_there_not_ready_then = self.drop_index();
+        }
     }
 }
 

@@ -24,6 +24,8 @@
 //! - N4  An index is read as of moments whose state says that it is ready.
 //! - N5  One thread at a time builds an index, from looking whether it is ready to saying that it
 //!   is.
+//! - N6  An index that is created, or built beside the one whose place it is to take, is dropped
+//!   when that ends otherwise than with its being ready: by an error, a closure's word, or a panic.
 
 mod build;
 mod catalog;

@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use super::IndexOptions;
@@ -105,4 +106,33 @@ fn a_plain_keyspace_with_an_index_dropped_again_is_written_to_as_before() {
     k.put("p00", "z").unwrap();
     assert_eq!(db.stats().transaction_commits, before + 1, "it was none");
     assert_eq!(kept_in(&k).len(), 0);
+}
+
+/// The story: who found that another was at creating the index waited for it, and was told that
+/// there is none when that one took it back.
+#[test]
+fn who_waits_for_an_index_that_is_taken_back_creates_it() {
+    let (db, k) = open();
+    for number in 0..3000 {
+        k.put(format!("q{number:04}"), "x").unwrap(); // More than a step.
+    }
+    thread::scope(|scope| {
+        let mut waits = None;
+        let report = k.create_index_while(INDEX, "value", IndexOptions::new(), |_| {
+            let index = Arc::clone(&k.core().published.state().indexes_of(k.id())[0]);
+            let held = Arc::strong_count(&index);
+            let k = &k;
+            waits =
+                Some(scope.spawn(move || k.index_or_create(INDEX, "value", IndexOptions::new())));
+            while Arc::strong_count(&index) == held {
+                thread::yield_now(); // Until it has found this one.
+            }
+            ControlFlow::Break(())
+        });
+        assert!(report.unwrap().is_cancelled);
+        let index = waits.unwrap().join().unwrap().unwrap();
+        assert!(index.info().unwrap().is_ready);
+        assert_eq!(index.count::<&[u8]>(..).unwrap(), 3050);
+    });
+    assert!(db.check().unwrap().is_ok());
 }

@@ -1,6 +1,7 @@
 //! Extractors that fail or are missing, keys that are too long, and faults that the check finds.
 
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lithedb::storage::{CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage};
 use lithedb::{Db, Error, ExtractError, IndexKeys, IndexOptions, KeyspaceOptions, WriteBatch};
@@ -152,5 +153,42 @@ fn an_index_that_cannot_be_dropped_again_is_told() {
     assert!(matches!(k.build_index("i"), Err(Error::UniqueViolation { .. })));
     k.delete("p9").unwrap();
     k.build_index("i").unwrap();
+    assert_sound(&db);
+}
+
+/// The story: the closure that is asked whether to go on panicked. The index stayed, not ready and
+/// kept up by every write, as none does that could not be created.
+#[test]
+fn a_closure_that_panics_leaves_no_index() {
+    let storage = SimStorage::new(6);
+    let db = builder_at(&storage).open(PATH).unwrap();
+    let k = db.create_keyspace("k", KeyspaceOptions::flex()).unwrap();
+    for number in 0..3000 {
+        k.put(format!("p{number:04}"), format!("w{}", number % 10)).unwrap();
+    }
+    let panics = |run: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+    let options = IndexOptions::new();
+    panics(&|| drop(k.create_index_while("i", "words", options, |_| panic!("no more"))));
+    assert_eq!(k.indexes().unwrap(), []);
+    assert!(matches!(k.drop_index("i"), Err(Error::IndexNotFound { .. })));
+    k.put("p0000", "w0").unwrap();
+    assert_sound(&db);
+    let index = k.create_index("i", "words", options).unwrap();
+    assert_eq!(index.count("w1"..="w1").unwrap(), 300);
+    panics(&|| drop(k.rebuild_index_while("i", |_| panic!("no more"))));
+    let is_as_it_was = |k: &lithedb::Keyspace| {
+        let info = k.index("i").unwrap().info().unwrap();
+        assert!(info.is_ready && !info.is_building, "{info:?}");
+        assert_eq!(k.index("i").unwrap().count("w1"..="w1").unwrap(), 300);
+    };
+    is_as_it_was(&k);
+    assert_sound(&db);
+    drop((k, index));
+    db.close().unwrap();
+    let db = builder_at(&storage).open(PATH).unwrap();
+    let k = db.keyspace("k").unwrap();
+    is_as_it_was(&k);
+    k.rebuild_index("i").unwrap();
+    is_as_it_was(&k);
     assert_sound(&db);
 }
