@@ -407,6 +407,9 @@ impl Core {
     pub(super) fn finish_flush(&self, round: &CleaningRound) -> Result<()> {
         let runtime = round.left.last().and_then(|store_id| self.runtime_with_store(*store_id));
         let Some(runtime) = runtime else { return Ok(()) };
+        if self.leaves_flush_to_conversion(&runtime) {
+            return Ok(());
+        }
         let _turn = lock(&runtime.flushing);
         let flushed = self.flush_oldest(runtime.id);
         flushed.map(drop).inspect_err(|error| self.note_work_failure(error))

@@ -443,6 +443,7 @@ impl Core {
     fn commit_ingest(&self, order: &Order<'_>, staged: &mut dyn Staged) -> Result<SeqNo> {
         let mut meanwhile = Meanwhile::TryAgain(UNHELD_TRY_COUNT);
         loop {
+            self.wait_to_ingest(order.runtime)?; // O6
             match self.try_commit_ingest(order, staged, meanwhile)? {
                 Tried::Committed(seqno) => return Ok(seqno),
                 Tried::Again => meanwhile = meanwhile.next(),
@@ -467,6 +468,9 @@ impl Core {
         self.check_has_store(runtime)?;
         if self.unarchived(runtime).is_some() {
             return Ok(Tried::Again); // H5
+        }
+        if runtime.conversion().is_some_and(|job| job.holds_ingests()) {
+            return Ok(Tried::Again); // O6: another one was faster, or a round has begun.
         }
         if self.has_waiting_flush(runtime) && meanwhile != Meanwhile::FlushWhileHeld {
             // H5: what waits for a flush is not to wait for one ingest after the other.
@@ -527,7 +531,8 @@ impl Core {
         self.check_has_store(runtime)?;
         let _guard = PoisonOnPanic::new(self, "an ingest");
         if let Some(conversion) = runtime.conversion() {
-            conversion.note_ingest(&order.range, seqno); // Also if it fails: it is copied again.
+            // Also if it fails: it is copied again.
+            conversion.note_ingest(&order.range, seqno, order.data_bytes);
         }
         let spans = runtime.archive.as_ref().map(|_| staged.spans());
         let version = match is_seeded(Bug::IngestStampWrong) {

@@ -76,7 +76,9 @@ impl Core {
     fn waiting_for_flush(&self) -> Vec<Arc<Runtime>> {
         let state = self.published.state();
         let waits = |of: &&Arc<KeyspaceState>| {
-            (!of.sealed.is_empty() || of.unarchived.is_some()) && !self.waits_for_room(of)
+            (!of.sealed.is_empty() || of.unarchived.is_some())
+                && !self.waits_for_room(of)
+                && !of.runtime.conversion().is_some_and(|job| job.flushes_itself()) // O6
         };
         let mut waiting: Vec<&Arc<KeyspaceState>> = state.keyspaces.iter().filter(waits).collect();
         waiting.sort_by_cached_key(|keyspace| {
@@ -153,6 +155,7 @@ impl Core {
         });
         if outcome.progress == FlushProgress::Complete {
             table.note_flushed();
+            keyspace.runtime.conversion().iter().for_each(|job| job.note_flushed(bytes));
         }
         let (runtime, progress) = (Arc::clone(&keyspace.runtime), outcome.progress);
         // The memory of the memtable comes back in front of the signal, or who waits for it looks
@@ -444,6 +447,10 @@ impl Core {
         // Tables sealed from here on are not waited for.
         let Some(until) = self.newest_sealed(id) else { return Ok(now) };
         while self.is_sealed(id, &until) {
+            if self.leaves_flush_to_conversion(runtime) {
+                self.check_writable()?;
+                continue;
+            }
             let turn = crate::db::core::lock(&runtime.flushing);
             let flushed = self.flush_oldest(id);
             drop(turn);

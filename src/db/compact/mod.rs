@@ -258,7 +258,9 @@ impl Core {
             is_begun || self.unarchived(&runtime).is_some() // H5
         };
         let owed = of.to_read;
-        if (owed == 0 || is_in_the_way())
+        // O6: else in turn with copying.
+        let is_left = runtime.conversion().is_some_and(|job| job.flushes_itself());
+        if ((owed == 0 && !is_left) || is_in_the_way())
             && let Some(to_read) = self.flush_for_round(&runtime)?
         {
             of.to_read = to_read.max(owed);

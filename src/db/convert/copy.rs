@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::ConversionReport;
 use super::job::{ConversionJob, Part, PartKind};
+use super::pace::Counts;
 use crate::base::version_key::{VersionKind, put_head, put_tail};
 use crate::base::{
     EntryKind, EntryRef, KeyRange, MergeBase, Operands, RangeTombstones, Result, SeqNo, Slice,
@@ -39,15 +40,6 @@ struct Gathered {
     next: Option<Slice>,
     counts: Counts,
     _memory: Charge,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    entries: u64,
-    /// Of keys and values.
-    bytes: u64,
-    /// Of values in value files.
-    value_bytes: u64,
 }
 
 /// Entries that are being read.
@@ -214,7 +206,7 @@ impl Core {
             let version = &keyspace.version;
             version.entries_at_most().saturating_sub(version.entries_in_front(next))
         });
-        job.note_copied(part, gathered.next);
+        job.note_copied(part, gathered.next, gathered.counts);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use super::pace::{AtWork, Counts, Debts, ROUNDS_BESIDE_INGESTS};
 use crate::base::sync::{Arc, Mutex, Weak};
 use crate::base::{Cursor, EntryRef, Error, Result, SeqNo, Slice, lost_its_place};
 use crate::db::core::{Core, lock};
@@ -18,6 +19,7 @@ pub(in crate::db) struct ConversionJob {
     pub store: Arc<Runtime>,
     /// The archive that is made with it, if the keyspace comes to keep its versions.
     pub archive: Option<Arc<Runtime>>,
+    pub(super) at_work: AtWork,
     progress: Mutex<Progress>,
 }
 
@@ -25,8 +27,14 @@ pub(in crate::db) struct ConversionJob {
 #[derive(Debug)]
 struct Progress {
     copied: Copied,
-    /// Ranges of what is copied in which the old store has changed since, other than by a flush.
+    /// Ranges of what is copied in which the old store has changed since, other than by a flush:
+    /// what the next round goes through. None touches another.
     stale: Vec<IngestRange>,
+    /// What is left of those that this round goes through, the next one last.
+    in_round: Vec<IngestRange>,
+    /// Which round it is, counted from 1.
+    round: u32,
+    debts: Debts,
     ingested: Ingested,
     /// The last memtable that was brought to the new store: a flush that is tried again does not
     /// bring it twice (O2).
@@ -74,6 +82,7 @@ enum Copied {
 #[derive(Debug)]
 pub(in crate::db) struct CopiedKeys {
     copied: Copied,
+    /// But for those in one of these.
     stale: Vec<IngestRange>,
 }
 
@@ -113,44 +122,67 @@ impl ConversionJob {
         let progress = Progress {
             copied: Copied::Nothing,
             stale: Vec::new(),
+            in_round: Vec::new(),
+            round: 1,
+            debts: Debts::default(),
             ingested: Ingested::default(),
             brought: Weak::new(),
             failure: None,
             has_failed: false,
         };
-        ConversionJob { store, archive, progress: Mutex::new(progress) }
+        ConversionJob { store, archive, at_work: AtWork::default(), progress: Mutex::new(progress) }
     }
 
     /// The next keys to copy; `None` when the new store has everything.
     pub(super) fn next_part(&self) -> Option<Part> {
-        let progress = lock(&self.progress);
-        if let Some((start, end)) = progress.stale.last().cloned() {
-            return Some(Part { start, end, kind: PartKind::Stale });
-        }
+        let mut progress = lock(&self.progress);
         let start = match &progress.copied {
             Copied::Nothing => Slice::default(),
             Copied::To(to) => to.clone(),
-            Copied::Everything => return None,
+            Copied::Everything => return progress.next_stale(),
         };
         Some(Part { start, end: None, kind: PartKind::Fresh })
     }
 
     /// Says that a part was copied, up to in front of `next`, or whole.
-    pub(super) fn note_copied(&self, part: &Part, next: Option<Slice>) {
+    pub(super) fn note_copied(&self, part: &Part, next: Option<Slice>, counts: Counts) {
         let mut progress = lock(&self.progress);
+        progress.debts.pay(counts);
         match (part.kind, next) {
             (PartKind::Fresh, Some(next)) => progress.copied = Copied::To(next),
             (PartKind::Fresh, None) => progress.copied = Copied::Everything,
             (PartKind::Stale, next) => {
-                progress.stale.pop();
-                progress.stale.extend(next.map(|next| (next, part.end.clone())));
+                progress.in_round.pop();
+                progress.in_round.extend(next.map(|next| (next, part.end.clone())));
             }
         }
     }
 
+    /// Says that a memtable of so many bytes was flushed, by whomever.
+    pub(in crate::db) fn note_flushed(&self, bytes: u64) {
+        lock(&self.progress).debts.add_flushed(bytes);
+    }
+
+    /// Forgets what was flushed before the first slice: all of that is what there was.
+    pub(super) fn forget_debts(&self) {
+        lock(&self.progress).debts = Debts::default();
+    }
+
+    /// Whether a memtable may be flushed that is not in the way of copying.
+    pub(super) fn allows_flush(&self) -> bool {
+        lock(&self.progress).debts.allow_flush()
+    }
+
+    /// Whether an ingest may come now.
+    pub(super) fn allows_ingest(&self) -> bool {
+        let progress = lock(&self.progress);
+        progress.round <= ROUNDS_BESIDE_INGESTS && progress.debts.allow_ingest()
+    }
+
     /// Says that the old store has other entries in a range, which came past the memtables.
-    pub(in crate::db) fn note_ingest(&self, range: &IngestRange, seqno: SeqNo) {
+    pub(in crate::db) fn note_ingest(&self, range: &IngestRange, seqno: SeqNo, data_bytes: u64) {
         let mut progress = lock(&self.progress);
+        progress.debts.add_ingested(data_bytes);
         progress.ingested.add(range, seqno);
         let (start, end) = range;
         let end = match &progress.copied {
@@ -162,7 +194,7 @@ impl ConversionJob {
             },
             Copied::Everything => end.clone(),
         };
-        progress.stale.push((start.clone(), end));
+        add_stale(&mut progress.stale, (start.clone(), end));
     }
 
     /// The stamp of the newest ingest over this key since the conversion began.
@@ -183,7 +215,8 @@ impl ConversionJob {
     /// The keys that the new store has as the old one has them.
     fn copied_keys(&self) -> CopiedKeys {
         let progress = lock(&self.progress);
-        CopiedKeys { copied: progress.copied.clone(), stale: progress.stale.clone() }
+        let stale = progress.stale.iter().chain(&progress.in_round).cloned().collect();
+        CopiedKeys { copied: progress.copied.clone(), stale }
     }
 
     /// Whether this memtable was brought, so that the new store may be ahead of the old one.
@@ -205,6 +238,38 @@ impl ConversionJob {
     pub(super) fn check(&self) -> Result<()> {
         lock(&self.progress).failure.take().map_or(Ok(()), Err)
     }
+}
+
+impl Progress {
+    /// The next stale keys, of this round or else of the next.
+    fn next_stale(&mut self) -> Option<Part> {
+        if self.in_round.is_empty() && !self.stale.is_empty() {
+            self.in_round = std::mem::take(&mut self.stale);
+            self.round += 1;
+        }
+        let (start, end) = self.in_round.last().cloned()?;
+        Some(Part { start, end, kind: PartKind::Stale })
+    }
+}
+
+/// Adds a range to some that do not touch one another, as one with those that it touches.
+fn add_stale(stale: &mut Vec<IngestRange>, (mut start, mut end): IngestRange) {
+    let reaches =
+        |end: &Option<Slice>, start: &Slice| end.as_ref().is_none_or(|end| **end >= **start);
+    stale.retain(|(its_start, its_end)| {
+        let is_apart = !reaches(&end, its_start) || !reaches(its_end, &start);
+        if !is_apart {
+            if **its_start < *start {
+                start = its_start.clone();
+            }
+            end = end.take().zip(its_end.clone()).map(|(end, its_end)| match *end < *its_end {
+                true => its_end,
+                false => end,
+            });
+        }
+        is_apart
+    });
+    stale.push((start, end));
 }
 
 impl KeyspaceState {
@@ -297,6 +362,30 @@ impl Cursor for EntriesInFront {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stale_ranges_that_touch_become_one() {
+        let mut seed = 3u64;
+        let mut draw = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let slice = |number: u64| Slice::from(&[number as u8][..]);
+        for _ in 0..300 {
+            let (mut stale, mut is_stale) = (Vec::new(), [false; 40]);
+            for _ in 0..draw(8) {
+                let (start, count) = (draw(40), 1 + draw(9));
+                let end = (start + count < 40).then(|| slice(start + count));
+                add_stale(&mut stale, (slice(start), end));
+                is_stale[start as usize..(start + count).min(40) as usize].fill(true);
+            }
+            let keys = CopiedKeys { copied: Copied::Everything, stale: stale.clone() };
+            let found: Vec<_> = (0..40).map(|key: u8| !keys.has(&[key])).collect();
+            assert_eq!(found, is_stale);
+            let begins = |key: usize| is_stale[key] && (key == 0 || !is_stale[key - 1]);
+            assert_eq!(stale.len(), (0..40).filter(|key| begins(*key)).count());
+        }
+    }
 
     #[test]
     fn the_newest_ingest_over_each_key_is_known() {

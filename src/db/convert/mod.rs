@@ -26,10 +26,15 @@
 //! - O4  An archive that is made begins with the switch. It has of each key the newest version from
 //!   before that; what it has of earlier ones, or of deletions, makes no difference.
 //! - O5  The log's and everybody else's name of the keyspace, its id, and its turn to flush, stay.
+//! - O6  While somebody is at it, nobody else flushes memtables of the keyspace, and of what they
+//!   and ingests bring there is less than of what is copied: it comes to its end (`pace.rs`).
 
 mod copy;
 mod job;
+mod pace;
 mod switch;
+#[cfg(test)]
+mod tests;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -39,14 +44,9 @@ use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{Result, SeqNo};
 use crate::db::core::{Core, lock};
 use crate::db::keyspace::Keyspace;
-use crate::db::state::Table;
 use crate::manifest::KeyspaceOptions;
 
 pub(in crate::db) use self::job::{ConversionJob, CopiedKeys};
-
-/// So many bytes are copied for each byte of a memtable that is flushed in between. More than one,
-/// so that it comes to its end also if all that is written is still to be copied.
-const COPIED_PER_FLUSHED: u64 = 2;
 
 /// What a keyspace is converted to; see [`Keyspace::convert`].
 ///
@@ -105,6 +105,8 @@ pub struct ConversionReport {
     pub is_cancelled: bool,
 }
 
+type GoOn<'a> = &'a mut dyn FnMut(&ConversionReport) -> ControlFlow<()>;
+
 /// Whether there is more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -124,7 +126,10 @@ impl Keyspace {
     /// copied. Both take room, until the old one is given back: when the last snapshot, iterator or
     /// transaction of before is gone. Waits for nobody, and commits do not wait for it but as for a
     /// flush, and for about two syncs at the moment at which a keyspace comes to keep versions.
-    /// Writers faster than it are held to its pace: it copies two bytes for each that is flushed.
+    /// Writers faster than it are held to its pace: it copies two bytes for each that is flushed,
+    /// and flushes itself; others wait for that. So are ingests, at four bytes. What they change of
+    /// keys that are copied is copied again behind the rest, and what they change meanwhile once
+    /// more; beside the round behind that they wait, until it is over.
     ///
     /// Every pair of structures can be converted to one another. The merge operator cannot be
     /// changed, as there may be operands that are not merged; nor which versions are kept, by one
@@ -167,11 +172,12 @@ impl Keyspace {
     /// next. `Io` and `ReadOnly` when a write or sync failed: nothing is written any more until the
     /// database is reopened, which shows the one or the other.
     pub fn convert(&self, conversion: impl Into<Conversion>) -> Result<ConversionReport> {
-        self.convert_while(conversion, |_| ControlFlow::Continue(()))
+        self.convert_asking(&conversion.into(), None)
     }
 
     /// As [`Keyspace::convert`]; asks `go_on` after each slice whether to go on. When it says no,
-    /// everything is as it was, and what was made is removed.
+    /// or panics, everything is as it was, and what was made is removed. While it is asked, others
+    /// flush and ingest as if there were no conversion.
     ///
     /// # Errors
     /// As [`Keyspace::convert`].
@@ -180,7 +186,15 @@ impl Keyspace {
         conversion: impl Into<Conversion>,
         mut go_on: impl FnMut(&ConversionReport) -> ControlFlow<()>,
     ) -> Result<ConversionReport> {
-        let report = self.work_through_conversion(&conversion.into(), &mut go_on);
+        self.convert_asking(&conversion.into(), Some(&mut go_on))
+    }
+
+    fn convert_asking(
+        &self,
+        conversion: &Conversion,
+        go_on: Option<GoOn<'_>>,
+    ) -> Result<ConversionReport> {
+        let report = self.work_through_conversion(conversion, go_on);
         self.core().remove_loose_stores();
         self.core().workers.wake();
         report
@@ -189,11 +203,12 @@ impl Keyspace {
     fn work_through_conversion(
         &self,
         conversion: &Conversion,
-        go_on: &mut dyn FnMut(&ConversionReport) -> ControlFlow<()>,
+        mut go_on: Option<GoOn<'_>>,
     ) -> Result<ConversionReport> {
         let core = self.core();
         let mut underway = core.begin_conversion(self, conversion)?;
         loop {
+            underway.job.at_work.begin();
             let step = core.conversion_slice(&mut underway);
             // Nobody but the caller waits for it; a disk that fails is another matter.
             let step = step.inspect_err(|error| core.follow_idle_failure(error))?;
@@ -201,9 +216,13 @@ impl Keyspace {
             if step == Step::Over {
                 break;
             }
-            if go_on(&underway.report).is_break() {
-                underway.report.is_cancelled = true;
-                break;
+            if let Some(go_on) = &mut go_on {
+                underway.job.at_work.pause();
+                if go_on(&underway.report).is_break() {
+                    underway.report.is_cancelled = true;
+                    break;
+                }
+                underway.job.at_work.begin();
             }
             core.let_others_have_the_turn();
         }
@@ -230,14 +249,13 @@ impl Core {
         }
         if let Some(oldest) = keyspace.sealed.last().cloned() {
             let is_in_the_way = !keyspace.flushed_to.is_empty() || underway.job.has(&oldest); // O3
-            if is_in_the_way || underway.to_copy == 0 {
-                drop(keyspace); // Its version would keep what the flush makes unnecessary.
-                self.flush_in_between(underway, &oldest)?;
+            if is_in_the_way || underway.job.allows_flush() {
+                drop((keyspace, oldest)); // They would keep what the flush makes unnecessary.
+                self.flush_oldest(id).inspect_err(|error| self.note_work_failure(error))?;
                 return Ok(Step::GoesOn);
             }
         }
         let began = self.clock.monotonic();
-        let copied_before = underway.report.bytes;
         if !self.compact_new_store(&underway.job)? {
             let is_early = underway.report.entries > 0 && is_seeded(Bug::ConversionSwitchedEarly);
             let Some(part) = underway.job.next_part().filter(|_| !is_early) else {
@@ -249,25 +267,11 @@ impl Core {
             self.copy_part(&job, (&keyspace, &part), &mut underway.report)?;
             underway.note_written();
         }
-        let copied = underway.report.bytes - copied_before;
-        underway.to_copy = underway.to_copy.saturating_sub(copied);
         if !keyspace.sealed.is_empty() {
             // Writers are held to what flushes and copying come to together.
             let took = self.clock.monotonic().saturating_sub(began);
             keyspace.runtime.flush_rate.note_more(took);
         }
         Ok(Step::GoesOn)
-    }
-
-    /// Does a slice of the flush of a keyspace's oldest memtable. When that is over, so much is to
-    /// be copied before the next one.
-    fn flush_in_between(&self, underway: &mut Underway<'_>, oldest: &Arc<Table>) -> Result<()> {
-        let id = underway.runtime.id;
-        self.flush_oldest(id).inspect_err(|error| self.note_work_failure(error))?;
-        if !self.is_sealed(id, oldest) {
-            let flushed = oldest.memtable.data_size() as u64;
-            underway.to_copy = flushed.saturating_mul(COPIED_PER_FLUSHED);
-        }
-        Ok(())
     }
 }

@@ -31,8 +31,6 @@ pub(super) struct Underway<'c> {
     pub job: Arc<ConversionJob>,
     options: KeyspaceOptions,
     pub report: ConversionReport,
-    /// Bytes that are to be copied before a memtable is flushed that is not in the way.
-    pub to_copy: u64,
     is_over: bool,
 }
 
@@ -130,8 +128,7 @@ impl Core {
         let job = Arc::new(self.make_stores(&runtime, &options)?);
         *lock(&runtime.conversion) = Some(Arc::clone(&job));
         let report = ConversionReport::default();
-        let underway =
-            Underway { core: self, runtime, job, options, report, to_copy: 0, is_over: false };
+        let underway = Underway { core: self, runtime, job, options, report, is_over: false };
         drop(turn);
         if underway.job.archive.is_some() {
             keyspace.limit_archived_keys(true);
@@ -143,6 +140,7 @@ impl Core {
         while self.settle_begun_flushes(&underway.runtime)? == Settled::FlushFirst {
             self.flush_keyspace(&underway.runtime)?;
         }
+        underway.job.forget_debts();
         Ok(underway)
     }
 
