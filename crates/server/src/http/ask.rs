@@ -14,7 +14,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::body::{Body, Received, receive};
+use super::body::{Body, Received, check_announced, receive};
 use super::failure::{Code, Failure};
 use super::once::{KEYSPACE, Once, make_keyspace};
 use super::query::Query;
@@ -49,6 +49,8 @@ pub struct Ask {
     pub once: Option<Once>,
     /// The reading of the file of tokens by which it is allowed.
     pub tokens_read: u64,
+    /// Whether the client was asked for the body, if it has waited for that.
+    pub is_body_asked_for: bool,
     /// Bytes of the body that were read.
     pub received: u64,
 }
@@ -125,6 +127,8 @@ impl Ask {
             let what = "a body is taken as it is: Content-Encoding is identity, or left out";
             return Err(Failure::new(Code::UnsupportedMediaType, what));
         }
+        check_announced(&self.body, size_max)?;
+        self.is_body_asked_for = true;
         let shared = Arc::clone(&self.shared);
         let received = receive(&mut self.body, size_max, (&shared.http.room, &shared.limits));
         let received = received.await?;

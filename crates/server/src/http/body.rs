@@ -88,17 +88,26 @@ pub struct Received {
     pub room: Taken,
 }
 
+/// Refuses a body that is announced to be larger than so many bytes.
+pub fn check_announced(body: &Incoming, size_max: u64) -> Result<(), Failure> {
+    match body.size_hint().lower() > size_max {
+        true => Err(too_large(size_max)),
+        false => Ok(()),
+    }
+}
+
+fn too_large(size_max: u64) -> Failure {
+    Failure::too_large("bytes of a body", size_max)
+}
+
 /// Reads a body of at most so many bytes. Nothing is put aside for what is announced: memory is
-/// taken as bytes come (N3). Who sends less than the minimum rate is not waited for.
+/// taken as bytes come (N3). Who sends less than the minimum rate is not waited for. A client that
+/// waits to be told so (`Expect: 100-continue`) is asked for it here.
 pub async fn receive(
     body: &mut Incoming,
     size_max: u64,
     (room, limits): (&Room, &Limits),
 ) -> Result<Received, Failure> {
-    let too_large = || Failure::too_large("bytes of a body", size_max);
-    if body.size_hint().lower() > size_max {
-        return Err(too_large());
-    }
     let mut received = Received::default();
     let mut first: Option<Bytes> = None;
     let mut all: Vec<u8> = Vec::new();
@@ -115,7 +124,7 @@ pub async fn receive(
         size += data.len();
         patience.note(data.len());
         if size as u64 > size_max {
-            return Err(too_large());
+            return Err(too_large(size_max));
         }
         received.room.grow(room, size)?;
         match first.take() {

@@ -53,6 +53,7 @@ codes! {
     PreconditionFailed "precondition_failed" 412 "The entry is another one.",
     TooLarge "too_large" 413 "It is larger than it may be.",
     UnsupportedMediaType "unsupported_media_type" 415 "The call has another content type.",
+    ExpectationFailed "expectation_failed" 417 "What is expected of the server is not known.",
     Misdirected "misdirected" 421 "The server is not known by this host's name.",
     NotText "not_text" 422 "It is no UTF-8: the calls at /v1 have it.",
     NoHistory "no_history" 422 "The keyspace keeps no versions.",
@@ -83,7 +84,7 @@ impl Code {
     /// What it is counted as.
     pub fn refusal(self) -> Option<Refusal> {
         Some(match self {
-            Code::BadRequest | Code::InvalidJson => Refusal::Malformed,
+            Code::BadRequest | Code::InvalidJson | Code::ExpectationFailed => Refusal::Malformed,
             Code::Unauthenticated | Code::TooOften => Refusal::Unknown,
             Code::Forbidden | Code::OriginRefused | Code::Misdirected => Refusal::Forbidden,
             Code::TooLarge => Refusal::Size,

@@ -8,7 +8,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use hyper::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::WWW_AUTHENTICATE;
+use hyper::header::{AUTHORIZATION, EXPECT, HOST, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Method, Version};
@@ -60,6 +61,22 @@ fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
+    }
+}
+
+/// Whether the client waits with its body until it is asked for it.
+pub fn waits_to_be_asked(parts: &Parts) -> bool {
+    parts.version > Version::HTTP_10 && parts.headers.contains_key(EXPECT)
+}
+
+/// Refuses who expects something else than to be asked for the body. What a client of before there
+/// was the header says by it is not looked at.
+pub fn check_expectation(parts: &Parts) -> Result<(), Failure> {
+    let mut given = parts.headers.get_all(EXPECT).iter();
+    let is_known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    match parts.version <= Version::HTTP_10 || given.all(is_known) {
+        true => Ok(()),
+        false => Err(Failure::new(Code::ExpectationFailed, "Expect: 100-continue, or nothing")),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::X_CONTENT_TYPE_OPTIONS;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY};
 use hyper::http::request::Parts;
@@ -74,6 +74,7 @@ async fn respond(
     under_way: RequestUnderWay,
 ) -> Response<Body> {
     let (parts, mut body) = request.into_parts();
+    let waits = guard::waits_to_be_asked(&parts) && !body.is_end_stream();
     let mut record = Record {
         shared: Arc::clone(&shared),
         began: Instant::now(),
@@ -94,9 +95,11 @@ async fn respond(
             let mut ask = admitted.ask(&shared, body);
             let outcome = run(&mut ask).await;
             record.received += ask.received;
-            (outcome, discard(&mut ask.body).await)
+            // To read from a body asks the client for it: who was not asked keeps it.
+            let waits = waits && !ask.is_body_asked_for;
+            (outcome, !waits && discard(&mut ask.body).await)
         }
-        Err(failure) => (Err(failure), discard(&mut body).await),
+        Err(failure) => (Err(failure), !waits && discard(&mut body).await),
     };
     let mut response = outcome.unwrap_or_else(|failure| {
         record.code = Some(failure.code());
@@ -134,7 +137,20 @@ impl Admitted {
     fn ask(self, shared: &Arc<Shared>, body: Incoming) -> Ask {
         let Admitted { principal, route, open, query, headers, once, tokens_read } = self;
         let shared = Arc::clone(shared);
-        Ask { shared, principal, route, open, query, headers, body, once, tokens_read, received: 0 }
+        let (is_body_asked_for, received) = (false, 0);
+        Ask {
+            shared,
+            principal,
+            route,
+            open,
+            query,
+            headers,
+            body,
+            once,
+            tokens_read,
+            is_body_asked_for,
+            received,
+        }
     }
 }
 
@@ -146,6 +162,7 @@ fn admit(
     record: &mut Record,
 ) -> Result<Admitted, Failure> {
     let host = guard::check_host(shared, &parts)?;
+    guard::check_expectation(&parts)?;
     // In front of the look-up: a reading meanwhile is seen later.
     let tokens_read = shared.authority.reads();
     let found = find(&parts.method, parts.uri.path());

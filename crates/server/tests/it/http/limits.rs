@@ -57,6 +57,38 @@ fn bodies_are_limited_whatever_is_announced() {
 }
 
 #[test]
+fn who_waits_to_be_asked_for_a_body_is_asked_only_for_one_that_is_wanted() {
+    let (server, [token]) = Running::with_tokens_and([&["default:write"]], |config| {
+        config.limits.body_size = 1000;
+    });
+    let refused = |token: &str, path: &str, size: &str, status: u16| {
+        let mut client = server.client().with_token(token);
+        let headers = [("content-length", size), ("expect", "100-continue")];
+        client.send_only("PUT", path, &headers, b"");
+        let answer = client.answer("PUT");
+        assert_eq!(answer.status, status, "{path}: it is the first that is said");
+        assert_eq!(answer.header("connection"), Some("close"), "{path}");
+        assert_eq!(client.until_closed(), b"");
+    };
+    refused("lithe_0123456789abcdef_00", KEY, "10", 401);
+    refused(&token, "/v1/keyspaces/other/keys/a", "10", 403);
+    refused(&token, KEY, "1001", 413);
+    refused(&token, "/v1/nothing", "10", 404);
+    let mut client = server.client().with_token(&token);
+    for coding in [("content-length", "2"), ("transfer-encoding", "chunked")] {
+        client.send_only("PUT", KEY, &[coding, ("expect", "100-Continue")], b"");
+        assert_eq!(client.head().unwrap().0, 100);
+        let body: &[u8] = if coding.1 == "2" { b"12" } else { b"2\r\n12\r\n0\r\n\r\n" };
+        client.write(body).unwrap();
+        assert_eq!(client.answer("PUT").status, 200);
+    }
+    // Without a body there is nothing to be asked for.
+    assert_eq!(client.send("DELETE", KEY, &[("expect", "100-continue")], b"").status, 200);
+    let other = client.send("PUT", KEY, &[("expect", "200-ok")], b"12");
+    assert_eq!((other.status, other.code().as_str()), (417, "expectation_failed"));
+}
+
+#[test]
 fn who_sends_slowly_is_not_waited_for() {
     let server = Running::start_with(|config| {
         config.limits.first_byte = Duration::from_millis(200);
