@@ -2,7 +2,7 @@
 // open.
 
 import { ask } from "../api.js";
-import { equal, escape, field, fromHex, fromText, shown, toHex, toText } from "../bytes.js";
+import { asField, equal, escape, field, fromHex, fromText, shown, toHex, toText } from "../bytes.js";
 import { h, replace } from "../dom.js";
 import * as format from "../format.js";
 import { List } from "../list.js";
@@ -124,11 +124,12 @@ class Keys {
     event.preventDefault();
   }
 
-  query(more) {
-    const parts = [`limit=${PAGE}`];
-    if (this.want.prefix) parts.push(`prefix=${escape(this.want.prefix)}`);
-    if (this.want.at) parts.push(`at=${escape(fromText(this.want.at))}`);
-    return [...parts, ...more].join("&");
+  // A page; asked for by a body, as addresses have no room for the cursors behind long keys.
+  page(signal) {
+    const { name, prefix, at } = this.want;
+    const json = { ...(prefix ? asField("prefix", prefix) : {}), ...(this.cursor ? { cursor: this.cursor } : {}) };
+    const moment = at ? `&at=${escape(fromText(at))}` : "";
+    return ask(`${pathOf(name)}/scan?limit=${PAGE}${moment}`, { method: "POST", json, signal });
   }
 
   load() {
@@ -163,9 +164,8 @@ class Keys {
     this.loading = mine;
     this.standing.textContent = "Loading…";
     try {
-      const cursor = this.cursor ? [`cursor=${escape(fromText(this.cursor))}`] : [];
       const signal = AbortSignal.any([this.signal, mine.signal]);
-      const answer = await ask(`${pathOf(this.want.name)}/keys?${this.query(cursor)}`, { signal });
+      const answer = await this.page(signal);
       if (signal.aborted) return;
       for (const item of answer.entries) {
         const value = field(item, "value");

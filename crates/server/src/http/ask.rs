@@ -161,7 +161,14 @@ impl Ask {
     where
         T: for<'j> Deserialize<'j>,
     {
-        let size_max = self.shared.limits.body_size.min(SMALL_BODY_MAX);
+        self.json_up_to(self.shared.limits.body_size.min(SMALL_BODY_MAX)).await
+    }
+
+    /// The same of another size.
+    pub async fn json_up_to<T>(&mut self, size_max: u64) -> Result<T, Failure>
+    where
+        T: for<'j> Deserialize<'j>,
+    {
         let received = self.json_text(size_max).await?;
         let read: Result<Object<T>, _> = serde_json::from_slice(&received.bytes);
         read.map(|Object(read)| read).map_err(|error| invalid_json(&error))

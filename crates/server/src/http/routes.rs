@@ -30,6 +30,7 @@ pub enum Operation {
     DeleteKey,
     MergeKey,
     Scan,
+    ScanByBody,
     DeleteRange,
     Count,
     MultiGet,
@@ -94,6 +95,7 @@ const DELETE: &[&str] = &["durability", "key_base64"];
 const RANGE: &[&str] = &["prefix", "from", "to", "at", "snapshot"];
 const SCAN: &[&str] =
     &["prefix", "from", "to", "reverse", "limit", "cursor", "values", "at", "snapshot"];
+const SCAN_BY_BODY: &[&str] = &["reverse", "limit", "values", "at", "snapshot"];
 const DELETE_RANGE: &[&str] = &["prefix", "from", "to", "confirm", "durability"];
 const HISTORY: &[&str] = &["from", "to", "limit", "order", "values", "key_base64"];
 
@@ -144,6 +146,8 @@ routes! {
     POST "/v1/keyspaces/{keyspace}/merge/{key}" MergeKey Put Known, DELETE,
         "Merges an operand into a value";
     GET "/v1/keyspaces/{keyspace}/keys" Scan Scan Known, SCAN, "Entries, in the order of keys";
+    POST "/v1/keyspaces/{keyspace}/scan" ScanByBody Scan Known, SCAN_BY_BODY,
+        "The same, with bounds and cursor in the body: for keys of any length";
     DELETE "/v1/keyspaces/{keyspace}/keys" DeleteRange Delete Known, DELETE_RANGE,
         "Deletes the keys of a range";
     GET "/v1/keyspaces/{keyspace}/count" Count Scan Known, RANGE, "Number of keys in a range";

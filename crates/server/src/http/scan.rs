@@ -2,16 +2,17 @@
 
 use std::ops::Bound;
 
-use lithedb::{Cursor, Error, KeyRange, Keyspace, Snapshot, WriteBatch};
+use lithedb::{Cursor, Error, KEY_LEN_MAX, KeyRange, Keyspace, Snapshot, WriteBatch};
+use serde::Deserialize;
 use serde_json::json;
 
-use super::ask::{Ask, Outcome, ok_json};
+use super::ask::{Ask, Outcome, bytes_of, ok_json};
 use super::body::Taken;
 use super::conditions::{Effort, write_if};
 use super::failure::{Code, Failure};
 use super::keys::{moment, written};
 use super::listing::{EntryRow, Sink, VALUES, Values, judge, list, push_entry, short_list};
-use super::text::{Alphabet, base64};
+use super::text::{Alphabet, base64, base64_decoded};
 use crate::auth::Verb;
 
 /// Entries of a page, unless that is said.
@@ -20,6 +21,12 @@ const LIMIT_DEFAULT: usize = 1000;
 const SHORT_PAGE_MAX: usize = 100;
 /// The clock is looked at every so many entries.
 const ENTRIES_A_LOOK: usize = 64;
+/// A cursor is the last key of its page as base64, which is of any length that the store allows.
+const CURSOR_LEN_MAX: usize = KEY_LEN_MAX.div_ceil(3) * 4;
+/// Bounds in a body that says all three of them: a byte is at most six of a string of JSON.
+const BOUNDS_GROWTH_MAX: u64 = 3 * 6;
+/// Names of members, and what is between them.
+const MEMBERS_SIZE_MAX: u64 = 4 << 10;
 /// A line each.
 pub const NDJSON: &str = "application/x-ndjson";
 
@@ -76,6 +83,53 @@ enum Order {
     Falling,
 }
 
+/// What addresses have no room for, where keys are long: an address may be a few times shorter
+/// than a key.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScanBody {
+    prefix: Option<String>,
+    prefix_base64: Option<String>,
+    from: Option<String>,
+    from_base64: Option<String>,
+    to: Option<String>,
+    to_base64: Option<String>,
+    cursor: Option<String>,
+}
+
+impl ScanBody {
+    async fn read(ask: &mut Ask) -> Result<ScanBody, Failure> {
+        let limits = &ask.shared.limits;
+        let bounds = BOUNDS_GROWTH_MAX.saturating_mul(limits.key_size as u64);
+        // Whatever bodies may be, the cursor of any page can be sent.
+        let size_max = bounds.min(limits.body_size) + CURSOR_LEN_MAX as u64 + MEMBERS_SIZE_MAX;
+        ask.json_up_to(size_max).await
+    }
+
+    fn part(
+        ask: &Ask,
+        name: &str,
+        text: Option<String>,
+        base64: Option<&str>,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let key = bytes_of(name, text, base64)?;
+        key.as_deref().map_or(Ok(()), |key| ask.check_key(key))?;
+        Ok(key)
+    }
+
+    /// The bounds, and the key behind which a page begins.
+    fn parts(self, ask: &Ask) -> Result<(Span, Option<Vec<u8>>), Failure> {
+        let prefix = Self::part(ask, "prefix", self.prefix, self.prefix_base64.as_deref())?;
+        let from = Self::part(ask, "from", self.from, self.from_base64.as_deref())?;
+        let to = Self::part(ask, "to", self.to, self.to_base64.as_deref())?;
+        let cursor = self.cursor.map(|cursor| {
+            let wrong = || Failure::new(Code::InvalidJson, "cursor: that of a page");
+            base64_decoded(&cursor).ok_or_else(wrong)
+        });
+        Ok((Span::of(prefix.as_deref(), from.as_deref(), to.as_deref()), cursor.transpose()?))
+    }
+}
+
 /// What a walk is to show.
 #[derive(Clone, Copy, Debug)]
 struct Page {
@@ -89,7 +143,24 @@ const YES_NO: &[(&str, bool)] = &[("true", true), ("false", false), ("yes", true
 /// `GET /v1/keyspaces/{keyspace}/keys`
 pub async fn scan(ask: &mut Ask) -> Outcome {
     let keyspace = ask.keyspace(Verb::Read)?;
-    let mut span = Span::asked(ask)?;
+    let (span, behind) = (Span::asked(ask)?, ask.query.base64("cursor")?);
+    scan_span(ask, keyspace, span, behind).await
+}
+
+/// `POST /v1/keyspaces/{keyspace}/scan`: the same, with what may be long in the body.
+pub async fn scan_by_body(ask: &mut Ask) -> Outcome {
+    let keyspace = ask.keyspace(Verb::Read)?;
+    let (span, behind) = ScanBody::read(ask).await?.parts(ask)?;
+    scan_span(ask, keyspace, span, behind).await
+}
+
+/// Shows the keys of a span, or those of them behind the last of the page before.
+async fn scan_span(
+    ask: &Ask,
+    keyspace: Keyspace,
+    mut span: Span,
+    behind: Option<Vec<u8>>,
+) -> Outcome {
     let reverse = ask.query.choice("reverse", YES_NO)?.unwrap_or(false);
     let order = if reverse { Order::Falling } else { Order::Rising };
     let is_lines = ask.accepts(NDJSON);
@@ -97,7 +168,7 @@ pub async fn scan(ask: &mut Ask) -> Outcome {
     let limit = ask.query.number("limit", 1..=limit_max)?;
     let limit = limit.unwrap_or(if is_lines { limit_max } else { LIMIT_DEFAULT.min(limit_max) });
     let values = ask.query.choice("values", VALUES)?.unwrap_or(Values::Short);
-    if let Some(last) = ask.query.base64("cursor")? {
+    if let Some(last) = behind {
         match order {
             Order::Rising => span.start = span.start.max([&last[..], &[0]].concat()),
             Order::Falling => span.end = Some(span.end.map_or(last.clone(), |end| end.min(last))),

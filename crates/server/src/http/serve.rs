@@ -225,6 +225,7 @@ async fn run(ask: &mut Ask) -> Outcome {
         Op::DeleteKey => keys::delete(ask).await,
         Op::MergeKey => keys::merge(ask).await,
         Op::Scan => scan::scan(ask).await,
+        Op::ScanByBody => scan::scan_by_body(ask).await,
         Op::DeleteRange => scan::delete(ask).await,
         Op::Count => scan::count(ask).await,
         Op::MultiGet => batch::multi_get(ask).await,

@@ -19,7 +19,7 @@ pub fn of(route: &Route) -> Map<String, Value> {
             let content = json!({ "application/octet-stream": binary, "application/json": entry });
             (200, "The value, or with `Accept: application/json` the entry.", content)
         }
-        Op::Scan => {
+        Op::Scan | Op::ScanByBody => {
             let lines = json!({ "schema": { "type": "string" } });
             let page = json!({ "schema": reference("Page") });
             let content = json!({ "application/json": page, "application/x-ndjson": lines });

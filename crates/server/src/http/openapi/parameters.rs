@@ -13,6 +13,8 @@ pub const MOMENT: &str = "^([0-9]{1,20}|[0-9]{1,14}\\.[0-9]{1,5}|[0-9]{1,20}(ms|
 /// Of texts for the same bytes the one that has no bits left over.
 pub const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|\
     [A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+/// What the cursor of a page looks like, for who makes one up.
+pub const CURSOR: &str = "^([A-Za-z0-9_-]{4})*$";
 const ONCE: &str = "^([!#-\\[\\]-~]{1,255}|\"[ !#-\\[\\]-~]{1,255}\")$";
 const TAGS: &str = "^(\\*|(W/)?\"[0-9]{1,20}\"(, ?(W/)?\"[0-9]{1,20}\")*)$";
 
@@ -86,8 +88,8 @@ fn in_query(operation: Operation, name: &str, limits: &Limits) -> Value {
             "At most so many; of lines, without a limit if it is left out.",
         ),
         "cursor" => (
-            json!({ "type": "string", "pattern": "^([A-Za-z0-9_-]{4})*$" }),
-            "That of the page before.",
+            json!({ "type": "string", "pattern": CURSOR }),
+            "That of the page before; where it is too long for an address, in a body.",
         ),
         "values" => {
             (words(&["none", "short", "full"]), "None, those of up to 64 KiB (else), or all.")

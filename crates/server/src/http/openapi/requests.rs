@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::parameters::{BASE64, MOMENT};
+use super::parameters::{BASE64, CURSOR, MOMENT};
 use crate::config::Limits;
 use crate::http::routes::Operation;
 use crate::http::snapshots::SECONDS_MIN;
@@ -40,6 +40,7 @@ pub fn of(operation: Operation, limits: &Limits) -> Option<Value> {
             json!({ "keys": { "type": "array", "maxItems": 10_000, "items": key_item() } }),
             &["keys"],
         ),
+        Op::ScanByBody => scan(),
         Op::Batch => batch(),
         Op::RestoreKeys => restore(),
         Op::MakeBackup => object(json!({ "name": plain_name() }), &["name"]),
@@ -114,6 +115,18 @@ fn key_item() -> Value {
     let mut as_object = object(bytes(&["key"]), &[]);
     as_object["oneOf"] = one_of("key")["oneOf"].take();
     json!({ "oneOf": [{ "type": "string" }, as_object] })
+}
+
+/// A bound is said as text or as base64, not both.
+fn scan() -> Value {
+    let bounds = ["prefix", "from", "to"];
+    let mut members = bytes(&bounds);
+    let cursor = or_null(json!({ "type": "string", "pattern": CURSOR }));
+    members.insert("cursor".to_owned(), cursor);
+    let mut schema = object(members, &[]);
+    let both = bounds.iter().map(|name| said(&[name, &format!("{name}_base64")]));
+    schema["not"] = json!({ "anyOf": both.collect::<Vec<_>>() });
+    schema
 }
 
 fn operation(op: &str, members: &[&str], needed: &[&str], more: Value) -> Value {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lithedb::WriteBatch;
+use lithedb::{KEY_LEN_MAX, WriteBatch};
 use serde_json::{Value, json};
 
 use super::{Client, Running};
@@ -150,4 +150,72 @@ fn ranges_are_counted_and_deleted() {
     assert_eq!(server.db.keyspace("default").unwrap().len().unwrap(), 90);
     assert_eq!(client.delete(&format!("{KEYS}?confirm=yes")).status, 200);
     assert!(server.db.keyspace("default").unwrap().is_empty().unwrap());
+}
+
+/// All keys, page by page, asked for by bodies.
+fn walk_by_body(client: &mut Client, query: &str, headers: &[(&str, &str)]) -> Vec<String> {
+    let path = format!("/v1/keyspaces/default/scan?{query}");
+    let headers = [&[("content-type", "application/json")], headers].concat();
+    let (mut all, mut body) = (Vec::new(), json!({ "from": "a" }));
+    loop {
+        let page = client.send("POST", &path, &headers, body.to_string().as_bytes());
+        assert_eq!(page.status, 200, "{page:?}");
+        let text = String::from_utf8(page.body).unwrap();
+        let page: Value = match headers.len() {
+            1 => serde_json::from_str(&text).unwrap(),
+            _ => {
+                let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+                let mut lines: Vec<Value> = lines.collect();
+                let last = lines.pop().unwrap();
+                json!({ "entries": lines, "cursor": last["cursor"] })
+            }
+        };
+        all.extend(keys_of(&page));
+        match &page["cursor"] {
+            Value::Null => return all,
+            more => body["cursor"] = more.clone(),
+        }
+    }
+}
+
+/// An address is at most 64 KiB long, whatever the server is told of heads, and a cursor of
+/// such a key is longer: with pages asked for by addresses there was no way past it.
+#[test]
+fn pages_go_on_behind_the_longest_keys_there_are() {
+    let server = Running::start_with(|config| {
+        // Of those that were written past this server.
+        config.limits.key_size = 100;
+        config.limits.body_size = 1000;
+    });
+    let keys = server.db.keyspace("default").unwrap();
+    let ends = [12 << 10, 16 << 10, 64 << 10, KEY_LEN_MAX];
+    let mut all: Vec<String> = (0..8)
+        .map(|n| format!("k{n}{}", "\u{1}".repeat(ends[n % 4] - 2)))
+        .map(|key| key[..key.len().min(KEY_LEN_MAX)].to_owned())
+        .collect();
+    for key in &all {
+        keys.put(key, "v").unwrap();
+    }
+    let mut client = server.client();
+    let lines = [("accept", "application/x-ndjson")];
+    for limit in [1, 3, 101] {
+        let query = format!("limit={limit}&values=none");
+        assert!(walk_by_body(&mut client, &query, &[]) == all, "{limit}");
+        assert!(walk_by_body(&mut client, &query, &lines) == all, "{limit}");
+    }
+    all.reverse();
+    assert!(walk_by_body(&mut client, "limit=1&reverse=true", &[]) == all);
+    // What a body may say besides is what an address may.
+    let path = "/v1/keyspaces/default/scan";
+    for (body, code) in [
+        (json!({ "prefix": "x".repeat(101) }), "too_large"),
+        (json!({ "cursor": "no base64!" }), "invalid_json"),
+        (json!({ "from": "a", "from_base64": "YQ==" }), "invalid_json"),
+        (json!({ "limit": 1 }), "invalid_json"),
+        (json!(["a"]), "invalid_json"),
+    ] {
+        assert_eq!(client.post(path, &body).code(), code, "{body}");
+    }
+    let narrow = client.post(path, &json!({ "prefix": "k3", "to_base64": "azQ=" })).json();
+    assert_eq!((keys_of(&narrow).len(), &narrow["cursor"]), (1, &Value::Null));
 }
