@@ -89,6 +89,10 @@ pub struct Limits {
     pub feeds: usize,
     /// What is to be sent to one client and was not taken yet: behind that, it is closed.
     pub output_size: usize,
+    /// What all clients of the Redis protocol together have sent that is not done, and are to be
+    /// sent that they have not taken, counting what is 4 KiB and more: the one that asks for more
+    /// is told so, and closed.
+    pub redis_memory: u64,
     /// Commands of one client that are read ahead of what was answered.
     pub pipeline_count: usize,
     /// Of a client of the Redis protocol that has not said who it is: arguments of a command ..
@@ -131,6 +135,7 @@ impl Default for Limits {
             idempotency_time: Duration::from_secs(24 * 60 * 60),
             feeds: 256,
             output_size: 64 << 20,
+            redis_memory: 1 << 30,
             pipeline_count: 10_000,
             unknown_argument_count: 10,
             unknown_argument_size: 16_384,

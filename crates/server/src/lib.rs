@@ -10,6 +10,7 @@
 //! | `socket` | paths of this machine that are served |
 //! | `store` | the database as handlers use it: what may wait does so elsewhere |
 //! | `sync` | one sync of the log for all who wait for one |
+//! | `room` | memory that clients take together |
 //! | `metrics`, `log` | what was done, without keys and values |
 //! | `http`, `redis` | the protocols |
 //! | `moment` | times, stamps and durations as text |
@@ -35,6 +36,7 @@ pub mod moment;
 mod patience;
 mod probe;
 mod redis;
+mod room;
 mod secret;
 mod server;
 mod socket;

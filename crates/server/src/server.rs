@@ -244,7 +244,7 @@ impl Server {
             (address_of(Protocol::Http), address_of(Protocol::Redis));
         let store = Store::new(db, config.durability, limits.blocking_requests)
             .map_err(ServeError::Engine)?;
-        let redis = redis::State::new(store.db());
+        let redis = redis::State::new(store.db(), &limits);
         let (sender, phase) = watch::channel(Phase::Serving);
         let shared = Arc::new(Shared {
             store: Arc::new(store),

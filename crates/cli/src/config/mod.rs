@@ -106,6 +106,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("serve.feeds", &["LITHE_SERVE_FEEDS"], Kind::Count, Some("256")),
     setting("serve.idle_time", &["LITHE_SERVE_IDLE_TIME"], Kind::Duration, Some("60s")),
     setting("serve.output_size", &["LITHE_SERVE_OUTPUT_SIZE"], Kind::Size, Some("64MiB")),
+    setting("serve.redis_memory", &["LITHE_SERVE_REDIS_MEMORY"], Kind::Size, Some("1GiB")),
     setting("serve.pipeline_count", &["LITHE_SERVE_PIPELINE_COUNT"], Kind::Count, Some("10000")),
     setting("serve.wrong_tokens", &["LITHE_SERVE_WRONG_TOKENS"], Kind::Count, Some("10")),
     setting("serve.drain", &["LITHE_SERVE_DRAIN"], Kind::Duration, Some("10s")),

@@ -2,19 +2,19 @@
 //! come to be, counted until their end.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{timeout, timeout_at};
 
 use super::failure::{Code, Failure};
 use super::record::Record;
 use crate::config::Limits;
 use crate::patience::Patience;
+use crate::room::{Room, Taken};
 
 /// Room is reckoned in pieces of this size.
 const PIECE: usize = 64 << 10;
@@ -22,63 +22,11 @@ const PIECE: usize = 64 << 10;
 const DISCARD_TIME: Duration = Duration::from_millis(20);
 /// Bodies of the largest size that there is room for at a time, in both directions together.
 const BODIES_MAX: u64 = 16;
-/// 16 TiB in pieces: a semaphore has places for it where words have 32 bits, too.
-const PIECES_MAX: u32 = 1 << 28;
 
-/// Memory for large bodies and values: what is small is bounded by the number of connections.
-#[derive(Debug)]
-pub struct Room {
-    pieces: Arc<Semaphore>,
-    piece_count: u32,
-}
-
-impl Room {
-    pub fn new(limits: &Limits) -> Room {
-        let bytes = limits.body_size.max(limits.value_size).saturating_mul(BODIES_MAX);
-        let pieces = u32::try_from(bytes / PIECE as u64).unwrap_or(u32::MAX);
-        let piece_count = pieces.clamp(1, PIECES_MAX);
-        Room { pieces: Arc::new(Semaphore::new(piece_count as usize)), piece_count }
-    }
-
-    /// Room for so many bytes. Refused as busy when there is none, and as too large when there
-    /// never will be.
-    pub fn take(&self, bytes: usize) -> Result<Taken, Failure> {
-        let pieces = u32::try_from(bytes / PIECE).ok();
-        let Some(pieces) = pieces.filter(|pieces| *pieces <= self.piece_count) else {
-            let limit = u64::from(self.piece_count) * PIECE as u64;
-            return Err(Failure::too_large("bytes that are sent at a time", limit));
-        };
-        let permit = match pieces {
-            0 => None,
-            pieces => {
-                let taken = Arc::clone(&self.pieces).try_acquire_many_owned(pieces);
-                Some(taken.map_err(|_| Failure::busy())?)
-            }
-        };
-        Ok(Taken { permit, bytes })
-    }
-}
-
-/// Room that is taken until this is dropped.
-#[derive(Debug, Default)]
-pub struct Taken {
-    permit: Option<OwnedSemaphorePermit>,
-    bytes: usize,
-}
-
-impl Taken {
-    /// Takes more of it, so that it is for so many bytes.
-    fn grow(&mut self, room: &Room, bytes: usize) -> Result<(), Failure> {
-        let more = (bytes / PIECE).saturating_sub(self.bytes / PIECE);
-        let more = room.take(more * PIECE)?.permit;
-        match (&mut self.permit, more) {
-            (Some(permit), Some(more)) => permit.merge(more),
-            (None, more) => self.permit = more,
-            (Some(_), None) => {}
-        }
-        self.bytes = bytes;
-        Ok(())
-    }
+/// Room for large bodies and values.
+pub fn room_of(limits: &Limits) -> Room {
+    let largest = limits.body_size.max(limits.value_size);
+    Room::new(largest.saturating_mul(BODIES_MAX), PIECE)
 }
 
 /// The body of a request, and the room that it takes.
@@ -126,7 +74,7 @@ pub async fn receive(
         if size as u64 > size_max {
             return Err(too_large(size_max));
         }
-        received.room.grow(room, size)?;
+        received.room.hold(room, size)?;
         match first.take() {
             None if all.is_empty() => first = Some(data),
             Some(earlier) => {
@@ -270,26 +218,5 @@ impl HttpBody for Body {
             Content::Pieces { size: Some(size), .. } => SizeHint::with_exact(*size),
             Content::Pieces { size: None, .. } => SizeHint::default(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn room_is_limited_and_comes_back() {
-        let limits = Limits { body_size: PIECE as u64, value_size: 1, ..Limits::default() };
-        let room = Room::new(&limits);
-        let most = room.take(15 * PIECE).unwrap();
-        assert_eq!(room.take(2 * PIECE).unwrap_err().code(), Code::Busy);
-        let mut little = room.take(PIECE - 1).unwrap();
-        assert!(little.grow(&room, 2 * PIECE).is_err());
-        little.grow(&room, PIECE).unwrap();
-        assert!(room.take(PIECE).is_err());
-        assert!(room.take(10).is_ok(), "what is small needs none");
-        drop((most, little));
-        assert!(room.take(16 * PIECE).is_ok());
-        assert_eq!(room.take(17 * PIECE).unwrap_err().code(), Code::TooLarge, "it never fits");
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::auth::{Principal, Verb};
 use crate::metrics::Refusal;
+use crate::room::NoRoom;
 use crate::store::{Store, StoreError};
 use crate::sync::NotSynced;
 
@@ -217,6 +218,15 @@ impl Failure {
 
     pub fn of_sync(error: NotSynced, principal: &Principal, store: &Store) -> Failure {
         Failure::of_store(&StoreError::from(error), principal, store)
+    }
+}
+
+impl From<NoRoom> for Failure {
+    fn from(no_room: NoRoom) -> Failure {
+        match no_room {
+            NoRoom::Now => Failure::busy(),
+            NoRoom::Ever(limit) => Failure::too_large("bytes that are sent at a time", limit),
+        }
     }
 }
 

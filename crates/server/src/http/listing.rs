@@ -13,11 +13,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::ask::{Ask, Outcome, answer};
-use super::body::{Body, BrokenOff, Piece, Taken};
+use super::body::{Body, BrokenOff, Piece};
 use super::failure::{Code, Failure};
 use super::standing::Standing;
 use super::text::{Alphabet, base64, push_json, push_member};
 use crate::moment::time_text;
+use crate::room::{NoRoom, Taken};
 use crate::server::Shared;
 
 /// Lists with values leave out larger ones unless these are asked for.
@@ -177,13 +178,13 @@ impl Sink {
     pub fn room(&self, bytes: usize) -> Result<Taken, Failure> {
         loop {
             match self.shared.http.room.take(bytes) {
-                Err(failure) if failure.code() == Code::Busy && self.pieces.is_some() => {
+                Err(NoRoom::Now) if self.pieces.is_some() => {
                     if self.is_late() || self.is_left() {
-                        return Err(failure);
+                        return Err(Failure::busy());
                     }
                     std::thread::sleep(ROOM_PAUSE);
                 }
-                taken => return taken,
+                taken => return Ok(taken?),
             }
         }
     }

@@ -63,6 +63,10 @@ fn push_server(out: &mut String, shared: &Shared) {
         line(out, "refusals_total", &format!("reason=\"{name}\""), metrics.refusals(why));
     }
     let feeds = shared.limits.feeds - shared.http.feeds.available_permits();
+    let name = "held_bytes";
+    head(out, name, "gauge", "Memory for what is on its way from and to clients, where large.");
+    line(out, name, "protocol=\"http\"", shared.http.room.taken());
+    line(out, name, "protocol=\"redis\"", shared.redis.room_taken());
     for (name, help, value) in [
         ("snapshots", "Snapshots that clients hold over HTTP.", shared.http.snapshots.count()),
         ("feeds", "Streams of events that are being followed.", feeds),

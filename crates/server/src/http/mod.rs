@@ -64,6 +64,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
+use crate::room::Room;
 use crate::server::Shared;
 
 pub use backups::make_root as make_backup_root;
@@ -75,7 +76,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// What clients have going on, over requests.
 #[derive(Debug)]
 pub struct State {
-    pub room: body::Room,
+    pub room: Room,
     pub snapshots: snapshots::Snapshots,
     pub jobs: Arc<jobs::Jobs>,
     /// Streams of events that are being followed.
@@ -91,7 +92,7 @@ impl State {
             None => snapshots::Clients::Anybody,
         };
         State {
-            room: body::Room::new(limits),
+            room: body::room_of(limits),
             snapshots: snapshots::Snapshots::new(limits, clients),
             jobs: Arc::default(),
             feeds: Arc::new(Semaphore::new(limits.feeds)),

@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::ask::{Ask, Outcome, bytes_of, ok_json};
-use super::body::Taken;
 use super::conditions::{Effort, write_if};
 use super::failure::{Code, Failure};
 use super::keys::{moment, written};
 use super::listing::{EntryRow, Sink, VALUES, Values, judge, list, push_entry, short_list};
 use super::text::{Alphabet, base64, base64_decoded};
 use crate::auth::Verb;
+use crate::room::Taken;
 
 /// Entries of a page, unless that is said.
 const LIMIT_DEFAULT: usize = 1000;

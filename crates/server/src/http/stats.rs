@@ -210,6 +210,8 @@ fn server_json(shared: &Shared) -> Value {
         "bytes_sent": of_protocols(&|protocol| json!(metrics.bytes(protocol).1)),
         "requests": requests,
         "refusals": refusals,
+        "memory_http": shared.http.room.taken(),
+        "memory_redis": shared.redis.room_taken(),
         "snapshots": shared.http.snapshots.count(),
         "feeds": feeds,
         "jobs_running": shared.http.jobs.running(),

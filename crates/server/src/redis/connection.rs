@@ -5,7 +5,8 @@
 //! replies of one reading, or one large reply.
 //!
 //! Invariants
-//! - K1  Memory grows with bytes that have arrived, never by what a client says will come.
+//! - K1  Memory grows with bytes that have arrived, never by what a client says will come; that of
+//!   all clients together has a limit, and who asks for more is closed: the others are not.
 //! - K2  Nothing is sent of what was written before it is as durable as asked for (N1).
 //! - K3  A connection that is neither known nor saying anything ends by itself, as does one that
 //!   says or takes something too slowly.
@@ -16,6 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
+use super::NO_ROOM;
 use super::clients::Client;
 use super::frame::{FrameError, Parsed, Parser};
 use super::reply::Reply;
@@ -24,6 +26,7 @@ use crate::accept::Connection;
 use crate::log::{Level, Said};
 use crate::metrics::{Kind, Protocol, Refusal};
 use crate::patience::Patience;
+use crate::room::{NoRoom, Taken};
 use crate::server::Shared;
 use crate::stream::Stream;
 
@@ -60,6 +63,8 @@ struct Link {
     session: Session,
     parser: Parser,
     input: Vec<u8>,
+    /// Room for the input, and for where arguments lie in it.
+    held: Taken,
     /// Bytes of the input that are done with.
     taken: usize,
     room: usize,
@@ -81,9 +86,10 @@ pub async fn serve(connection: Connection, shared: Arc<Shared>) {
         session: Session::new(Arc::clone(&shared), Arc::clone(&client)),
         parser: Parser::default(),
         input: Vec::new(),
+        held: Taken::default(),
         taken: 0,
         room: READ_MIN,
-        out: Reply::new(),
+        out: Reply::within(Arc::clone(&shared.redis.room)),
         frame: None,
         has_said_something: false,
         began,
@@ -102,7 +108,10 @@ impl Link {
     async fn run(&mut self, shared: &Shared, client: &Client) -> End {
         let mut draining = std::pin::pin!(shared.draining());
         loop {
-            self.make_room();
+            if self.make_room(shared).is_err() {
+                self.give_up(shared);
+                return self.send(shared, client).await.err().unwrap_or(End::Refused);
+            }
             let wait = self.patience(shared);
             let read = tokio::select! {
                 biased;
@@ -121,19 +130,35 @@ impl Link {
         }
     }
 
-    /// Room for what comes (K1): twice as much as the last time, if that was filled.
-    fn make_room(&mut self) {
+    /// Room for what comes (K1): twice as much as the last time, if that was filled; less where
+    /// there is not so much.
+    fn make_room(&mut self, shared: &Shared) -> Result<(), NoRoom> {
         if self.input.is_empty() && self.input.capacity() > BUFFER_KEPT {
             self.input = Vec::new();
         }
         let is_unknown = self.session.principal.is_none();
         let room = if is_unknown { self.room.min(UNKNOWN_READ) } else { self.room };
-        if self.input.capacity() - self.input.len() < room / 2 {
-            match is_unknown {
-                true => self.input.reserve_exact(room),
-                false => self.input.reserve(room),
-            }
-        }
+        let (capacity, len) = (self.input.capacity(), self.input.len());
+        let wanted = match capacity - len < room / 2 {
+            false => [capacity, capacity],
+            true if is_unknown => [len + room, len + room],
+            true if capacity > len => [(len + room).max(2 * capacity), capacity],
+            true => [(len + room).max(2 * capacity), len + READ_MIN.max(len / 8)],
+        };
+        let mut hold = |wanted: usize| {
+            let bytes = wanted + self.parser.memory();
+            self.held.hold(&shared.redis.room, bytes).map(|()| wanted)
+        };
+        let [most, least] = wanted;
+        let wanted = hold(most).or_else(|_| hold(least))?;
+        self.input.reserve_exact(wanted - len);
+        Ok(())
+    }
+
+    /// What the client wants more memory for is not done; it is told so at last.
+    fn give_up(&mut self, shared: &Shared) {
+        shared.metrics.note_refusal(Refusal::Busy);
+        self.out.last_words(NO_ROOM);
     }
 
     /// How long a client may say nothing; `None` if as long as it likes.
@@ -168,10 +193,13 @@ impl Link {
             {
                 // It is not known which of them is durable: none of them is said to be (K2).
                 self.out.back_to(0);
-                self.out.error("ERR whether this is durable is not known");
+                self.out.last_words("ERR whether this is durable is not known");
                 shared.log.line(Level::Error, "a sync failed", &[("why", Said::Text(&why.0))]);
                 self.send(shared, client).await?;
                 return Err(End::Refused);
+            }
+            if done == Progress::NoRoom {
+                self.give_up(shared);
             }
             let sent = self.out.bytes.len() as u64;
             self.note(shared, began, (std::mem::take(&mut received), sent));
@@ -183,6 +211,7 @@ impl Link {
             match done {
                 Progress::More => tokio::task::yield_now().await,
                 Progress::Over => return Ok(()),
+                Progress::NoRoom => return Err(End::Refused),
                 Progress::Error(error) => {
                     shared.metrics.note_refusal(match error.is_size() {
                         true => Refusal::Size,
@@ -234,8 +263,12 @@ impl Link {
                 }
             }
             self.parser.reset();
+            if self.out.is_refused() {
+                break Progress::NoRoom;
+            }
         };
         self.session.finish(&mut row, &mut self.out);
+        let progress = if self.out.is_refused() { Progress::NoRoom } else { progress };
         if progress != Progress::More {
             // The place in the frame counts from its start, which moves to the front.
             self.input.drain(..self.taken);
@@ -309,10 +342,7 @@ impl Link {
                 Err(_) => return Err(End::Slow),
             }
         }
-        self.out.bytes.clear();
-        if self.out.bytes.capacity() > BUFFER_KEPT {
-            self.out.bytes = Vec::new();
-        }
+        self.out.clear();
         Ok(())
     }
 
@@ -339,6 +369,8 @@ enum Progress {
     More,
     /// The rest is not whole yet.
     Over,
+    /// There is no memory for what is to be said.
+    NoRoom,
     Error(FrameError),
 }
 

@@ -177,6 +177,11 @@ impl Parser {
         }
     }
 
+    /// What it takes, in bytes.
+    pub fn memory(&self) -> usize {
+        self.places.capacity() * size_of::<(u32, u32)>() + self.words.capacity()
+    }
+
     /// The arguments of a command that was found in `bytes`.
     pub fn args<'a>(&'a self, bytes: &'a [u8]) -> Args<'a> {
         Args::new(if self.is_line { &self.words } else { bytes }, &self.places)

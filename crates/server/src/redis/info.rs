@@ -74,6 +74,7 @@ fn add_section(text: &mut String, section: &str, shared: &Shared) {
             let used = resident_bytes();
             line(text, format_args!("used_memory:{used}"));
             line(text, format_args!("used_memory_rss:{used}"));
+            line(text, format_args!("mem_clients_normal:{}", shared.redis.room.taken()));
             line(text, format_args!("maxmemory:0"));
             line(text, format_args!("maxmemory_policy:noeviction"));
         }

@@ -41,7 +41,14 @@ use std::time::Duration;
 use lithedb::Db;
 
 use crate::accept::Connection;
+use crate::config::Limits;
+use crate::room::Room;
 use crate::server::Shared;
+
+/// Room is reckoned in pieces of this size: a client that sends and is sent little needs none.
+const ROOM_PIECE: usize = 4 << 10;
+/// What a client is told in front of its connection's end, or of a command that is not done.
+const NO_ROOM: &str = "OOM all clients together take as much memory as they may";
 
 /// What all clients of the protocol share.
 #[derive(Debug)]
@@ -52,6 +59,8 @@ pub struct State {
     /// When members of expired collections were last swept, in seconds since the start.
     swept: AtomicU64,
     looks: Looks,
+    /// Memory for what is on its way from and to clients.
+    room: Arc<Room>,
     /// Commands in the last second.
     pace: AtomicU64,
 }
@@ -71,15 +80,21 @@ impl Looks {
 }
 
 impl State {
-    pub fn new(db: &Db) -> State {
+    pub fn new(db: &Db, limits: &Limits) -> State {
         State {
             databases: databases::Databases::open(db),
             clients: clients::Clients::default(),
             cursors: cursors::Cursors::default(),
             swept: AtomicU64::new(0),
             looks: Looks::default(),
+            room: Arc::new(Room::new(limits.redis_memory, ROOM_PIECE)),
             pace: AtomicU64::new(0),
         }
+    }
+
+    /// Bytes that are on their way from and to clients, where they are many.
+    pub fn room_taken(&self) -> u64 {
+        self.room.taken()
     }
 }
 

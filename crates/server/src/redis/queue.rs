@@ -1,10 +1,12 @@
 //! Transactions: commands that are queued by `MULTI`, and done in one transaction of the engine.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use lithedb::Error;
+use lithedb::{Error, SeqNo};
 
+use super::NO_ROOM;
 use super::call::{Call, Done, Failure, STEPS_MAX, View, Written, say};
 use super::commands::about;
 use super::databases::{DATABASE_COUNT, Handles, stripe_of};
@@ -12,13 +14,17 @@ use super::frame::{Args, FrameLimits};
 use super::glob::Steps;
 use super::number::integer;
 use super::reply::Reply;
-use super::session::{Session, TRY_COUNT, Watches, commit, make_way};
+use super::session::{Session, TRY_COUNT, commit, is_said, make_way};
 use super::table::{MAKES, Run, Spec};
+use crate::room::{Room, Taken as RoomTaken};
 use crate::server::Shared;
 
 const NO_ARGS: Args<'static> = Args::new(&[], &[]);
-/// What a queued argument takes besides its bytes.
+/// What a queued argument takes besides its bytes, and what a command does.
 const OVERHEAD: usize = 8;
+const COMMAND_OVERHEAD: usize = 128;
+/// What a watched key takes besides its bytes.
+const WATCH_OVERHEAD: usize = 128;
 /// A transaction of more commands takes long.
 const QUICK_COUNT_MAX: usize = 16;
 /// What is counted by walking in a transaction, which sees what it has written itself.
@@ -32,6 +38,7 @@ const WRITTEN_FACTOR: usize = 4;
 pub struct Queue {
     commands: Vec<Queued>,
     bytes: usize,
+    held: RoomTaken,
     /// Whether one of them was refused: then none is done.
     pub is_bad: bool,
     /// The database that will be chosen when the next one is done.
@@ -73,15 +80,26 @@ impl Queue {
     }
 
     /// Queues a command, if there is room for it.
-    pub fn push(&mut self, spec: &'static Spec, args: Args<'_>, limits: &FrameLimits) -> Done {
-        let size = args.iter().map(|arg| arg.len() + OVERHEAD).sum::<usize>() + 64;
+    pub fn push(
+        &mut self,
+        spec: &'static Spec,
+        args: Args<'_>,
+        (limits, room): (&FrameLimits, &Room),
+    ) -> Done {
+        let len = args.iter().map(<[u8]>::len).sum::<usize>();
+        let size = len + args.count() * OVERHEAD + COMMAND_OVERHEAD;
         if self.bytes + size > limits.frame || self.commands.len() >= limits.arguments {
             self.is_bad = true;
             return say("ERR the transaction is larger than it may be");
         }
+        if self.held.hold(room, self.bytes + size).is_err() {
+            self.is_bad = true;
+            return say(NO_ROOM);
+        }
         self.bytes += size;
         self.database = chosen(spec, args).unwrap_or(self.database);
-        let mut queued = Queued { spec, bytes: Vec::new(), places: Vec::new() };
+        let (bytes, places) = (Vec::with_capacity(len), Vec::with_capacity(args.count()));
+        let mut queued = Queued { spec, bytes, places };
         for arg in args.iter() {
             let start = queued.bytes.len() as u32;
             queued.bytes.extend_from_slice(arg);
@@ -130,6 +148,14 @@ fn chosen(spec: &Spec, args: Args<'_>) -> Option<usize> {
     usize::try_from(number).ok().filter(|number| *number < DATABASE_COUNT)
 }
 
+/// Keys of databases whose change makes `EXEC` do nothing, as they were.
+#[derive(Debug, Default)]
+pub struct Watches {
+    keys: HashMap<(usize, Vec<u8>), Option<SeqNo>>,
+    bytes: usize,
+    held: RoomTaken,
+}
+
 /// The keyspaces of databases, taken before a transaction begins.
 struct Taken<'a> {
     shared: &'a Shared,
@@ -168,7 +194,6 @@ impl Session {
     pub fn execute_queue(&mut self, out: &mut Reply) -> Done {
         let Some(queue) = self.queue.take() else { return say("ERR EXEC without MULTI") };
         let watches = std::mem::take(&mut self.watches);
-        self.watched_bytes = 0;
         if queue.is_bad {
             return say("EXECABORT Transaction discarded because of previous errors.");
         }
@@ -190,7 +215,7 @@ impl Session {
             }
             done
         };
-        if queue.is_slow() || watches.len() > QUICK_COUNT_MAX {
+        if queue.is_slow() || watches.keys.len() > QUICK_COUNT_MAX {
             tokio::task::block_in_place(work)
         } else {
             work()
@@ -214,10 +239,10 @@ impl Session {
             make_way(conflicts);
             self.choose(database);
             let mut taken = Taken::new(&shared);
-            watches.keys().for_each(|(database, _)| taken.take(*database));
+            watches.keys.keys().for_each(|(database, _)| taken.take(*database));
             queue.databases(database).for_each(|database| taken.take(database));
             let mut view = View::transaction(db);
-            for ((database, key), stamp) in watches {
+            for ((database, key), stamp) in &watches.keys {
                 let call = taken.call((*database, None), NO_ARGS, &mut view, out)?;
                 if call.stamp(key)? != *stamp {
                     out.null_array();
@@ -231,6 +256,7 @@ impl Session {
                     return say("EXECABORT the transaction takes longer than it may");
                 }
                 self.run_queued(command, &taken, &mut view, out)?;
+                is_said(out)?;
                 if out.bytes.len() - mark > shared.limits.output_size {
                     return say("EXECABORT the reply is larger than replies may be");
                 }
@@ -317,11 +343,15 @@ impl Session {
         taken.take(database);
         let mut view = View::Snapshot(shared.store.db().snapshot());
         for key in args.from(1).iter() {
-            self.watched_bytes += key.len() + 64;
-            if self.watched_bytes > limits.frame {
+            let watches = &mut self.watches;
+            watches.bytes += key.len() + WATCH_OVERHEAD;
+            if watches.bytes > limits.frame {
                 return say("ERR too many keys are watched");
             }
-            if let Entry::Vacant(free) = self.watches.entry((database, key.to_vec())) {
+            if watches.held.hold(&shared.redis.room, watches.bytes).is_err() {
+                return say(NO_ROOM);
+            }
+            if let Entry::Vacant(free) = watches.keys.entry((database, key.to_vec())) {
                 free.insert(taken.call((database, None), NO_ARGS, &mut view, out)?.stamp(key)?);
             }
         }

@@ -4,14 +4,14 @@
 //! Commands that come together are done together: what they write waits for one sync, and a row of
 //! plain `SET`s is one batch. None of them is told to be done before that (N1).
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lithedb::{Durability, Error, KEY_LEN_MAX, Keyspace, SeqNo, WriteBatch};
+use lithedb::{Durability, Error, KEY_LEN_MAX, Keyspace, WriteBatch};
 
+use super::NO_ROOM;
 use super::call::{Call, Done, Failure, STEPS_MAX, Until, View, Written, say, wrong_arity};
 use super::clients::Client;
 use super::collection::record_key;
@@ -19,7 +19,7 @@ use super::commands::about;
 use super::databases::{Databases, Handles, Held, stripe_of};
 use super::frame::{Args, FrameLimits};
 use super::glob::Steps;
-use super::queue::Queue;
+use super::queue::{Queue, Watches};
 use super::reply::{Reply, Version};
 use super::table::{self, ALONE, AT_ONCE, MAKES, Need, Run, Spec};
 use super::together::{Together, goes_together};
@@ -44,9 +44,6 @@ const LINE_MAX: usize = 64 << 10;
 /// After so many wrong tokens a connection is closed.
 const WRONG_TOKENS_MAX: u32 = 3;
 
-/// Keys of databases whose change makes `EXEC` do nothing, as they were.
-pub type Watches = HashMap<(usize, Vec<u8>), Option<SeqNo>>;
-
 /// A client's session.
 #[derive(Debug)]
 pub struct Session {
@@ -65,7 +62,6 @@ pub struct Session {
     pub rights: Rights,
     pub queue: Option<Queue>,
     pub watches: Watches,
-    pub watched_bytes: usize,
     /// The keyspace of strings of its database, as it was last found, and by which look.
     strings: Option<Keyspace>,
     lookups: u64,
@@ -145,8 +141,7 @@ impl Session {
             database: 0,
             rights: Rights::default(),
             queue: None,
-            watches: Watches::new(),
-            watched_bytes: 0,
+            watches: Watches::default(),
             strings: None,
             lookups: 0,
             has_written: false,
@@ -196,8 +191,7 @@ impl Session {
     }
 
     pub fn forget_watches(&mut self) {
-        self.watches.clear();
-        self.watched_bytes = 0;
+        self.watches = Watches::default();
     }
 
     /// How large commands may be.
@@ -463,15 +457,16 @@ impl Session {
         self.last_command = name;
         let limit = self.frame_limits();
         if let Some(queue) = self.queue.as_mut().filter(|_| !spec.has(AT_ONCE)) {
-            queue.push(spec, args, &limit)?;
+            queue.push(spec, args, (&limit, &self.shared.redis.room))?;
             out.simple("QUEUED");
             return Ok(());
         }
         self.kinds[spec.kind as usize] += 1;
         match spec.is_slow(args) {
-            true => tokio::task::block_in_place(|| self.run(spec, args, out)),
-            false => self.run(spec, args, out),
+            true => tokio::task::block_in_place(|| self.run(spec, args, out))?,
+            false => self.run(spec, args, out)?,
         }
+        is_said(out)
     }
 
     /// Whether a command can be done, or queued: which it is, and what others are told of it.
@@ -567,6 +562,7 @@ impl Session {
             let handles = databases.at(database).handles();
             let mut view = View::transaction(db);
             call(&handles, &mut view, out)?;
+            is_said(out)?;
             match commit(shared, &mut view) {
                 Ok(has_written) => {
                     self.has_written |= has_written;
@@ -741,6 +737,11 @@ impl Session {
         shown.version = if version == Version::Three { 3 } else { 2 };
         shown.queued = self.queue.as_ref().map_or(-1, |queue| queue.count() as i64);
     }
+}
+
+/// Whether there was memory for what was said: else nothing is to be done.
+pub fn is_said(out: &Reply) -> Done {
+    if out.is_refused() { say(NO_ROOM) } else { Ok(()) }
 }
 
 /// Lets others finish, after so many conflicts with them.

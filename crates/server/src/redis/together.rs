@@ -20,7 +20,7 @@ use super::databases::stripe_of;
 use super::frame::Args;
 use super::glob::Steps;
 use super::reply::Reply;
-use super::session::{Session, commit};
+use super::session::{Session, commit, is_said};
 use super::table::{MAKES, Run, Spec, TOGETHER};
 
 /// So many commands, or so many bytes of them, are kept.
@@ -152,6 +152,7 @@ impl Session {
                 out.back_to(mark);
                 self.tell(&failure, kept.spec.kind, out);
             }
+            is_said(out)?;
             count += 1;
             if view.written().bytes >= WRITTEN_MAX {
                 break;

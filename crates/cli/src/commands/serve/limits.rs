@@ -57,6 +57,8 @@ limits! {
     "idle-time" Time(time) idle = time, "How long a connection without a request stays open";
     "output-size" Size(size) output_size = usize_of(size),
         "Size of an answer of the Redis protocol";
+    "redis-memory" Size(size) redis_memory = size,
+        "What all clients of the Redis protocol together have in memory, where large";
     "pipeline-count" Count(count) pipeline_count = count,
         "Commands of one client that are done before their answers are sent";
     "wrong-tokens" Count(count) wrong_tokens_a_minute = u32_of(count),

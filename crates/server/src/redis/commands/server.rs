@@ -296,6 +296,7 @@ pub fn config(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Done {
         ("databases", DATABASE_COUNT.to_string()),
         ("maxclients", limits.connections.to_string()),
         ("maxmemory", "0".to_owned()),
+        ("maxmemory-clients", limits.redis_memory.to_string()),
         ("maxmemory-policy", "noeviction".to_owned()),
         ("port", port.to_string()),
         ("proto-max-bulk-len", limits.body_size.to_string()),

@@ -8,6 +8,7 @@ mod collections;
 mod databases;
 mod differential;
 mod hostile;
+mod memory;
 mod model;
 mod pipeline;
 mod real_clients;
