@@ -105,6 +105,11 @@ pub async fn discard(body: &mut Incoming) -> bool {
     true
 }
 
+/// Bytes with the room that they take: until they are sent, or dropped.
+pub fn in_room(bytes: Bytes, room: Taken) -> Bytes {
+    Bytes::from_owner(InRoom { bytes, _room: room })
+}
+
 /// Bytes that have room for as long as they are there.
 struct InRoom {
     bytes: Bytes,
@@ -167,7 +172,7 @@ impl Body {
     /// asked for.
     pub fn in_room(mut self, room: Taken) -> Body {
         if let Content::Whole(Some(bytes)) = &mut self.content {
-            *bytes = Bytes::from_owner(InRoom { bytes: std::mem::take(bytes), _room: room });
+            *bytes = in_room(std::mem::take(bytes), room);
         }
         self
     }

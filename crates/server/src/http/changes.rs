@@ -1,5 +1,9 @@
 //! The change feed as server-sent events: commits behind a stamp, and those to come. The id of an
 //! event is the commit's stamp, so that a client that comes back goes on where it was.
+//!
+//! A commit may be large, and who does not take it keeps it in memory: so it is written only where
+//! there is room for it among all answers, and not kept while that is waited for. When there is
+//! none in the time that a client is waited for, the feed ends, and can be gone on with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +18,13 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::ask::{Ask, Outcome};
-use super::events::{Stream, push_event, push_heartbeat, stream_answer};
+use super::events::{
+    Stream, Text, begin_event, end_event, push_event, push_heartbeat, stream_answer,
+};
 use super::failure::{Code, Failure};
 use super::listing::SHORT_VALUE_MAX;
 use super::standing::{LOOK_EVERY, Standing, gone};
-use super::text::{push_json, push_member};
+use super::text::{json_size_max, push_json, push_member};
 use crate::auth::{Principal, Verb};
 use crate::moment::{millis_text, parse_stamp};
 use crate::server::Shared;
@@ -28,6 +34,9 @@ const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
 const PIECE_SIZE: usize = 64 << 10;
 /// Bytes of values that an event has at most; of others their sizes.
 const EVENT_VALUES_MAX: u64 = 1 << 20;
+/// What an event takes besides what it tells of, and a change, at most.
+const EVENT_OVERHEAD: usize = 256;
+const CHANGE_OVERHEAD: usize = 256;
 
 const YES_NO: &[(&str, bool)] = &[("true", true), ("false", false)];
 
@@ -131,9 +140,9 @@ impl Following {
     }
 
     fn run(&self, since: PointInTime, stream: &Stream, begun: oneshot::Sender<Result<(), Error>>) {
-        let mut out = Vec::new();
+        let mut out = Text::default();
         let opened = match self.open(since) {
-            Err(Error::CommitsNotKept { oldest }) => self.pass_gap(oldest, &mut out),
+            Err(Error::CommitsNotKept { oldest }) => self.pass_gap(oldest, &mut out.bytes),
             opened => opened,
         };
         let mut feed = match opened {
@@ -144,29 +153,25 @@ impl Following {
             }
         };
         // So that the client sees that it is there, and where.
-        push_heartbeat(&mut out, &position(&feed));
+        push_heartbeat(&mut out.bytes, &position(&feed));
         if begun.send(Ok(())).is_err() || !stream.send(&mut out) {
             return;
         }
         let mut last_sent = Instant::now();
         while !stream.is_over() {
-            if let Some(why) = self.end() {
-                push_end(&mut out, &why);
+            let going_on = match self.end() {
+                Some(why) => Err(why),
+                None => self.go_on(&mut feed, stream, &mut out),
+            };
+            if let Err(why) = going_on {
+                push_end(&mut out.bytes, &why);
                 let _nobody_waits_if_it_fails = stream.send(&mut out);
                 return;
             }
-            match self.go_on(&mut feed, &mut out) {
-                Ok(()) => {}
-                Err(why) => {
-                    push_end(&mut out, &why);
-                    let _nobody_waits_if_it_fails = stream.send(&mut out);
-                    return;
-                }
+            if out.bytes.is_empty() && last_sent.elapsed() >= HEARTBEAT_EVERY {
+                push_heartbeat(&mut out.bytes, &position(&feed));
             }
-            if out.is_empty() && last_sent.elapsed() >= HEARTBEAT_EVERY {
-                push_heartbeat(&mut out, &position(&feed));
-            }
-            if !out.is_empty() {
+            if !out.bytes.is_empty() {
                 if !stream.send(&mut out) {
                     return;
                 }
@@ -185,18 +190,22 @@ impl Following {
 
     /// Waits a while for commits. Those that were not kept are told as a gap, and others behind it
     /// shown; what else fails ends the feed.
-    fn go_on(&self, feed: &mut Feed, out: &mut Vec<u8>) -> Result<(), Failure> {
-        let (before, len) = (feed.commits.position(), out.len());
-        let mut done = self.gather(&mut feed.commits, out);
+    fn go_on(&self, feed: &mut Feed, stream: &Stream, out: &mut Text) -> Result<(), Failure> {
+        let (before, len) = (feed.commits.position(), out.bytes.len());
+        let mut done = match self.gather(feed, stream, out) {
+            Err(Stop::NoRoom) => return Err(Failure::busy()),
+            Err(Stop::Engine(error)) => Err(error),
+            Ok(()) => Ok(()),
+        };
         // A keyspace is there before there are commits of it: what was passed over is looked at
         // again with all that are there now, and nothing of it was sent.
         if self.is_stale(feed) {
-            out.truncate(len);
+            out.bytes.truncate(len);
             done = self.open(PointInTime::Stamp(before)).map(|opened| *feed = opened);
         }
         let done = match done {
             Err(Error::CommitsNotKept { oldest }) => {
-                self.pass_gap(oldest, out).map(|another| *feed = another)
+                self.pass_gap(oldest, &mut out.bytes).map(|another| *feed = another)
             }
             done => done,
         };
@@ -218,17 +227,69 @@ impl Following {
         Ok(feed)
     }
 
-    /// Waits a while for a commit, and takes others that are there.
-    fn gather(&self, feed: &mut ChangeFeed, out: &mut Vec<u8>) -> Result<(), Error> {
+    /// Waits a while for a commit, and takes others that are there, and that there is room for.
+    fn gather(&self, feed: &mut Feed, stream: &Stream, out: &mut Text) -> Result<(), Stop> {
+        let room = &self.shared.http.room;
         let mut wait = LOOK_EVERY;
-        while let Some(commit) = feed.wait(wait)? {
-            self.push_commit(out, &commit);
+        loop {
+            let before = feed.commits.position();
+            let Some(commit) = feed.commits.wait(wait)? else { return Ok(()) };
             wait = Duration::ZERO;
-            if out.len() >= PIECE_SIZE {
-                break;
+            // One that is larger than all of the room has all of it.
+            let size = self.size_max(&commit).saturating_add(out.bytes.len());
+            let size = size.min(usize::try_from(room.size()).unwrap_or(usize::MAX));
+            if out.room.hold(room, size).is_err() {
+                // It is not kept for as long as others take the room: it can be read again.
+                drop(commit);
+                *feed = self.open(PointInTime::Stamp(before))?;
+                if !out.bytes.is_empty() {
+                    return Ok(()); // What there is goes first.
+                }
+                match stream.wait_for_room(size, || self.end().is_none()) {
+                    Ok(Some(taken)) => out.room = taken,
+                    Ok(None) => return Ok(()),
+                    Err(_) => return Err(Stop::NoRoom),
+                }
+                continue;
+            }
+            self.push_commit(&mut out.bytes, &commit);
+            if out.bytes.capacity() > 2 * PIECE_SIZE {
+                out.bytes.shrink_to_fit();
+            }
+            let _less_is_always_there = out.room.hold(room, out.bytes.len());
+            if out.bytes.len() >= PIECE_SIZE {
+                return Ok(());
             }
         }
-        Ok(())
+    }
+
+    /// What the event of a commit takes at most.
+    fn size_max(&self, commit: &CommitChanges) -> usize {
+        let mut budget = EVENT_VALUES_MAX;
+        let mut value_size = |value: &[u8]| match is_told(value, &mut budget) {
+            true => json_size_max(value),
+            false => 0,
+        };
+        let mut size = EVENT_OVERHEAD + commit.payload.as_deref().map_or(0, json_size_max);
+        for change in commit.changes.iter().filter(|change| self.may_show(change)) {
+            let name = change.keyspace.as_deref().unwrap_or_default();
+            size += CHANGE_OVERHEAD + json_size_max(name.as_bytes());
+            size += match &change.kind {
+                ChangeKind::Put { key, value, .. } => {
+                    json_size_max(key) + value.as_deref().map_or(0, &mut value_size)
+                }
+                ChangeKind::Delete { key } => json_size_max(key),
+                ChangeKind::DeleteRange { start, end } => {
+                    json_size_max(start) + end.as_deref().map_or(0, json_size_max)
+                }
+                ChangeKind::Merge { key, operand } => json_size_max(key) + value_size(operand),
+                _ => 0,
+            };
+            if let Previous::Value(old) = &change.previous {
+                size += value_size(old);
+            }
+        }
+        size
     }
 
     /// Whether a change may be shown: keyspaces may have other names by now.
@@ -240,29 +301,45 @@ impl Following {
     }
 
     fn push_commit(&self, out: &mut Vec<u8>, commit: &CommitChanges) {
+        let start = out.len();
         let stamp = commit.seqno.as_u64().to_string();
-        let mut data = format!("{{\"stamp\":\"{stamp}\",\"time\":").into_bytes();
-        push_json(&mut data, &millis_text(commit.seqno.millis()));
+        begin_event(out, "commit", Some(&stamp));
+        out.extend_from_slice(format!("{{\"stamp\":\"{stamp}\",\"time\":").as_bytes());
+        push_json(out, &millis_text(commit.seqno.millis()));
         // It is the whole commit's.
         if let Some(payload) = &commit.payload
             && self.principal.may_with_all(Verb::Read)
         {
-            data.push(b',');
-            push_member(&mut data, "payload", payload);
+            out.push(b',');
+            push_member(out, "payload", payload);
         }
-        data.extend_from_slice(b",\"changes\":[");
+        out.extend_from_slice(b",\"changes\":[");
         let mut budget = EVENT_VALUES_MAX;
         let mut is_first = true;
         for change in commit.changes.iter().filter(|change| self.may_show(change)) {
             if !std::mem::take(&mut is_first) {
-                data.push(b',');
+                out.push(b',');
             }
-            push_change(&mut data, change, &mut budget);
+            push_change(out, change, &mut budget);
         }
-        data.extend_from_slice(b"]}");
-        if !is_first || commit.changes.is_empty() {
-            push_event(out, "commit", Some(&stamp), &data);
+        out.extend_from_slice(b"]}");
+        end_event(out);
+        if is_first && !commit.changes.is_empty() {
+            out.truncate(start); // None of it may be shown.
         }
+    }
+}
+
+/// Why commits cannot be told.
+enum Stop {
+    /// All answers together have no room for the next.
+    NoRoom,
+    Engine(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Engine(error)
     }
 }
 
@@ -332,11 +409,37 @@ fn push_next(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
 
 /// A value, or its size if it is large, or if there was enough of values.
 fn push_value(out: &mut Vec<u8>, name: &str, value: &[u8], budget: &mut u64) {
+    match is_told(value, budget) {
+        true => push_next(out, name, value),
+        false => out.extend_from_slice(format!(",\"{name}_size\":{}", value.len()).as_bytes()),
+    }
+}
+
+/// Whether a value is told, not only its size; takes it off what is left for values.
+fn is_told(value: &[u8], budget: &mut u64) -> bool {
     let size = value.len() as u64;
-    if size <= SHORT_VALUE_MAX && size <= *budget {
+    let is_told = size <= SHORT_VALUE_MAX && size <= *budget;
+    if is_told {
         *budget -= size;
-        push_next(out, name, value);
-    } else {
-        out.extend_from_slice(format!(",\"{name}_size\":{size}").as_bytes());
+    }
+    is_told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_member_takes_is_known_before_it_is_written() {
+        let all: Vec<u8> = (0..=127).collect();
+        for bytes in
+            [&b""[..], b"plain", b"\"\\\n", &all, &[0xff; 100], "\u{e4}\u{2028}".as_bytes()]
+        {
+            let mut out = Vec::new();
+            push_next(&mut out, "key", bytes);
+            let names = CHANGE_OVERHEAD / 4;
+            assert!(out.len() <= json_size_max(bytes) + names, "{bytes:?}: {}", out.len());
+            assert!(json_size_max(bytes) <= 6 * bytes.len() + 4);
+        }
     }
 }

@@ -13,7 +13,7 @@ use lithedb::{BytesWritten, Followers, Health, HealthState, KeyspaceStats, Stats
 use serde_json::{Map, Value, json};
 
 use super::ask::{Ask, Outcome, json_answer, ok_json};
-use super::body::Body;
+use super::body::{Body, in_room};
 use super::events::{Stream, push_event, stream_answer};
 use super::failure::{Code, Failure};
 use super::moment::stamp_json;
@@ -66,7 +66,8 @@ pub fn stream(ask: &mut Ask) -> Outcome {
                 stats["server"]["recent"] = times.since_json(&earlier);
             }
             push_event(&mut out, "stats", None, stats.to_string().as_bytes());
-            if stream.pieces.send(Ok(Bytes::from(out))).await.is_err() {
+            let Ok(room) = shared.http.room.take(out.len()) else { break Failure::busy() };
+            if stream.pieces.send(Ok(in_room(Bytes::from(out), room))).await.is_err() {
                 return;
             }
         };

@@ -112,6 +112,20 @@ pub fn push_json(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a string is written to memory");
 }
 
+/// What bytes take at most as a string of JSON, as [`push_member`] writes them.
+pub fn json_size_max(bytes: &[u8]) -> usize {
+    let escaped = |byte: &u8| match byte {
+        0..0x20 => 6,
+        b'"' | b'\\' => 2,
+        _ => 1,
+    };
+    let inner = match str::from_utf8(bytes) {
+        Ok(_) => bytes.iter().map(escaped).sum(),
+        Err(_) => bytes.len().div_ceil(3) * 4,
+    };
+    inner + 2
+}
+
 /// Adds a member of bytes to a JSON object.
 pub fn insert_bytes(
     object: &mut serde_json::Map<String, serde_json::Value>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lithedb::{Db, FeedOptions, KeyspaceOptions, SeqNo};
+use lithedb::{Db, FeedOptions, KeyspaceOptions, SeqNo, WriteBatch};
 use serde_json::{Value, json};
 
 use super::events::events;
@@ -301,4 +301,82 @@ fn followers_are_few_and_end_with_the_server() {
     let end = events(&mut feed, 1);
     assert_eq!((end[0].0.as_str(), &end[0].2["code"]), ("end", &"closing".into()));
     server.stop();
+}
+
+/// Events until the connection ends, the whole ones: their names and ids.
+fn until_its_end(client: &mut Client) -> Vec<(String, String)> {
+    let mut text = Vec::new();
+    while let Ok(Some(chunk)) = client.chunk() {
+        text.extend_from_slice(&chunk);
+    }
+    let text = String::from_utf8_lossy(&text);
+    let whole = text.rsplit_once("\n\n").map_or("", |(whole, _cut_off)| whole);
+    let field = |event: &str, name: &str| {
+        let line = event.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().to_owned()
+    };
+    let events = whole.split("\n\n").map(|event| (field(event, "event: "), field(event, "id: ")));
+    events.collect()
+}
+
+#[test]
+fn who_does_not_read_takes_no_more_than_there_is_room_for_and_goes_on_where_it_was() {
+    const COMMITS: usize = 12;
+    const ROOM: u64 = 16 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().kept_log_size(1 << 30).open(dir.path().join("data.lithe")).unwrap();
+    let server = Running::start_on(db, dir, |config| {
+        config.limits.body_size = ROOM / 16;
+        config.limits.value_size = ROOM / 16;
+        config.limits.first_byte = Duration::from_secs(2);
+    });
+    let begins_at = server.db.snapshot().seqno().as_u64().to_string();
+    let since = format!("/v1/changes?since={begins_at}");
+    let mut deaf: Vec<Client> = (0..3).map(|_| server.client()).collect();
+    for client in &mut deaf {
+        client.send_only("GET", &since, &[], b"");
+        assert_eq!(client.head().unwrap().0, 200);
+    }
+    let keys = server.db.keyspace("default").unwrap();
+    let stamps: Vec<String> = (0..COMMITS)
+        .map(|number| {
+            let mut batch = WriteBatch::new();
+            for key in 0..80 {
+                batch.put(&keys, format!("{number}-{key}-{}", "x".repeat(60_000)), b"v");
+            }
+            server.db.write(batch).unwrap().as_u64().to_string()
+        })
+        .collect();
+    let mut watcher = server.client();
+    let mut look = |is_so: &dyn Fn(u64, u64) -> bool| loop {
+        let stats = watcher.get("/v1/stats").json();
+        let (held, feeds) = (&stats["server"]["memory_http"], &stats["server"]["feeds"]);
+        let (held, feeds) = (held.as_u64().unwrap(), feeds.as_u64().unwrap());
+        assert!(held <= ROOM, "{held}");
+        if is_so(held, feeds) {
+            return;
+        }
+        std::thread::yield_now();
+    };
+    look(&|held, _| held >= 4 << 20);
+    // Whoever takes nothing is not waited for; what it was to be sent is gone then.
+    look(&|held, feeds| held == 0 && feeds == 0);
+    for client in &mut deaf {
+        let mut found = until_its_end(client);
+        loop {
+            let ids = found.iter().filter(|(name, _)| name == "commit").map(|(_, id)| id);
+            assert!(ids.zip(&stamps).all(|(id, stamp)| id == stamp), "in order, none left out");
+            let seen = found.iter().filter(|(name, _)| name == "commit").count();
+            if seen == COMMITS {
+                break;
+            }
+            let with_id = found.iter().rev().find(|(_, id)| !id.is_empty());
+            let last = with_id.map_or(&begins_at, |(_, id)| id).clone();
+            let mut again = server.client();
+            again.send_only("GET", "/v1/changes", &[("last-event-id", &last)], b"");
+            assert_eq!(again.head().unwrap().0, 200);
+            let more = events(&mut again, COMMITS - seen);
+            found.extend(more.into_iter().map(|(name, id, _)| (name, id)));
+        }
+    }
 }
