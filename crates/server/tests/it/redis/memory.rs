@@ -55,7 +55,7 @@ fn replies_that_nobody_takes_are_bounded_for_all_clients_together() {
     served.db.keyspace("default").unwrap().put("large", vec![b'x'; SIZE]).unwrap();
     other.run("SET small v");
     // More than the system keeps for a connection.
-    const COUNT: usize = 8;
+    const COUNT: usize = 16;
     let mut deaf = served.client();
     deaf.send(&frame(&["GET", "large"]).repeat(COUNT));
     wait_until_taken(&mut other, |taken| taken >= SIZE);
