@@ -263,7 +263,7 @@ fn a_follower_that_falls_behind_what_is_kept_is_told_so() {
     let server = with_small_log();
     let mut feed = follow(&server, "", &[]);
     // More than waits for a client on the way: the feed stands still, and the log goes on.
-    for round in 0..40_u8 {
+    for round in 0..80_u8 {
         for number in 0..20_u8 {
             put(&server.db, "default", &format!("{round}.{number}"), &[b'v'; 60_000]);
         }
