@@ -52,7 +52,11 @@ pub struct Limits {
     /// Of these, from one address that is not this machine's own.
     pub connections_per_address: usize,
     /// Requests that are at work in threads of their own at a time: scans, backups, large batches.
+    /// One more is refused as busy.
     pub blocking_requests: usize,
+    /// Commands of the Redis protocol that may take long (`KEYS`, `SCAN`, `ZRANGE`, a large `EXEC`)
+    /// and are at work at a time. One more waits for its turn, for as long as a request may scan.
+    pub slow_commands: usize,
     /// Time for a first byte, for the head of a request, and for a TLS handshake.
     pub first_byte: Duration,
     /// Time for which a connection without a request stays open.
@@ -108,7 +112,7 @@ pub struct Limits {
 impl Limits {
     /// Threads that requests may be at work in at a time, beside those that serve connections.
     pub(crate) fn threads(&self) -> usize {
-        self.blocking_requests + self.feeds
+        self.blocking_requests + self.slow_commands + self.feeds
     }
 }
 
@@ -118,6 +122,7 @@ impl Default for Limits {
             connections: 20_000,
             connections_per_address: 12_000,
             blocking_requests: 64,
+            slow_commands: 32,
             first_byte: Duration::from_secs(10),
             idle: Duration::from_secs(60),
             rate_min: 1 << 10,

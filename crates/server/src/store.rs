@@ -125,6 +125,11 @@ impl Store {
         Arc::clone(&self.blocking).try_acquire_owned().map_err(|_| StoreError::Busy)
     }
 
+    /// How many of these there are.
+    pub fn permits_left(&self) -> usize {
+        self.blocking.available_permits()
+    }
+
     /// The same, without waiting for its end.
     pub fn begin<T: Send + 'static>(
         self: &Arc<Store>,

@@ -83,6 +83,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("top.interval", &["LITHE_TOP_INTERVAL"], Kind::Duration, Some("1s")),
     setting("serve.hosts", &["LITHE_HOSTS"], Kind::Text, None),
     setting("serve.connections", &["LITHE_SERVE_CONNECTIONS"], Kind::Count, Some("20000")),
+    setting("serve.blocking_requests", &["LITHE_SERVE_BLOCKING_REQUESTS"], Kind::Count, Some("64")),
+    setting("serve.slow_commands", &["LITHE_SERVE_SLOW_COMMANDS"], Kind::Count, Some("32")),
     setting("serve.body_size", &["LITHE_SERVE_BODY_SIZE"], Kind::Size, Some("64MiB")),
     setting("serve.key_size", &["LITHE_SERVE_KEY_SIZE"], Kind::Size, Some("64KiB")),
     setting("serve.value_size", &["LITHE_SERVE_VALUE_SIZE"], Kind::Size, Some("64MiB")),

@@ -133,11 +133,12 @@ impl Ask {
         let received = receive(&mut self.body, size_max, (&shared.http.room, &shared.limits));
         let received = received.await?;
         self.received = received.bytes.len() as u64;
-        if let Some(once) = &mut self.once {
+        if let Some(mut once) = self.once.take() {
             match received.bytes.len() < LARGE_WRITE {
                 true => once.add_body(&received.bytes),
-                false => tokio::task::block_in_place(|| once.add_body(&received.bytes)),
+                false => self.in_place(|| once.add_body(&received.bytes))?,
             }
+            self.once = Some(once);
         }
         // It may have taken long.
         Standing::of(self).check()?;
@@ -192,9 +193,19 @@ impl Ask {
         durability: Option<Durability>,
     ) -> Result<SeqNo, Failure> {
         let store = &self.shared.store;
-        if batch.size() < LARGE_WRITE {
-            return store.write(batch, durability).await.map_err(|error| self.store(&error));
+        match batch.size() < LARGE_WRITE {
+            true => store.write(batch, durability).await.map_err(|error| self.store(&error)),
+            false => self.commit_apart(batch, durability).await,
         }
+    }
+
+    /// The same on a thread of its own in any case.
+    pub async fn commit_apart(
+        &self,
+        batch: WriteBatch,
+        durability: Option<Durability>,
+    ) -> Result<SeqNo, Failure> {
+        let store = &self.shared.store;
         let written = store.blocking(move |store| {
             store.buffered(|| store.db().write_with(batch, lithedb::Durability::Buffered))
         });
@@ -215,6 +226,13 @@ impl Ask {
         let store = &self.shared.store;
         let settled = store.settle(durability).await;
         settled.map_err(|error| Failure::of_sync(error, &self.principal, store))
+    }
+
+    /// Does something that takes long where the request is: what keeps a thread has its place among
+    /// those that do.
+    pub fn in_place<T>(&self, work: impl FnOnce() -> T) -> Result<T, Failure> {
+        let _permit = self.shared.store.permit().map_err(|error| self.store(&error))?;
+        Ok(tokio::task::block_in_place(work))
     }
 
     /// Does something of the engine's on a thread of its own.

@@ -108,9 +108,11 @@ pub async fn write(ask: &mut Ask) -> Outcome {
     let asked = &*ask;
     let read = || Plan::read(asked, &received.bytes);
     let plan = match received.bytes.len() >= LARGE_BODY {
-        true => tokio::task::block_in_place(read)?,
+        true => ask.in_place(read)??,
         false => read()?,
     };
+    // Where there are indexes all of a range is read.
+    let has_ranges = plan.steps.iter().any(|(_, step)| matches!(step, Step::DeleteRange(_)));
     if plan.conditions.is_empty() && ask.once.is_none() {
         let mut batch = WriteBatch::new();
         if let Some(payload) = plan.payload {
@@ -121,9 +123,12 @@ pub async fn write(ask: &mut Ask) -> Outcome {
         }
         let Received { bytes, room: _until_it_is_written } = received;
         drop((plan.steps, bytes)); // The batch has it.
-        return written(ask.commit(batch, durability).await?);
+        return written(match has_ranges {
+            true => ask.commit_apart(batch, durability).await?,
+            false => ask.commit(batch, durability).await?,
+        });
     }
-    let effort = Effort::of(received.bytes.len());
+    let effort = if has_ranges { Effort::Large } else { Effort::of(received.bytes.len()) };
     let done = write_if(asked, durability, effort, |transaction| {
         plan.check(asked, transaction)?;
         plan.write(transaction).map_err(|error| asked.engine(&error))
@@ -380,7 +385,7 @@ pub async fn multi_get(ask: &mut Ask) -> Outcome {
     let values = ask.query.choice("values", VALUES)?.unwrap_or(Values::Short);
     let received = ask.json_text(ask.shared.limits.body_size).await?;
     let keys = match received.bytes.len() >= LARGE_BODY {
-        true => tokio::task::block_in_place(|| read_keys(ask, &received.bytes))?,
+        true => ask.in_place(|| read_keys(ask, &received.bytes))??,
         false => read_keys(ask, &received.bytes)?,
     };
     let then = moment(ask, &keyspace)?;

@@ -163,16 +163,11 @@ pub async fn write_if(
     effort: Effort,
     mut prepare: impl FnMut(&mut Transaction) -> Result<(), Failure>,
 ) -> Result<Written, Failure> {
-    let store = &ask.shared.store;
     let mut attempt = || attempt(ask, &mut prepare);
     for count in 0..tries(ask) {
         let tried = match effort {
             Effort::Small => attempt(),
-            Effort::Large => {
-                // What keeps a thread has its place among those that do.
-                let _permit = store.permit().map_err(|error| ask.store(&error))?;
-                tokio::task::block_in_place(&mut attempt)
-            }
+            Effort::Large => ask.in_place(&mut attempt)?,
         };
         match tried? {
             Attempt::Done(done) => {

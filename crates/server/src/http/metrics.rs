@@ -63,6 +63,12 @@ fn push_server(out: &mut String, shared: &Shared) {
         line(out, "refusals_total", &format!("reason=\"{name}\""), metrics.refusals(why));
     }
     let feeds = shared.limits.feeds - shared.http.feeds.available_permits();
+    let name = "slow_requests";
+    head(out, name, "gauge", "Requests at work that may take long.");
+    let http = shared.limits.blocking_requests - shared.store.permits_left();
+    line(out, name, "protocol=\"http\"", http);
+    let redis = shared.limits.slow_commands - shared.redis.turns_left();
+    line(out, name, "protocol=\"redis\"", redis);
     let name = "held_bytes";
     head(out, name, "gauge", "Memory for what is on its way from and to clients, where large.");
     line(out, name, "protocol=\"http\"", shared.http.room.taken());

@@ -211,6 +211,8 @@ fn server_json(shared: &Shared) -> Value {
         "bytes_sent": of_protocols(&|protocol| json!(metrics.bytes(protocol).1)),
         "requests": requests,
         "refusals": refusals,
+        "slow_http": shared.limits.blocking_requests - shared.store.permits_left(),
+        "slow_redis": shared.limits.slow_commands - shared.redis.turns_left(),
         "memory_http": shared.http.room.taken(),
         "memory_redis": shared.redis.room_taken(),
         "snapshots": shared.http.snapshots.count(),

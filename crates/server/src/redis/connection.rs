@@ -8,13 +8,16 @@
 //! - K1  Memory grows with bytes that have arrived, never by what a client says will come; that of
 //!   all clients together has a limit, and who asks for more is closed: the others are not.
 //! - K2  Nothing is sent of what was written before it is as durable as asked for (N1).
-//! - K3  A connection that is neither known nor saying anything ends by itself, as does one that
+//! - K3  What may take long has a turn, of which there are so many, and waits for it without a
+//!   thread: those that serve connections are never all at such commands.
+//! - K4  A connection that is neither known nor saying anything ends by itself, as does one that
 //!   says or takes something too slowly.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::NO_ROOM;
@@ -68,6 +71,8 @@ struct Link {
     /// Bytes of the input that are done with.
     taken: usize,
     room: usize,
+    /// For the next command, if that may take long.
+    turn: Option<OwnedSemaphorePermit>,
     out: Reply,
     /// For the command that is not whole yet.
     frame: Option<Patience>,
@@ -89,6 +94,7 @@ pub async fn serve(connection: Connection, shared: Arc<Shared>) {
         held: Taken::default(),
         taken: 0,
         room: READ_MIN,
+        turn: None,
         out: Reply::within(Arc::clone(&shared.redis.room)),
         frame: None,
         has_said_something: false,
@@ -210,6 +216,7 @@ impl Link {
             }
             match done {
                 Progress::More => tokio::task::yield_now().await,
+                Progress::Turn => self.wait_for_turn(shared, client).await?,
                 Progress::Over => return Ok(()),
                 Progress::NoRoom => return Err(End::Refused),
                 Progress::Error(error) => {
@@ -226,6 +233,25 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// Waits for the turn of the next command, which may take long, for as long as a request may
+    /// scan (K3). What was said before it has been sent.
+    async fn wait_for_turn(&mut self, shared: &Shared, client: &Client) -> Result<(), End> {
+        let turn = Arc::clone(&shared.redis.slow).acquire_owned();
+        self.turn = tokio::select! {
+            biased;
+            turn = turn => turn.ok(),
+            () = client.killed() => return Err(End::Over),
+            () = tokio::time::sleep(shared.limits.scan_time) => None,
+        };
+        if self.turn.is_none() {
+            shared.metrics.note_refusal(Refusal::Busy);
+            self.out.last_words("BUSY there is too much to do at the moment");
+            self.send(shared, client).await?;
+            return Err(End::Refused);
+        }
+        Ok(())
     }
 
     /// Does commands, until there are no more or enough was said.
@@ -255,9 +281,16 @@ impl Link {
                 Parsed::Error(error) => break Progress::Error(error),
                 Parsed::Command(len) => {
                     let args = self.parser.args(bytes);
+                    let takes_long = self.session.takes_long(args);
+                    let turn = takes_long.then(|| self.turn.take().or_else(|| turn(shared)));
+                    if turn.as_ref().is_some_and(Option::is_none) {
+                        self.parser.reset(); // It is read again.
+                        break Progress::Turn;
+                    }
                     let has_more = bytes.len() > len;
                     let follows = if has_more { Follows::Something } else { Follows::Nothing };
                     self.session.execute(args, follows, &mut self.out, &mut row);
+                    drop(turn);
                     self.taken += len;
                     count += 1;
                 }
@@ -269,7 +302,7 @@ impl Link {
         };
         self.session.finish(&mut row, &mut self.out);
         let progress = if self.out.is_refused() { Progress::NoRoom } else { progress };
-        if progress != Progress::More {
+        if !matches!(progress, Progress::More | Progress::Turn) {
             // The place in the frame counts from its start, which moves to the front.
             self.input.drain(..self.taken);
             let has_rest = !self.input.is_empty();
@@ -367,11 +400,18 @@ impl Link {
 enum Progress {
     /// There is more to do when this is sent.
     More,
+    /// The next command may take long, and it is not its turn.
+    Turn,
     /// The rest is not whole yet.
     Over,
     /// There is no memory for what is to be said.
     NoRoom,
     Error(FrameError),
+}
+
+/// A turn of what may take long, if there is one.
+fn turn(shared: &Shared) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(&shared.redis.slow).try_acquire_owned().ok()
 }
 
 async fn sleep(time: Option<Duration>) {

@@ -39,6 +39,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lithedb::Db;
+use tokio::sync::Semaphore;
 
 use crate::accept::Connection;
 use crate::config::Limits;
@@ -61,6 +62,8 @@ pub struct State {
     looks: Looks,
     /// Memory for what is on its way from and to clients.
     room: Arc<Room>,
+    /// Turns of commands that may take long: each has a thread for itself meanwhile.
+    slow: Arc<Semaphore>,
     /// Commands in the last second.
     pace: AtomicU64,
 }
@@ -88,8 +91,14 @@ impl State {
             swept: AtomicU64::new(0),
             looks: Looks::default(),
             room: Arc::new(Room::new(limits.redis_memory, ROOM_PIECE)),
+            slow: Arc::new(Semaphore::new(limits.slow_commands)),
             pace: AtomicU64::new(0),
         }
+    }
+
+    /// How many commands that may take long could begin.
+    pub fn turns_left(&self) -> usize {
+        self.slow.available_permits()
     }
 
     /// Bytes that are on their way from and to clients, where they are many.

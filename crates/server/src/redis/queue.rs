@@ -15,7 +15,7 @@ use super::glob::Steps;
 use super::number::integer;
 use super::reply::Reply;
 use super::session::{Session, TRY_COUNT, commit, is_said, make_way};
-use super::table::{MAKES, Run, Spec};
+use super::table::{self, AT_ONCE, MAKES, Run, Spec};
 use crate::room::{Room, Taken as RoomTaken};
 use crate::server::Shared;
 
@@ -190,6 +190,21 @@ impl Taken<'_> {
 }
 
 impl Session {
+    /// Whether a command may take so long that it has to wait for its turn among such.
+    pub fn takes_long(&self, args: Args<'_>) -> bool {
+        let spec = table::find(args.at(0)).filter(|spec| spec.takes(args.count()));
+        let Some(spec) = spec.filter(|_| self.principal.is_some()) else { return false };
+        match &self.queue {
+            Some(queue) if spec.name == "exec" => self.is_slow_queue(queue, &self.watches),
+            Some(_) if !spec.has(AT_ONCE) => false,
+            _ => spec.is_slow(args),
+        }
+    }
+
+    fn is_slow_queue(&self, queue: &Queue, watches: &Watches) -> bool {
+        !queue.is_bad && (queue.is_slow() || watches.keys.len() > QUICK_COUNT_MAX)
+    }
+
     /// `EXEC`.
     pub fn execute_queue(&mut self, out: &mut Reply) -> Done {
         let Some(queue) = self.queue.take() else { return say("ERR EXEC without MULTI") };
@@ -197,6 +212,7 @@ impl Session {
         if queue.is_bad {
             return say("EXECABORT Transaction discarded because of previous errors.");
         }
+        let is_slow = self.is_slow_queue(&queue, &watches);
         let database = self.database;
         let mark = out.mark();
         let mut work = || {
@@ -215,10 +231,9 @@ impl Session {
             }
             done
         };
-        if queue.is_slow() || watches.keys.len() > QUICK_COUNT_MAX {
-            tokio::task::block_in_place(work)
-        } else {
-            work()
+        match is_slow {
+            true => tokio::task::block_in_place(work),
+            false => work(),
         }
     }
 

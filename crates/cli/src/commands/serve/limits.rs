@@ -39,6 +39,10 @@ macro_rules! limits {
 
 limits! {
     "connections" Count(count) connections = count, "Connections at a time";
+    "blocking-requests" Count(count) blocking_requests = count,
+        "Requests at work that take a thread of their own: scans, backups, large batches";
+    "slow-commands" Count(count) slow_commands = count,
+        "Commands of the Redis protocol at work that may take long; others wait";
     "body-size" Size(size) body_size = size,
         "Size of a body, or of an argument of the Redis protocol";
     "key-size" Size(size) key_size = usize_of(size), "Size of a key";
@@ -190,7 +194,8 @@ mod tests {
             limit.set(&mut limits, other).unwrap();
             assert_ne!(before, format!("{limits:?}"), "{} sets something", limit.option);
         }
-        assert!(LIMITS[2].set(&mut limits, "default").is_ok());
+        let size = LIMITS.iter().find(|limit| matches!(limit.to, To::Size(_))).unwrap();
+        assert!(size.set(&mut limits, "default").is_ok());
         let scan_time = LIMITS.iter().find(|limit| limit.option == "scan-time").unwrap();
         assert!(scan_time.set(&mut limits, "5000w").is_err());
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::{Client, Running};
 
 const KEY: &str = "/v1/keyspaces/default/keys/a";
@@ -160,4 +162,34 @@ fn requests_may_be_sent_ahead() {
         assert_eq!(client.answer("PUT").status, 200);
         assert_eq!(client.answer("GET").body, b"v");
     }
+}
+
+#[test]
+fn what_is_quick_goes_on_where_what_takes_long_has_no_place() {
+    let server = Running::start_with(|config| config.limits.blocking_requests = 0);
+    let mut client = server.client();
+    assert_eq!(client.put(KEY, "v").status, 200);
+    let batch = |operation: Value| json!({ "operations": [operation] });
+    let range = json!({ "op": "delete-range", "keyspace": "default", "prefix": "b" });
+    let put = json!({ "op": "put", "keyspace": "default", "key": "b", "value": "v" });
+    let condition = json!([{ "keyspace": "default", "key": "z", "stamp": null }]);
+    let mut conditional = batch(range.clone());
+    conditional["conditions"] = condition;
+    let keyspace = "/v1/keyspaces/default";
+    let refused = [
+        client.get(&format!("{keyspace}/keys?limit=1000")),
+        client.get(&format!("{keyspace}/count")),
+        client.delete(&format!("{keyspace}/keys?prefix=b")),
+        client.post("/v1/check", &json!({})),
+        client.post("/v1/batch", &batch(range)),
+        client.post("/v1/batch", &conditional),
+    ];
+    for answer in refused {
+        assert_eq!((answer.status, answer.code().as_str()), (503, "busy"));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    assert_eq!(client.post("/v1/batch", &batch(put)).status, 200);
+    assert_eq!(client.get(KEY).body, b"v");
+    assert_eq!(client.get("/health").status, 200);
+    assert_eq!(client.get(&format!("{keyspace}/keys?limit=10")).status, 200);
 }

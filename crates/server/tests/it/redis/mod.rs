@@ -15,6 +15,7 @@ mod real_clients;
 mod server;
 mod strings;
 mod tls;
+mod turns;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
