@@ -160,7 +160,7 @@ impl Storage for OsStorage {
             let file = open_lock_file(path)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(held_lock_error(owner_of(&file))),
+                Err(TryLockError::WouldBlock) => return Err(held_lock_error(holder_of(&file))),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             // Somebody may have removed or replaced the file between the two calls: then this
@@ -306,6 +306,15 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 fn write_owner(file: &File) -> io::Result<()> {
     file.set_len(0)?;
     file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
+}
+
+/// The process that holds a lock alone. Those who share it write nothing: the file then names
+/// whoever held it last.
+fn holder_of(file: &File) -> Option<u32> {
+    match file.try_lock_shared() {
+        Ok(()) => file.unlock().ok().and(None),
+        Err(_) => owner_of(file),
+    }
 }
 
 /// The process that a lock file names; `None` while its owner has not written it yet.
@@ -480,6 +489,18 @@ mod tests {
         assert!(error.to_string().contains(&format!("process {}", std::process::id())));
         drop(lock);
         OsStorage.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_is_shared_is_not_said_to_be_of_who_held_it_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("LOCK");
+        drop(OsStorage.lock(&path).unwrap());
+        let _shared = OsStorage.lock_shared(&path).unwrap();
+        let error = OsStorage.lock(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(error.to_string().ends_with("another process"), "{error}");
+        OsStorage.lock_shared(&path).unwrap();
     }
 
     #[test]
