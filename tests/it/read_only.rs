@@ -156,9 +156,11 @@ fn readers_share_a_database_and_a_writer_has_it_alone() {
     let directory = tempfile::tempdir().unwrap();
     let on_disk: Arc<dyn Storage> = Arc::new(OsStorage::new());
     let path = directory.path().join("db");
-    for (storage, path) in
-        [(on_disk, path.as_path()), (Arc::new(MemoryStorage::new()) as _, Path::new(PATH))]
-    {
+    for (storage, path) in [
+        (on_disk, path.as_path()),
+        (Arc::new(MemoryStorage::new()) as _, Path::new(PATH)),
+        (Arc::new(SimStorage::new(1)) as _, Path::new(PATH)),
+    ] {
         let builder = || Db::builder().storage(Arc::clone(&storage));
         let to_read = || builder().access(Access::ReadOnly).open(path);
         // Nothing is created.
