@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::interval::{Interval, IntervalMemory, Run, RunRole};
 use super::record::{
-    ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalRecord, RunRecord,
+    ChangeRecord, Counters, Decoder, EditRecord, Encoder, IntervalParts, IntervalRecord, RunRecord,
 };
 use super::segment::{HEADER_LEN, Segment, SegmentPlace};
 use super::sweep::{is_mostly_expired, is_sparse};
@@ -22,10 +22,6 @@ use crate::value_log::ValueLog;
 /// Tells index logs from the other edit logs.
 const LOG_KIND: u32 = 2;
 const LOG_STEM: &str = "index";
-/// Intervals in one part of a snapshot, at most.
-const PART_INTERVAL_COUNT: usize = 1024;
-/// A part with this many bytes of anchors is long enough.
-const PART_ANCHOR_BYTES: usize = 1 << 20;
 /// Room for edits behind a snapshot, at least.
 const EDIT_ROOM_MIN: u64 = 32 << 10;
 
@@ -180,18 +176,13 @@ impl Index {
             segments,
             changes: Vec::new(),
         }))?;
-        let mut part = Vec::with_capacity(PART_INTERVAL_COUNT);
-        let mut anchor_bytes = 0;
+        let mut parts = IntervalParts::default();
         for interval in &self.tree {
-            part.push(record_of(interval));
-            anchor_bytes += interval.anchor.len();
-            if part.len() == PART_INTERVAL_COUNT || anchor_bytes >= PART_ANCHOR_BYTES {
-                put(Encoder::intervals(&part))?;
-                part.clear();
-                anchor_bytes = 0;
+            if let Some(part) = parts.add(&record_of(interval)) {
+                put(part)?;
             }
         }
-        put(Encoder::intervals(&part))
+        put(parts.finish())
     }
 
     /// Bytes of live runs.

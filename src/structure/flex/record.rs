@@ -30,6 +30,7 @@ use std::ops::Range;
 
 use super::interval::Run;
 use crate::base::{ExpirySpan, MOMENT_MAX, SeqNo, Slice, varint};
+use crate::manifest::EditLog;
 use crate::structure::{BegunFlush, ValueShare};
 
 /// Counters that the index carries, each since the keyspace was created.
@@ -234,14 +235,6 @@ impl Encoder {
         encoder.out
     }
 
-    /// An interval part of a snapshot.
-    pub(super) fn intervals(intervals: &[IntervalRecord]) -> Vec<u8> {
-        let mut encoder = Encoder::default();
-        encoder.number(intervals.len() as u64);
-        intervals.iter().for_each(|interval| encoder.interval(interval));
-        encoder.out
-    }
-
     fn interval(&mut self, interval: &IntervalRecord) {
         self.bytes(&interval.anchor);
         let has_base = u64::from(interval.base.is_some());
@@ -286,6 +279,39 @@ impl Encoder {
             done = range.end;
         }
         encoder.out
+    }
+}
+
+/// An interval part of a snapshot that has this many bytes gets no more intervals. One of them
+/// takes some megabytes at most, as it has few runs, each with few value files against its entries:
+/// so every part is far below [`EditLog::EDIT_LEN_MAX`], however long anchors are, and however many
+/// value files runs point into.
+const PART_SIZE: usize = 64 << 10;
+const _: () = assert!(PART_SIZE <= EditLog::EDIT_LEN_MAX / 16);
+
+/// Gathers the interval parts of a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct IntervalParts {
+    /// Of the part at hand, without its count.
+    encoder: Encoder,
+    count: u64,
+}
+
+impl IntervalParts {
+    /// Adds an interval; returns the part that is full with it.
+    pub(super) fn add(&mut self, interval: &IntervalRecord) -> Option<Vec<u8>> {
+        self.encoder.interval(interval);
+        self.count += 1;
+        (self.encoder.out.len() >= PART_SIZE).then(|| std::mem::take(self).finish())
+    }
+
+    /// What is left, as a part: perhaps one without intervals.
+    pub(super) fn finish(self) -> Vec<u8> {
+        let mut part =
+            Encoder { out: Vec::with_capacity(self.encoder.out.len() + 10), ..Default::default() };
+        part.number(self.count);
+        part.out.extend_from_slice(&self.encoder.out);
+        part.out
     }
 }
 
@@ -556,10 +582,40 @@ mod tests {
                 deltas: vec![run(3, 40, 0), run(9, 1 << 33, 0)],
             },
         ];
-        let bytes = Encoder::intervals(&intervals);
+        let mut parts = IntervalParts::default();
+        assert!(intervals.iter().all(|interval| parts.add(interval).is_none()));
+        let bytes = parts.finish();
         assert_eq!(Decoder::intervals(&bytes), Some(intervals));
         for cut in 0..bytes.len() {
             assert_eq!(Decoder::intervals(&bytes[..cut]), None, "cut at {cut}");
         }
+    }
+
+    /// Of intervals whose runs point into many value files a thousand took more than an edit may.
+    #[test]
+    fn parts_are_bounded_by_their_bytes() {
+        let shares = |first: u64| {
+            (first..first + 7000).map(|file| ValueShare { file, bytes: u64::MAX - file }).collect()
+        };
+        let record = |number: u64| {
+            let mut anchor = vec![0x5a; 60_000];
+            anchor.extend_from_slice(&number.to_be_bytes());
+            let base = RunRecord { values: shares(number + 1), ..run(2, 40, 0) };
+            IntervalRecord { anchor: Slice::from(anchor), base: Some(base), deltas: Vec::new() }
+        };
+        let mut parts = IntervalParts::default();
+        let (mut whole, mut found, mut largest) = (0, 0, 0);
+        for number in 0..1024 {
+            let Some(part) = parts.add(&record(number)) else { continue };
+            (whole, largest) = (whole + part.len(), largest.max(part.len()));
+            for interval in Decoder::intervals(&part).expect("a whole part") {
+                assert_eq!(interval, record(found));
+                found += 1;
+            }
+        }
+        assert_eq!(Decoder::intervals(&parts.finish()), Some(Vec::new()));
+        assert_eq!(found, 1024);
+        assert!(whole > 2 * EditLog::EDIT_LEN_MAX, "{whole} bytes");
+        assert!(largest < PART_SIZE + (256 << 10), "{largest} bytes");
     }
 }

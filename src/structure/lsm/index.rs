@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::record::{Counters, Decoder, EditRecord, Encoder, PlacedTable, RunPlace};
+use super::record::{Counters, Decoder, EditRecord, Encoder, PlacedTable, RunPlace, TableParts};
 use super::table::{Table, TablePlace};
 use crate::base::{Error, Result};
 use crate::manifest::{EditLog, EditLogId, LogPosition, OpenReport, Record, RecordRef};
@@ -14,10 +14,6 @@ use crate::storage::Storage;
 /// Tells the index logs of this structure from the other edit logs.
 const LOG_KIND: u32 = 4;
 const LOG_STEM: &str = "tables";
-/// Tables in one part of a snapshot, at most.
-const PART_TABLE_COUNT: usize = 256;
-/// A part with this many bytes of keys is long enough.
-const PART_KEY_BYTES: usize = 1 << 20;
 /// Room for edits behind a snapshot, at least.
 const EDIT_ROOM_MIN: u64 = 32 << 10;
 
@@ -150,19 +146,13 @@ impl Index {
 
     fn snapshot_parts(&self, mut put: impl FnMut(Vec<u8>) -> Result<()>) -> Result<()> {
         put(Encoder::header(&self.counters))?;
-        let mut part = Vec::new();
-        let mut key_bytes = 0;
+        let mut parts = TableParts::default();
         for (run, table) in self.tables() {
-            let end_len = table.record.end.as_ref().map_or(0, |end| end.len());
-            key_bytes += table.record.first.len() + end_len;
-            part.push(PlacedTable { run, table: table.record.clone() });
-            if part.len() == PART_TABLE_COUNT || key_bytes >= PART_KEY_BYTES {
-                put(Encoder::tables(&part))?;
-                part.clear();
-                key_bytes = 0;
+            if let Some(part) = parts.add(&PlacedTable { run, table: table.record.clone() }) {
+                put(part)?;
             }
         }
-        put(Encoder::tables(&part))
+        put(parts.finish())
     }
 
     /// All tables, the newest run first.

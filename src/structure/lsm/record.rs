@@ -21,6 +21,7 @@
 
 use super::table::TableRecord;
 use crate::base::{ExpirySpan, SeqNo, Slice, varint};
+use crate::manifest::EditLog;
 use crate::structure::ValueShare;
 
 /// Levels that there are.
@@ -166,14 +167,6 @@ impl Encoder {
         encoder.out
     }
 
-    /// A table part of a snapshot.
-    pub(super) fn tables(tables: &[PlacedTable]) -> Vec<u8> {
-        let mut encoder = Encoder::default();
-        encoder.number(tables.len() as u64);
-        tables.iter().for_each(|table| encoder.placed(table));
-        encoder.out
-    }
-
     /// An edit.
     pub(super) fn edit(edit: &EditRecord) -> Vec<u8> {
         let mut encoder = Encoder::default();
@@ -183,6 +176,37 @@ impl Encoder {
         encoder.number(edit.added.len() as u64);
         edit.added.iter().for_each(|table| encoder.placed(table));
         encoder.out
+    }
+}
+
+/// A table part of a snapshot that has this many bytes gets no more tables. One of them has two keys
+/// and a few bytes for each value file that it points into: so every part is far below
+/// [`EditLog::EDIT_LEN_MAX`], however many value files there are.
+const PART_SIZE: usize = 64 << 10;
+const _: () = assert!(PART_SIZE <= EditLog::EDIT_LEN_MAX / 16);
+
+/// Gathers the table parts of a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct TableParts {
+    /// Of the part at hand, without its count.
+    encoder: Encoder,
+    count: u64,
+}
+
+impl TableParts {
+    /// Adds a table; returns the part that is full with it.
+    pub(super) fn add(&mut self, table: &PlacedTable) -> Option<Vec<u8>> {
+        self.encoder.placed(table);
+        self.count += 1;
+        (self.encoder.out.len() >= PART_SIZE).then(|| std::mem::take(self).finish())
+    }
+
+    /// What is left, as a part: perhaps one without tables.
+    pub(super) fn finish(self) -> Vec<u8> {
+        let mut part = Encoder { out: Vec::with_capacity(self.encoder.out.len() + 10) };
+        part.number(self.count);
+        part.out.extend_from_slice(&self.encoder.out);
+        part.out
     }
 }
 
@@ -377,9 +401,37 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(Decoder::edit(&bytes[..len]), None, "{len} bytes");
         }
-        let tables = Encoder::tables(&added);
+        let mut parts = TableParts::default();
+        assert!(added.iter().all(|table| parts.add(table).is_none()));
+        let tables = parts.finish();
         assert_eq!(Decoder::tables(&tables), Some(added));
         assert_eq!(Decoder::header(&Encoder::header(&counters)), Some(counters));
         assert_eq!(Decoder::header(&tables), None);
+    }
+
+    /// Of tables that point into many value files some hundreds took more than an edit may.
+    #[test]
+    fn parts_are_bounded_by_their_bytes() {
+        let pointing = |number: u64| {
+            let mut placed = table(number);
+            let files = 1..30_000 + number;
+            placed.table.values =
+                files.map(|file| ValueShare { file, bytes: u64::MAX - file }).collect();
+            placed
+        };
+        let mut parts = TableParts::default();
+        let (mut whole, mut found, mut largest) = (0, 1, 0);
+        for number in 1..257 {
+            let part = parts.add(&pointing(number)).expect("one is enough");
+            (whole, largest) = (whole + part.len(), largest.max(part.len()));
+            for placed in Decoder::tables(&part).expect("a whole part") {
+                assert_eq!(placed, pointing(found));
+                found += 1;
+            }
+        }
+        assert_eq!(Decoder::tables(&parts.finish()), Some(Vec::new()));
+        assert_eq!(found, 257);
+        assert!(whole > EditLog::EDIT_LEN_MAX, "{whole} bytes");
+        assert!(largest < PART_SIZE + (512 << 10), "{largest} bytes");
     }
 }
