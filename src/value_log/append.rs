@@ -188,6 +188,8 @@ impl ValueLog {
             return Err(Error::ReadOnly { why: why.clone() });
         }
         if self.sync_state.swap(SYNCING, Ordering::AcqRel) & UNSYNCED != 0 {
+            // Should it panic: what it was to sync is not on the list any more.
+            *turn = Some("a sync of values did not come to its end".to_owned());
             let synced = self.sync_files();
             *turn = synced.as_ref().err().map(ToString::to_string);
             synced?; // It stays `SYNCING`, so that everybody comes here and is told.

@@ -14,8 +14,8 @@ use super::{ValueStream, Verify};
 use crate::base::{Error, Result, ValuePointer};
 use crate::cache::MemoryBudget;
 use crate::storage::{
-    CrashMode, FaultEffect, FaultPlan, FaultRule, MemoryStorage, OpenMode, Operation, SimStorage,
-    Storage,
+    CrashMode, DirEntry, FaultEffect, FaultPlan, FaultRule, MemoryStorage, OpenMode, Operation,
+    SimStorage, Storage, StorageFile, StorageLock,
 };
 
 const DIR: &str = "/db/values";
@@ -253,6 +253,62 @@ fn what_was_synced_survives_a_power_cut_and_its_name_too() {
             Ok(read) => assert_eq!(*read, *value(3, 3000)),
             Err(error) => assert!(error.is_corruption(), "{error}"),
         }
+    }
+}
+
+/// A disk whose directories cannot be synced without a panic.
+#[derive(Debug)]
+struct Panicking(SimStorage);
+
+impl Storage for Panicking {
+    fn open(&self, path: &Path, mode: OpenMode) -> std::io::Result<Arc<dyn StorageFile>> {
+        self.0.open(path, mode)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> std::io::Result<()> {
+        self.0.create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> std::io::Result<()> {
+        self.0.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> std::io::Result<()> {
+        self.0.remove_dir(path)
+    }
+
+    fn list_dir(&self, path: &Path) -> std::io::Result<Vec<DirEntry>> {
+        self.0.list_dir(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> std::io::Result<()> {
+        panic!("{} is not synced", path.display())
+    }
+
+    fn lock(&self, path: &Path) -> std::io::Result<Box<dyn StorageLock>> {
+        self.0.lock(path)
+    }
+
+    fn exists(&self, path: &Path) -> std::io::Result<bool> {
+        self.0.exists(path)
+    }
+}
+
+/// V5: nor is one tried again that did not come to its end.
+#[test]
+fn behind_a_sync_that_has_panicked_nothing_is_taken_for_durable() {
+    let storage: Arc<dyn Storage> = Arc::new(Panicking(SimStorage::new(3)));
+    let log = open_in(&storage);
+    let (_pointers, _held) = append(&log, &[value(1, 3000)]).unwrap();
+    let sync = || log.sync();
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(sync)).unwrap_err();
+    assert!(log.has_failed());
+    for _ in 0..2 {
+        assert!(matches!(log.sync(), Err(Error::ReadOnly { .. })));
     }
 }
 
