@@ -179,8 +179,8 @@ impl Encoder {
     }
 }
 
-/// A table part of a snapshot that has this many bytes gets no more tables. One of them has two keys
-/// and a few bytes for each value file that it points into: so every part is far below
+/// A table part of a snapshot that has this many bytes gets no more tables. One of them has two
+/// keys and a few bytes for each value file that it points into: so every part is far below
 /// [`EditLog::EDIT_LEN_MAX`], however many value files there are.
 const PART_SIZE: usize = 64 << 10;
 const _: () = assert!(PART_SIZE <= EditLog::EDIT_LEN_MAX / 16);
