@@ -4,13 +4,21 @@
 //! key's deletions are found by one binary search, however ranges overlap.
 //!
 //! Invariants
-//! - G1  Fragments ascend and do not overlap; none is empty.
+//! - G1  Fragments ascend and do not overlap; none is empty, and no two that touch have the same
+//!   stamps.
 //! - G2  The stamps of a fragment descend, each once.
 
 use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::SeqNo;
+
+/// The two counts in front of shared stamps.
+const STAMPS_HEAD_SIZE: usize = 2 * size_of::<usize>();
+
+/// Stamps of deletions; those of a fragment that was divided are shared by its pieces.
+type Stamps = Arc<[SeqNo]>;
 
 /// Deletions of key ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +34,7 @@ struct Fragment {
     start: Vec<u8>,
     /// The first key behind; none if there is no end.
     end: Option<Vec<u8>>,
-    seqnos: Vec<SeqNo>,
+    seqnos: Stamps,
 }
 
 /// A range of keys that was deleted.
@@ -48,99 +56,89 @@ impl RangeTombstones {
         self.fragments.is_empty()
     }
 
+    /// The newest stamp that any has, or a later one.
+    pub(super) fn newest(&self) -> SeqNo {
+        self.newest
+    }
+
     /// Number of fragments: up to twice that of deletions.
     #[must_use]
     pub fn fragment_count(&self) -> usize {
         self.fragments.len()
     }
 
-    /// What each further one costs, and each walk: fragments, or a quarter of all stamps in them.
+    /// What putting them together with others costs, and each walk: fragments, or a quarter of all
+    /// stamps in them.
     #[must_use]
     pub fn cost(&self) -> usize {
-        let stamps: usize = self.fragments.iter().map(|fragment| fragment.seqnos.len()).sum();
-        self.fragments.len().max(stamps / 4)
+        cost_of(self.fragments.len(), self.stamp_count())
     }
 
-    /// Bytes of memory taken, about.
+    /// Stamps of all fragments.
+    pub(super) fn stamp_count(&self) -> usize {
+        self.fragments.iter().map(|fragment| fragment.seqnos.len()).sum()
+    }
+
+    /// Stamps of the fragment that has most of them.
+    pub(super) fn depth(&self) -> usize {
+        self.fragments.iter().map(|fragment| fragment.seqnos.len()).max().unwrap_or(0)
+    }
+
+    /// Bytes of memory taken, about; stamps that fragments share count once.
     #[must_use]
     pub fn memory_size(&self) -> usize {
-        let size = |fragment: &Fragment| {
-            size_of::<Fragment>()
+        let mut counted = HashSet::new();
+        let mut size = 0;
+        for fragment in &self.fragments {
+            size += size_of::<Fragment>()
                 + fragment.start.len()
-                + fragment.end.as_ref().map_or(0, Vec::len)
-                + fragment.seqnos.len() * size_of::<SeqNo>()
-        };
-        self.fragments.iter().map(size).sum()
-    }
-
-    /// Adds a deletion of the keys from `start` to in front of `end`. O(fragments).
-    pub fn add(&mut self, start: &[u8], end: Option<&[u8]>, seqno: SeqNo) {
-        if end.is_some_and(|end| end <= start) {
-            return;
-        }
-        self.newest = self.newest.max(seqno);
-        let old = std::mem::take(&mut self.fragments);
-        // Of the range, what no fragment has covered yet starts here; none when all of it has.
-        let mut uncovered = Some(start.to_vec());
-        for fragment in old {
-            if fragment.ends_by(start) || !fragment.starts_before_end(end) {
-                if !fragment.starts_before_end(end) {
-                    self.fill_up_to(&mut uncovered, end, seqno);
-                }
-                self.fragments.push(fragment);
-                continue;
+                + fragment.end.as_ref().map_or(0, Vec::len);
+            if counted.insert(fragment.seqnos.as_ptr()) {
+                size += STAMPS_HEAD_SIZE + fragment.seqnos.len() * size_of::<SeqNo>();
             }
-            if let Some(from) = uncovered.take()
-                && from < fragment.start
-            {
-                let end = Some(fragment.start.clone());
-                self.fragments.push(Fragment { start: from, end, seqnos: vec![seqno] });
-            }
-            uncovered.clone_from(&fragment.end);
-            self.push_divided(fragment, start, end, seqno);
         }
-        self.fill_up_to(&mut uncovered, end, seqno);
+        size
     }
 
-    /// The rest of a range that is being added, from where nothing has covered it yet.
-    fn fill_up_to(&mut self, uncovered: &mut Option<Vec<u8>>, end: Option<&[u8]>, seqno: SeqNo) {
-        if let Some(start) = uncovered.take()
-            && end.is_none_or(|end| *start < *end)
-        {
-            let end = end.map(<[u8]>::to_vec);
-            self.fragments.push(Fragment { start, end, seqnos: vec![seqno] });
-        }
-    }
-
-    /// Divides a fragment where a range that overlaps it starts and ends.
-    fn push_divided(
-        &mut self,
-        mut fragment: Fragment,
-        start: &[u8],
-        end: Option<&[u8]>,
+    /// Deletions of ranges by one commit, in any order, as ranges that do not touch. Empty ones are
+    /// nothing. O(n log n).
+    #[must_use]
+    pub fn of<'k>(
+        ranges: impl IntoIterator<Item = (&'k [u8], Option<&'k [u8]>)>,
         seqno: SeqNo,
-    ) {
-        if *fragment.start < *start {
-            let before = Fragment {
-                start: std::mem::replace(&mut fragment.start, start.to_vec()),
-                end: Some(start.to_vec()),
-                seqnos: fragment.seqnos.clone(),
-            };
-            self.fragments.push(before);
-        }
-        let behind = match end {
-            Some(end) if fragment.end.as_ref().is_none_or(|its_end| *end < **its_end) => {
-                let its_end = fragment.end.replace(end.to_vec());
-                let seqnos = fragment.seqnos.clone();
-                Some(Fragment { start: end.to_vec(), end: its_end, seqnos })
+    ) -> RangeTombstones {
+        let is_some = |(start, end): &(&[u8], Option<&[u8]>)| end.is_none_or(|end| *start < end);
+        let mut ranges: Vec<_> = ranges.into_iter().filter(is_some).collect();
+        ranges.sort_unstable_by_key(|(start, _)| *start);
+        let mut union = RangeTombstones::default();
+        let mut ranges = ranges.into_iter();
+        let Some((mut from, mut reached)) = ranges.next() else { return union };
+        for (start, end) in ranges {
+            if reached.is_some_and(|reached| reached < start) {
+                union.append(from, reached, seqno);
+                (from, reached) = (start, end);
+            } else {
+                reached = reached.zip(end).map(|(reached, end)| reached.max(end));
             }
-            _ => None,
-        };
-        if let Err(place) = fragment.seqnos.binary_search_by(|other| seqno.cmp(other)) {
-            fragment.seqnos.insert(place, seqno);
         }
-        self.fragments.push(fragment);
-        self.fragments.extend(behind);
+        union.append(from, reached, seqno);
+        union
+    }
+
+    /// What both delete. O(fragments of both, and their stamps).
+    #[must_use]
+    pub fn union(&self, other: &RangeTombstones, kept: KeptStamps) -> RangeTombstones {
+        let mut union = RangeTombstones::default();
+        let mut together = TogetherStamps { kept, made: HashMap::new() };
+        sweep(vec![&self.fragments, &other.fragments], |start, end, covering| {
+            let stamps = match covering {
+                [(_, a), (_, b)] => together.of(&a.seqnos, &b.seqnos),
+                [(_, only)] => Arc::clone(&only.seqnos),
+                _ => return,
+            };
+            union.push(start, end, stamps);
+        });
+        union
     }
 
     /// What `sets` delete together, each up to a stamp: of each range the newest deletion. `None`
@@ -158,34 +156,14 @@ impl RangeTombstones {
     }
 
     fn merged(sets: &[(Arc<RangeTombstones>, SeqNo)]) -> RangeTombstones {
-        let mut rest: Vec<(&[Fragment], SeqNo)> =
-            sets.iter().map(|(set, at)| (set.fragments.as_slice(), *at)).collect();
+        let fragments = sets.iter().map(|(set, _)| set.fragments.as_slice()).collect();
         let mut merged = RangeTombstones::default();
-        // From one bound of any fragment to the next, the same deletions hold.
-        let mut from = Some(&[][..]);
-        while let Some(start) = from {
-            let mut newest = None;
-            let mut next: Option<&[u8]> = None;
-            for (fragments, at) in &mut rest {
-                while let [first, behind @ ..] = *fragments
-                    && first.ends_by(start)
-                {
-                    *fragments = behind;
-                }
-                let Some(first) = fragments.first() else { continue };
-                let bound = if *first.start <= *start {
-                    newest = newest.max(first.newest(*at));
-                    first.end.as_deref()
-                } else {
-                    Some(first.start.as_slice())
-                };
-                next = bound.into_iter().chain(next).min();
+        sweep(fragments, |start, end, covering| {
+            let newest = covering.iter().filter_map(|(set, of_set)| of_set.newest(sets[*set].1));
+            if let Some(seqno) = newest.max() {
+                merged.append(start, end, seqno);
             }
-            if let Some(seqno) = newest {
-                merged.append(start, next, seqno);
-            }
-            from = next;
-        }
+        });
         merged
     }
 
@@ -222,19 +200,27 @@ impl RangeTombstones {
 
     /// The ranges, ascending, each with the stamps of all deletions that cover it, descending.
     pub fn all(&self) -> impl ExactSizeIterator<Item = (DeletedRange<'_>, &[SeqNo])> {
-        self.fragments.iter().map(|fragment| (fragment.range(), fragment.seqnos.as_slice()))
+        self.fragments.iter().map(|fragment| (fragment.range(), &*fragment.seqnos))
     }
 
     /// Adds a deletion behind all others; as one with the last, if it is its continuation. The
     /// range is not empty, and does not begin before the last one ends.
     pub fn append(&mut self, start: &[u8], end: Option<&[u8]>, seqno: SeqNo) {
-        self.newest = self.newest.max(seqno);
+        let stamps = match self.fragments.last() {
+            Some(last) if *last.seqnos == [seqno] => Arc::clone(&last.seqnos),
+            _ => Arc::from([seqno]),
+        };
+        self.push(start, end, stamps);
+    }
+
+    fn push(&mut self, start: &[u8], end: Option<&[u8]>, seqnos: Stamps) {
+        self.newest = self.newest.max(seqnos[0]);
         let end = end.map(<[u8]>::to_vec);
         match self.fragments.last_mut() {
-            Some(last) if last.end.as_deref() == Some(start) && last.seqnos == [seqno] => {
+            Some(last) if last.end.as_deref() == Some(start) && last.seqnos == seqnos => {
                 last.end = end;
             }
-            _ => self.fragments.push(Fragment { start: start.to_vec(), end, seqnos: vec![seqno] }),
+            _ => self.fragments.push(Fragment { start: start.to_vec(), end, seqnos }),
         }
     }
 
@@ -254,7 +240,7 @@ impl RangeTombstones {
     pub fn stamps_of(&self, key: &[u8]) -> Vec<SeqNo> {
         let fragment = self.fragments[..self.starting_by(key)].last();
         let fragment = fragment.filter(|fragment| !fragment.ends_by(key));
-        fragment.map_or_else(Vec::new, |fragment| fragment.seqnos.clone())
+        fragment.map_or_else(Vec::new, |fragment| fragment.seqnos.to_vec())
     }
 
     /// The first range, with the newest deletion in it, that has keys from `from` on.
@@ -303,9 +289,87 @@ impl RangeTombstones {
         coverage
     }
 
+    /// Whether all of them end in front of `key`, or there.
+    #[must_use]
+    pub fn ends_by(&self, key: &[u8]) -> bool {
+        self.fragments.last().is_none_or(|last| last.ends_by(key))
+    }
+
     /// Number of fragments that start at `key` or before.
     fn starting_by(&self, key: &[u8]) -> usize {
         self.fragments.partition_point(|fragment| *fragment.start <= *key)
+    }
+}
+
+/// Goes from one bound of any fragment of these lists to the next, between which the same fragments
+/// hold, and hands each such range that has some to `visit`: with the fragments, and the lists that
+/// they are of. O(bounds of all, for each list).
+fn sweep<'f>(
+    mut lists: Vec<&'f [Fragment]>,
+    mut visit: impl FnMut(&'f [u8], Option<&'f [u8]>, &[(usize, &'f Fragment)]),
+) {
+    let mut covering = Vec::with_capacity(lists.len());
+    let mut from = Some(&[][..]);
+    while let Some(start) = from {
+        covering.clear();
+        let mut next: Option<&[u8]> = None;
+        for (list, fragments) in lists.iter_mut().enumerate() {
+            while let [first, behind @ ..] = *fragments
+                && first.ends_by(start)
+            {
+                *fragments = behind;
+            }
+            let Some(first) = fragments.first() else { continue };
+            let bound = if *first.start <= *start {
+                covering.push((list, first));
+                first.end.as_deref()
+            } else {
+                Some(first.start.as_slice())
+            };
+            next = bound.into_iter().chain(next).min();
+        }
+        if !covering.is_empty() {
+            visit(start, next, &covering);
+        }
+        from = next;
+    }
+}
+
+/// See [`RangeTombstones::cost`].
+pub(super) fn cost_of(fragment_count: usize, stamp_count: usize) -> usize {
+    fragment_count.max(stamp_count / 4)
+}
+
+/// Which stamps are kept of a range that was deleted more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptStamps {
+    /// Of each deletion: for who reads as of earlier moments, too.
+    All,
+    /// Of the newest. So ranges that lie in each other, each in the one before, take no more memory
+    /// than others.
+    Newest,
+}
+
+/// Stamps of two sets together: of the same of both the same in memory, as a batch of many ranges
+/// divides one of before into very many pieces.
+struct TogetherStamps {
+    kept: KeptStamps,
+    /// Of those that were put together so far, which are there meanwhile, by their addresses.
+    made: HashMap<[*const SeqNo; 2], Stamps>,
+}
+
+impl TogetherStamps {
+    fn of(&mut self, a: &Stamps, b: &Stamps) -> Stamps {
+        if self.kept == KeptStamps::Newest {
+            return Arc::clone(if a[0] < b[0] { b } else { a });
+        }
+        let together = || {
+            let mut all = [&**a, &**b].concat();
+            all.sort_by(|a, b| b.cmp(a)); // Two runs, which it knows to merge.
+            all.dedup();
+            all.into()
+        };
+        Arc::clone(self.made.entry([a.as_ptr(), b.as_ptr()]).or_insert_with(together))
     }
 }
 
@@ -348,6 +412,24 @@ mod tests {
         SeqNo::from_u64(number)
     }
 
+    fn add(set: &mut RangeTombstones, start: &[u8], end: Option<&[u8]>, seqno: SeqNo) {
+        *set = set.union(&RangeTombstones::of([(start, end)], seqno), KeptStamps::All);
+    }
+
+    fn assert_invariants(set: &RangeTombstones) {
+        for pair in set.fragments.windows(2) {
+            assert!(pair[0].ends_by(&pair[1].start), "G1");
+            let touch = pair[0].end.as_ref() == Some(&pair[1].start);
+            assert!(!touch || pair[0].seqnos != pair[1].seqnos, "G1");
+        }
+        for fragment in &set.fragments {
+            assert!(!fragment.ends_by(&fragment.start), "G1");
+            assert!(!fragment.seqnos.is_empty());
+            assert!(fragment.seqnos.windows(2).all(|pair| pair[0] > pair[1]), "G2");
+            assert!(fragment.seqnos[0] <= set.newest);
+        }
+    }
+
     #[test]
     fn fragments_equal_a_list_of_deletions() {
         let random = SeededEntropy::new(3);
@@ -358,15 +440,10 @@ mod tests {
                 let start = vec![b'a' + draw(20) as u8];
                 let end = (draw(8) > 0).then(|| vec![b'a' + draw(22) as u8]);
                 let seqno = stamp(if draw(3) == 0 { draw(12) } else { number });
-                tombstones.add(&start, end.as_deref(), seqno);
+                add(&mut tombstones, &start, end.as_deref(), seqno);
                 list.push((start, end, seqno));
             }
-            let fragments = &tombstones.fragments;
-            assert!(fragments.windows(2).all(|pair| pair[0].ends_by(&pair[1].start)), "G1");
-            for fragment in fragments {
-                assert!(!fragment.ends_by(&fragment.start), "G1");
-                assert!(fragment.seqnos.windows(2).all(|pair| pair[0] > pair[1]), "G2");
-            }
+            assert_invariants(&tombstones);
             for key in b'a'..=b'w' {
                 for at in [stamp(3), SeqNo::MAX] {
                     let covers = |(start, end, seqno): &&(Vec<u8>, Option<Vec<u8>>, SeqNo)| {
@@ -401,9 +478,9 @@ mod tests {
     #[test]
     fn coverage_sees_through_fragments_that_touch() {
         let mut tombstones = RangeTombstones::default();
-        tombstones.add(b"b", Some(b"d"), stamp(1));
-        tombstones.add(b"c", Some(b"f"), stamp(2));
-        tombstones.add(b"x", None, stamp(3));
+        add(&mut tombstones, b"b", Some(b"d"), stamp(1));
+        add(&mut tombstones, b"c", Some(b"f"), stamp(2));
+        add(&mut tombstones, b"x", None, stamp(3));
         for (start, end, expected) in [
             ("b", Some("f"), Coverage::Whole),
             ("c", Some("d"), Coverage::Whole),
@@ -436,15 +513,14 @@ mod tests {
                 for _ in 0..draw(6) {
                     let start = vec![b'a' + draw(20) as u8];
                     let end = (draw(8) > 0).then(|| vec![b'a' + draw(22) as u8]);
-                    set.add(&start, end.as_deref(), stamp(1 + draw(12)));
+                    add(&mut set, &start, end.as_deref(), stamp(1 + draw(12)));
                 }
                 sets.push((Arc::new(set), if draw(2) == 0 { SeqNo::MAX } else { stamp(draw(12)) }));
             }
             let together = RangeTombstones::together(sets.clone());
             assert!(together.as_ref().is_none_or(|together| !together.is_empty()));
             let together = together.unwrap_or_default();
-            let fragments = &together.fragments;
-            assert!(fragments.windows(2).all(|pair| pair[0].ends_by(&pair[1].start)), "G1");
+            assert_invariants(&together);
             for key in b'a'..=b'w' {
                 let of_sets = sets.iter().filter_map(|(set, at)| set.covering(&[key], *at));
                 let expected = of_sets.map(|range| range.seqno).max();
@@ -457,8 +533,8 @@ mod tests {
     #[test]
     fn one_set_is_shared_if_all_of_it_counts() {
         let mut set = RangeTombstones::default();
-        set.add(b"a", Some(b"m"), stamp(1));
-        set.add(b"f", Some(b"z"), stamp(5));
+        add(&mut set, b"a", Some(b"m"), stamp(1));
+        add(&mut set, b"f", Some(b"z"), stamp(5));
         let set = Arc::new(set);
         for (at, is_shared) in [(SeqNo::MAX, true), (stamp(5), true), (stamp(4), false)] {
             let found = RangeTombstones::together(vec![(Arc::clone(&set), at)]).unwrap();

@@ -7,8 +7,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::base::{EntryKind, Expiring, MergeBase, Operands, RangeTombstones, SeqNo};
+use crate::base::{
+    EntryKind, Expiring, GrowingTombstones, KeptStamps, MergeBase, Operands, RangeTombstones, SeqNo,
+};
 use crate::db::operation::{Operation, Write};
 use crate::db::state::Table;
 use crate::memtable::Writer;
@@ -99,11 +102,7 @@ fn insert_operations(
         Linking::AtOnce => writer.insert_batch(seqno, entries),
         Linking::Later => writer.stage(seqno, entries),
     }
-    for Operation { write, .. } in operations {
-        if let Write::DeleteRange { start, end } = *write {
-            writer.delete_range(start, end, seqno);
-        }
-    }
+    writer.delete_ranges(seqno, deletions_in(operations).map(|(_, range)| range));
     drop(writer);
     let pointers: Vec<&[u8]> = operations.iter().filter_map(Operation::pointer).collect();
     if !pointers.is_empty() {
@@ -184,13 +183,21 @@ fn entry_of(write: Write<'_>, seqno: SeqNo) -> Option<(EntryKind, Cow<'_, [u8]>)
     })
 }
 
-/// The ranges that operations delete, each with the offset of its operation.
-fn later_deletions(operations: &[Operation<'_>]) -> RangeTombstones {
-    let mut found = RangeTombstones::default();
-    for Operation { offset, write, .. } in operations {
-        if let Write::DeleteRange { start, end } = *write {
-            found.add(start, end, SeqNo::from_u64(*offset as u64));
-        }
+/// The ranges that operations delete, each with the offset of its operation in place of a stamp.
+fn later_deletions(operations: &[Operation<'_>]) -> Arc<RangeTombstones> {
+    let mut found = GrowingTombstones::new(KeptStamps::Newest);
+    for (offset, range) in deletions_in(operations) {
+        found.add(RangeTombstones::of([range], SeqNo::from_u64(offset as u64)));
     }
-    found
+    found.whole()
+}
+
+/// The ranges that operations delete, each with the offset of its operation.
+fn deletions_in<'a>(
+    operations: &[Operation<'a>],
+) -> impl Iterator<Item = (usize, (&'a [u8], Option<&'a [u8]>))> {
+    operations.iter().filter_map(|Operation { offset, write, .. }| match *write {
+        Write::DeleteRange { start, end } => Some((*offset, (start, end))),
+        _ => None,
+    })
 }

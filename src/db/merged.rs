@@ -34,9 +34,7 @@ impl KeyspaceState {
         let mut deleted: Option<SeqNo> = None;
         let mut bytes: Option<Vec<u8>> = None;
         for (memtable, at) in own.into_iter().chain(tables) {
-            let ranges = memtable.ranges();
-            let by_range = ranges.and_then(|ranges| Some(ranges.covering(key, at)?.seqno));
-            deleted = deleted.max(by_range);
+            deleted = deleted.max(memtable.range_deletion_of(key, at));
             let newest = memtable.get(key, at);
             let Some(newest) = newest.filter(|newest| deleted.is_none_or(|by| by <= newest.seqno))
             else {
@@ -89,9 +87,7 @@ impl KeyspaceState {
         let mut recent = Recent { parts: Vec::new(), base: None };
         let (mut deleted, mut failure) = (None, None);
         for table in self.tables() {
-            let ranges = table.memtable.ranges();
-            let by_range = ranges.and_then(|ranges| Some(ranges.covering(key, at)?.seqno));
-            deleted = deleted.max(by_range);
+            deleted = deleted.max(table.memtable.range_deletion_of(key, at));
             table.memtable.visit_each_version(key, at, |version| {
                 if deleted.is_some_and(|by| by > version.seqno) {
                     return ControlFlow::Break(());

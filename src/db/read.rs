@@ -6,7 +6,7 @@ use crate::base::seeded::{Bug, is_seeded};
 use crate::base::{EntryKind, EntryRef, Expiring, Expiry, RangeTombstones, Result, SeqNo, Slice};
 use crate::base::{ValuePointer, expiring_in, is_operands, pointer_in};
 use crate::db::iter::Entry;
-use crate::db::state::{KeyspaceState, Table};
+use crate::db::state::KeyspaceState;
 use crate::db::time::AsOf;
 use crate::memtable::Memtable;
 use crate::structure::{Found, Want};
@@ -47,9 +47,7 @@ impl KeyspaceState {
         // The newest deletion of a range with the key in it, in the memtables so far.
         let mut deleted: Option<SeqNo> = None;
         for table in self.tables() {
-            if table.memtable.deletes_ranges() {
-                deleted = deleted.max(deleted_with_range(table, key, at));
-            }
+            deleted = deleted.max(table.memtable.range_deletion_of(key, at));
             if let Some(EntryRef { seqno, kind, value, .. }) = table.memtable.get(key, at) {
                 // What older memtables delete is older than this entry.
                 if deleted.is_some_and(|deleted| deleted > seqno) {
@@ -299,10 +297,4 @@ impl KeyspaceState {
         }
         end
     }
-}
-
-/// The newest commit up to the stamp `at` that deleted a range with `key` in it in this memtable.
-#[cold]
-fn deleted_with_range(table: &Table, key: &[u8], at: SeqNo) -> Option<SeqNo> {
-    Some(table.memtable.ranges()?.covering(key, at)?.seqno)
 }

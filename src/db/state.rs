@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::base::sync::ArcSwap;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::base::sync::{Arc, Mutex, PoisonError};
-use crate::base::{SeqNo, Slice, StripedCounters, ValuePointer};
+use crate::base::{KeptStamps, SeqNo, Slice, StripedCounters, ValuePointer};
 use crate::cache::{Charge, MemoryBudget, Part};
 use crate::db::convert::ConversionJob;
 use crate::db::history::Unarchived;
@@ -97,7 +97,8 @@ impl Table {
         runtime: &Runtime,
     ) -> Arc<Table> {
         let expected_bytes = bytes.min(runtime.memtable_size) as usize;
-        let config = MemtableConfig { expected_bytes, filtering: Filtering::Bloom };
+        let (filtering, range_stamps) = (Filtering::Bloom, KeptStamps::All);
+        let config = MemtableConfig { expected_bytes, filtering, range_stamps };
         let memtable = Arc::new(Memtable::new(config, &meter.spares));
         let values_max = runtime.values_max();
         let charge = Mutex::new(meter.budget.charge(Part::Memtable, memtable.memory_used()));

@@ -54,6 +54,8 @@ use self::readers::Readers;
 use self::writer::WriterState;
 
 use crate::base::EntryRef;
+use crate::base::GrowingTombstones;
+use crate::base::KeptStamps;
 use crate::base::RangeTombstones;
 use crate::base::SeqNo;
 use crate::base::hash_key;
@@ -68,6 +70,9 @@ pub(crate) struct MemtableConfig {
     pub(crate) expected_bytes: usize,
     /// Whether absent keys are told by a filter.
     pub(crate) filtering: Filtering,
+    /// Which stamps of deleted ranges somebody may ask for: of those in each other, all stamps take
+    /// memory that is quadratic in their number.
+    pub(crate) range_stamps: KeptStamps,
 }
 
 /// Whether a memtable has a filter of its keys. It costs 1.25 bytes a key and some time for each
@@ -93,8 +98,9 @@ pub(crate) struct Memtable {
     has_ranges: AtomicBool,
     /// Set when entries may expire, in front of them.
     has_expiring: AtomicBool,
-    /// Ranges that were deleted; replaced whole with each. None in most memtables.
-    ranges: ArcSwapOption<RangeTombstones>,
+    /// Ranges that were deleted; replaced with each commit that does so, by what shares most of it.
+    /// None in most memtables.
+    ranges: ArcSwapOption<GrowingTombstones>,
     root: Root,
     filters: Filters,
     readers: Readers,
@@ -205,8 +211,20 @@ impl Memtable {
         self.has_ranges.load(Ordering::Acquire)
     }
 
-    /// The ranges that were deleted; `None` in most memtables. They say nothing about entries with
-    /// the same or a later stamp.
+    /// The newest deletion of a range with `key` in it, up to the stamp `at`. It says nothing about
+    /// entries with the same or a later stamp.
+    #[inline]
+    pub(crate) fn range_deletion_of(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+        if self.deletes_ranges() { self.look_up_deletion(key, at) } else { None }
+    }
+
+    #[cold]
+    fn look_up_deletion(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+        self.ranges.load().as_ref()?.newest_of(key, at)
+    }
+
+    /// The ranges that were deleted; `None` in most memtables. O(their number) the first time after
+    /// a commit has deleted some.
     #[inline]
     pub(crate) fn ranges(&self) -> Option<Arc<RangeTombstones>> {
         if self.deletes_ranges() { self.ranges_in_use() } else { None }
@@ -214,10 +232,10 @@ impl Memtable {
 
     #[cold]
     fn ranges_in_use(&self) -> Option<Arc<RangeTombstones>> {
-        self.ranges.load_full()
+        self.ranges.load().as_ref().map(|ranges| ranges.whole())
     }
 
-    /// What deleted ranges cost, in ranges; see [`RangeTombstones::cost`].
+    /// What deleted ranges cost a walk, in ranges; see [`RangeTombstones::cost`].
     #[inline]
     pub(crate) fn range_cost(&self) -> usize {
         self.totals.range_cost.load(Ordering::Relaxed)

@@ -38,8 +38,7 @@ impl Memtable {
     #[cold]
     pub(crate) fn stacked(&self, newest: EntryRef<'_>) -> Vec<u8> {
         let EntryRef { key, seqno: at, .. } = newest;
-        let ranges = self.ranges();
-        let deleted = ranges.and_then(|ranges| Some(ranges.covering(key, at)?.seqno));
+        let deleted = self.range_deletion_of(key, at);
         let mut base = if deleted.is_some() { MergeBase::Nothing } else { MergeBase::Below };
         let mut parts = Vec::new();
         let mut below = SeqNo::MAX;

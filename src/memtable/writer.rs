@@ -20,6 +20,7 @@ use super::staged::Staged;
 use super::tree;
 use crate::base::EntryKind;
 use crate::base::EntryRef;
+use crate::base::GrowingTombstones;
 use crate::base::RangeTombstones;
 use crate::base::SeqNo;
 use crate::base::hash_key;
@@ -161,23 +162,33 @@ impl Writer<'_> {
         self.publish_memory();
     }
 
-    /// Deletes the keys from `start` to in front of `end`, as far as they were written before the
-    /// commit `seqno`. Visible to every reader that begins after the call. O(ranges deleted).
-    pub(crate) fn delete_range(&mut self, start: &[u8], end: Option<&[u8]>, seqno: SeqNo) {
-        let mut ranges = match &*self.memtable.ranges.load() {
-            Some(ranges) => RangeTombstones::clone(ranges),
-            None => RangeTombstones::default(),
-        };
-        ranges.add(start, end, seqno);
-        if ranges.is_empty() {
-            return; // The range was.
+    /// Deletes ranges, each from its start to in front of its end, as far as they were written
+    /// before the commit `seqno`. Visible, all at once, to every reader that begins after the call.
+    /// For `n` ranges O(n log n), and copies of a few of those deleted before: O(log) over many
+    /// calls.
+    pub(crate) fn delete_ranges<'k>(
+        &mut self,
+        seqno: SeqNo,
+        ranges: impl IntoIterator<Item = (&'k [u8], Option<&'k [u8]>)>,
+    ) {
+        let mut size = 0;
+        let ranges = ranges.into_iter().inspect(|(start, end)| {
+            size += start.len() + end.map_or(0, <[u8]>::len);
+        });
+        let added = RangeTombstones::of(ranges, seqno);
+        if added.is_empty() {
+            return; // There were none, or they were.
         }
+        let mut all = match &*self.memtable.ranges.load() {
+            Some(ranges) => GrowingTombstones::clone(ranges),
+            None => GrowingTombstones::new(self.memtable.config.range_stamps),
+        };
+        all.add(added);
         self.note_seqno(seqno);
-        let size = start.len() + end.map_or(0, <[u8]>::len);
         let totals = &self.memtable.totals;
         totals.data_size.store(totals.data_size.load(Relaxed) + size, Relaxed);
-        let (memory, cost) = (ranges.memory_size(), ranges.cost());
-        self.memtable.ranges.store(Some(Arc::new(ranges)));
+        let (memory, cost) = (all.memory_size(), all.cost());
+        self.memtable.ranges.store(Some(Arc::new(all)));
         totals.range_memory.store(memory, Relaxed);
         totals.range_cost.store(cost, Relaxed);
         self.memtable.has_ranges.store(true, Release); // Who sees that there are some finds them.

@@ -164,3 +164,126 @@ fn the_room_of_a_deleted_range_comes_back_without_reading_it() {
     assert_sound(&db);
     db.close().unwrap();
 }
+
+/// Ranges that a test deletes in one batch, or in commits of their own.
+const RANGE_COUNT: u32 = 100_000;
+/// Every fifth number up to here is a key.
+const NUMBER_COUNT: u32 = 400_000;
+
+/// Has the keys, all in the structure, and those that are left with the test.
+fn filled_with_every_fifth(db: &Db, options: KeyspaceOptions) -> (Keyspace, Vec<u32>) {
+    let keyspace = db.create_keyspace("k", options).unwrap();
+    let numbers: Vec<u32> = (0..NUMBER_COUNT).step_by(5).collect();
+    for numbers in numbers.chunks(1000) {
+        let mut batch = WriteBatch::new();
+        numbers.iter().for_each(|&number| batch.put(&keyspace, key(number), number.to_be_bytes()));
+        db.write(batch).unwrap();
+    }
+    db.flush().unwrap();
+    (keyspace, numbers)
+}
+
+fn assert_left(keyspace: &Keyspace, expected: &[u32]) {
+    let found: Vec<_> = keyspace.iter().map(|entry| entry.unwrap().key.to_vec()).collect();
+    let expected_keys = expected.iter().map(|&number| key(number));
+    assert!(expected_keys.eq(found), "other keys than {} of them", expected.len());
+    assert!(keyspace.iter().rev().count() == expected.len());
+    assert_eq!(keyspace.len().unwrap(), expected.len() as u64);
+    for number in (0..NUMBER_COUNT).step_by(95) {
+        let is_there = expected.binary_search(&number).is_ok();
+        assert_eq!(keyspace.get(key(number)).unwrap().is_some(), is_there, "{number}");
+    }
+}
+
+/// Each range was put into the list of all before it by a copy of that: for one batch, five
+/// thousand million ranges, and as many again when it was replayed, read back from tables, and
+/// where the batch asks which of its own entries it has deleted.
+#[test]
+fn a_batch_deletes_very_many_ranges() {
+    for options in [KeyspaceOptions::flex(), KeyspaceOptions::lsm(), KeyspaceOptions::history()] {
+        let storage = MemoryStorage::new();
+        let open = || {
+            let storage = Arc::new(storage.clone());
+            builder().memory_budget(256 << 20).storage(storage).open("/db").unwrap()
+        };
+        let db = open();
+        let (k, mut expected) = filled_with_every_fifth(&db, options.clone());
+        let before = db.snapshot();
+        let mut batch = WriteBatch::new();
+        batch.put(&k, key(2), "deleted by the batch itself");
+        // The even ones, apart from each other; then some that overlap, and lie in each other.
+        for number in (0..2 * RANGE_COUNT).step_by(2) {
+            batch.delete_range(&k, key(number)..key(number + 1));
+        }
+        for number in 0..RANGE_COUNT / 2 {
+            let start = 250_000 + number / 2;
+            batch.delete_range(&k, key(start)..key(start + 20 + number % 7));
+            batch.delete_range(&k, key(300_000 + number)..key(399_999 - number));
+        }
+        batch.put(&k, key(4), "put behind it");
+        db.write(batch).unwrap();
+        let is_left = |&number: &u32| match number {
+            0..200_000 => number % 2 == 1,
+            250_000..275_024 | 300_000..399_999 => false,
+            _ => true,
+        };
+        expected.retain(is_left);
+        expected.insert(0, 4);
+        assert_left(&k, &expected);
+        assert_eq!(count(&before, &k), (NUMBER_COUNT / 5) as usize);
+        drop((before, k));
+        drop(db); // Not closed: the batch is replayed.
+        let db = open();
+        let k = db.keyspace("k").unwrap();
+        assert_left(&k, &expected);
+        db.flush().unwrap();
+        assert_left(&k, &expected);
+        // Ranges of several tables of Lsm at once.
+        let mut batch = WriteBatch::new();
+        for number in (0..2 * RANGE_COUNT).step_by(2) {
+            batch.delete_range(&k, key(200_000 + number)..key(200_002 + number - number % 4 / 2));
+        }
+        db.write(batch).unwrap();
+        expected.retain(|&number| number < 200_000 || number % 4 == 3);
+        db.flush().unwrap();
+        assert_left(&k, &expected);
+        while db.step().unwrap() {}
+        db.close().unwrap();
+        drop((db, k));
+        let db = open();
+        assert_left(&db.keyspace("k").unwrap(), &expected);
+        assert_sound(&db);
+        db.close().unwrap();
+    }
+}
+
+/// Each took a copy of all before it, and each that lay in others a list of the stamps of these.
+#[test]
+fn a_transaction_deletes_very_many_ranges() {
+    let db = builder().memory_budget(256 << 20).storage(Arc::new(MemoryStorage::new()));
+    let db = db.open("/db").unwrap();
+    let (k, mut expected) = filled_with_every_fifth(&db, KeyspaceOptions::flex());
+    let mut transaction = db.begin_update();
+    for number in 0..RANGE_COUNT / 2 {
+        let place = 2 * number;
+        transaction.delete_range(&k, key(place)..key(place + 1)).unwrap();
+        transaction.delete_range(&k, key(200_000 + number)..key(399_999 - number)).unwrap();
+        if number % 5000 == 0 {
+            assert!(transaction.get(&k, key(place)).unwrap().is_none());
+            assert!(transaction.get(&k, key(200_000)).unwrap().is_none());
+        }
+    }
+    transaction.put(&k, key(300_000), "behind its deletion").unwrap();
+    let is_left = |&number: &u32| match number {
+        0..100_000 => number % 2 == 1,
+        200_000..399_999 => number == 300_000,
+        _ => true,
+    };
+    expected.retain(is_left);
+    assert_eq!(transaction.iter(&k).unwrap().count(), expected.len());
+    transaction.commit().unwrap();
+    assert_left(&k, &expected);
+    db.flush().unwrap();
+    assert_left(&k, &expected);
+    db.close().unwrap();
+}

@@ -196,7 +196,7 @@ impl Core {
         let mut deleted = RangeTombstones::default();
         if part.kind == PartKind::Stale {
             // Of no stamp that is above those of the entries that come in its place.
-            deleted.add(&part.start, end.map(|end| &**end), SeqNo::ZERO);
+            deleted = RangeTombstones::of([(&*part.start, end.map(|end| &**end))], SeqNo::ZERO);
         }
         self.bring_to(&job.store, &mut gathered.entries, &deleted, order)?;
         report.entries += gathered.counts.entries;

@@ -149,7 +149,7 @@ pub(in crate::db) fn stamps_to_delete(archive: &Runtime, stamp: SeqNo) -> Result
     let mut found = archive.store.version().cursor(&range);
     found.seek(&start)?;
     if found.entry().is_some_and(|entry| *entry.key < *end) {
-        deleted.add(&start, Some(&end), stamp);
+        deleted.append(&start, Some(&end), stamp);
     }
     Ok(deleted)
 }

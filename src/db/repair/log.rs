@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::report::{CommitBehind, Loss, LossKind, RepairReport};
 use super::stores::CopyPlace;
-use crate::base::{RangeTombstones, Result, SeqNo, successor, varint};
+use crate::base::{GrowingTombstones, RangeTombstones, Result, SeqNo, successor, varint};
 use crate::db::operation::{KIND_BITS, Kind, Operation, PAYLOAD_OPERATION, Write, decode_record};
 use crate::db::replay::{missing, takes};
 use crate::manifest::{KeyspaceOptions, Structure};
@@ -29,7 +29,7 @@ pub(super) enum Has {
     State(StoreState),
     /// By the stamps of its entries, as its index is lost. The ranges were deleted by commits of
     /// the log: what came behind that is all in the log.
-    Stamps(Arc<dyn Store>, RangeTombstones),
+    Stamps(Arc<dyn Store>, GrowingTombstones),
     /// Nothing of the log is wanted: it is made anew.
     Everything,
 }
@@ -292,18 +292,18 @@ impl LogCopy<'_> {
 /// Whether a store that is known by its stamps alone lacks what a commit does.
 fn is_missing(
     store: &dyn Store,
-    deleted: &mut RangeTombstones,
+    deleted: &mut GrowingTombstones,
     write: Write<'_>,
     seqno: SeqNo,
 ) -> Result<bool> {
     let key = match write {
         Write::DeleteRange { start, end } => {
-            deleted.add(start, end, seqno);
+            deleted.add(RangeTombstones::of([(start, end)], seqno));
             return Ok(true);
         }
         other => other.key().unwrap_or_default(),
     };
-    if deleted.covering(key, SeqNo::MAX).is_some() {
+    if deleted.newest_of(key, SeqNo::MAX).is_some() {
         return Ok(true);
     }
     let found = store.version().find(key, Want::Stamp)?;

@@ -34,7 +34,7 @@ pub use report::{CommitBehind, Loss, LossKind, RepairOptions, RepairReport};
 use self::catalogue::Catalogue;
 use self::log::{Has, LogCopy, LogSource, LoggedKeyspace, Taking};
 use self::stores::{CopiedStore, CopyPlace, StoreCopy, keeps_versions};
-use crate::base::{Error, RangeTombstones, Result, SeqNo};
+use crate::base::{Error, GrowingTombstones, KeptStamps, Result, SeqNo};
 use crate::cache::{Cache, MemoryBudget};
 use crate::db::checkpoint::{expect_outside_databases, resolve_nearest};
 use crate::db::core::{keyspace_dir, keyspaces_dir, merging_of};
@@ -418,7 +418,10 @@ impl<'a> Repair<'a> {
             let has = match state {
                 _ if record.options.index.is_some() => Has::Everything,
                 Some(state) => Has::State(StoreState::clone(state)),
-                None => Has::Stamps(Arc::clone(store), RangeTombstones::default()),
+                None => {
+                    let deleted = GrowingTombstones::new(KeptStamps::Newest);
+                    Has::Stamps(Arc::clone(store), deleted)
+                }
             };
             let (name, options) = (record.name.clone(), record.options.clone());
             keyspaces.insert(record.id, LoggedKeyspace { name, options, has });

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use crate::base::ValuePointer;
-use crate::base::{EntryKind, Error, Expiring, KeyRange, Lifetime, Operands, Result, SeqNo, Slice};
+use crate::base::{EntryKind, Error, Expiring, KeptStamps, KeyRange, Lifetime, Operands};
+use crate::base::{Result, SeqNo, Slice};
 use crate::db::batch::{BatchMark, WriteBatch, check_archived_len, payload_refusal};
 use crate::db::keyspace::Keyspace;
 use crate::db::operation::Write;
@@ -92,8 +93,7 @@ impl Writes {
     pub(super) fn find(&self, keyspace: u32, key: &[u8]) -> Option<Written> {
         let (_, memtable) = self.memtables.iter().find(|(id, _)| *id == keyspace)?;
         let entry = memtable.get(key, SeqNo::MAX);
-        let ranges = memtable.ranges();
-        let deleted = ranges.and_then(|ranges| Some(ranges.covering(key, SeqNo::MAX)?.seqno));
+        let deleted = memtable.range_deletion_of(key, SeqNo::MAX);
         match entry {
             Some(entry) if deleted.is_none_or(|deleted| deleted < entry.seqno) => Some(match entry
                 .kind
@@ -241,7 +241,9 @@ impl Writes {
         let known = self.memtables.iter().position(|(id, _)| *id == keyspace);
         let index = known.unwrap_or_else(|| {
             let filtering = Filtering::Bloom;
-            let config = MemtableConfig { expected_bytes: EXPECTED_BYTES, filtering };
+            // Reads see all that was written so far: no older deletion counts.
+            let range_stamps = KeptStamps::Newest;
+            let config = MemtableConfig { expected_bytes: EXPECTED_BYTES, filtering, range_stamps };
             self.memtables.push((keyspace, Arc::new(Memtable::new(config, spares))));
             self.memtables.len() - 1
         });
@@ -267,7 +269,7 @@ impl Writes {
             Write::Delete { key } => {
                 writer.insert_batch(seqno, [(key, EntryKind::Tombstone, &[][..])]);
             }
-            Write::DeleteRange { start, end } => writer.delete_range(start, end, seqno),
+            Write::DeleteRange { start, end } => writer.delete_ranges(seqno, [(start, end)]),
             Write::Merge { key, operand } => {
                 writer
                     .insert_batch(seqno, [(key, EntryKind::Composite, &*Operands::open(operand))]);

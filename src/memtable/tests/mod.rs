@@ -13,6 +13,7 @@ use super::{Filtering, Memtable, MemtableConfig, MemtableCursor, SpareChunks};
 use crate::base::Cursor;
 use crate::base::Entropy;
 use crate::base::EntryKind;
+use crate::base::KeptStamps;
 use crate::base::SeededEntropy;
 use crate::base::SeqNo;
 use crate::cache::MemoryBudget;
@@ -27,7 +28,11 @@ type Model = BTreeMap<(Vec<u8>, Reverse<u64>), (EntryKind, Vec<u8>)>;
 
 fn memtable() -> Memtable {
     Memtable::new(
-        MemtableConfig { expected_bytes: 1 << 17, filtering: Filtering::Bloom },
+        MemtableConfig {
+            expected_bytes: 1 << 17,
+            filtering: Filtering::Bloom,
+            range_stamps: KeptStamps::All,
+        },
         &SpareChunks::new(0, &MemoryBudget::new(0)),
     )
 }

@@ -5,6 +5,7 @@ use std::hint::black_box;
 
 use super::*;
 use crate::base::Clock;
+use crate::base::KeptStamps;
 use crate::base::SystemClock;
 
 /// 64 MiB of keys and values.
@@ -32,7 +33,7 @@ fn print_times(name: &str, filtering: Filtering, make_key: MakeKey) {
     let present: Vec<Vec<u8>> =
         (0..QUERY_COUNT).map(|_| keys[random.next_u64() as usize % COUNT].clone()).collect();
     let memtable = Arc::new(Memtable::new(
-        MemtableConfig { expected_bytes: 64 << 20, filtering },
+        MemtableConfig { expected_bytes: 64 << 20, filtering, range_stamps: KeptStamps::All },
         &SpareChunks::new(0, &MemoryBudget::new(0)),
     ));
     let value = [7u8; 100];

@@ -64,7 +64,7 @@ fn an_entry_that_says_it_all_ends_the_stack() {
 fn a_deleted_range_ends_the_stack() {
     let memtable = memtable();
     merge(&memtable, b"k", 1, b"1");
-    memtable.writer().delete_range(b"a", None, stamp(2));
+    memtable.writer().delete_ranges(stamp(2), [(&b"a"[..], None)]);
     merge(&memtable, b"k", 2, b"2"); // Of the commit that deletes, and behind the deletion.
     merge(&memtable, b"k", 3, b"3");
     assert_eq!(stacked(&memtable, b"k", 1), (b"below".to_vec(), operands([1])));

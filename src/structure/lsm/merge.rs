@@ -24,7 +24,8 @@ pub(super) fn rank_of(position: usize, count: usize) -> SeqNo {
     SeqNo::from_u64((count - position) as u64)
 }
 
-/// What the runs delete, each range with the rank of its run; `None` if that is nothing.
+/// What the runs delete, each range with the rank of its run; `None` if that is nothing. Those of a
+/// run ascend, as its tables do: each run is a set, and the sets are gone through once.
 ///
 /// # Errors
 /// `Corruption`, `Io`.
@@ -32,15 +33,23 @@ pub(super) fn deletions_of(
     runs: &[Run],
     caches: &TableCaches,
 ) -> Result<Option<Arc<RangeTombstones>>> {
-    let mut all = RangeTombstones::default();
+    let mut sets = Vec::new();
     for (position, run) in runs.iter().enumerate() {
         let rank = rank_of(position, runs.len());
+        let mut of_run = RangeTombstones::default();
         for table in run.tables.iter().filter(|table| deletes_ranges(table)) {
             let Some(deleted) = table.deleted(caches)? else { continue };
-            deleted.iter().for_each(|range| all.add(range.start, range.end, rank));
+            // Of a damaged table they may lie anywhere.
+            if deleted.first_from(&[]).is_some_and(|first| !of_run.ends_by(first.start)) {
+                sets.push((Arc::new(std::mem::take(&mut of_run)), SeqNo::MAX));
+            }
+            deleted.iter().for_each(|range| of_run.append(range.start, range.end, rank));
+        }
+        if !of_run.is_empty() {
+            sets.push((Arc::new(of_run), SeqNo::MAX));
         }
     }
-    Ok((!all.is_empty()).then(|| Arc::new(all)))
+    Ok(RangeTombstones::together(sets))
 }
 
 /// Whether a table deletes ranges.
