@@ -8,6 +8,7 @@
 //!   fit ....... the place of each run in the index; the segments are durable
 //!   hold ...... commits that are on their way are applied, new ones wait. Has anything come to the
 //!               range meanwhile: again from the flush on; after a few tries, while commits wait
+//!   trail ..... the one that follows ends, durably, as it cannot tell what comes (G3)
 //!   stamp, edit of the index (durable: this is the commit), version and stamp published as one
 //!   archive ... where versions are kept: `history/ingested.rs`
 //! ```
@@ -19,7 +20,9 @@
 //!   in the log: what is recovered is a prefix of the commits, with this one among them (D5).
 //! - J3  Who sees the stamp sees the version, and the other way round; transactions that began
 //!   before know of the range (T3) from before that on.
-//! - J4  Nothing is written to a file after the database was closed.
+//! - J4  Nothing is written to a file, made or removed after the database was closed: what does so
+//!   has `Core::staging`, or the keyspace's turn to flush, for which closing waits, and looks
+//!   behind that whether it is open.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,10 +35,12 @@ use crate::base::{
 };
 use crate::db::batch::{WriteBatch, check_archived_len};
 use crate::db::core::{Core, lock};
+use crate::db::health::changed_nothing;
 use crate::db::history::Unarchived;
 use crate::db::keyspace::Keyspace;
 use crate::db::operation::Write;
 use crate::db::state::{KeyspaceState, Runtime, State, Table};
+use crate::db::trail::Untold;
 use crate::db::working::PoisonOnPanic;
 use crate::manifest::TrailEndReason;
 use crate::memtable::MemtableCursor;
@@ -265,6 +270,7 @@ impl Ingest {
     /// `Io` and `ReadOnly` when a write or sync failed: whether the ingest survives is unknown
     /// then, and nothing is written any more until the database is reopened.
     pub fn finish(mut self) -> Result<IngestReport> {
+        self.core().check_open()?;
         if self.has_failed {
             return Err(Error::invalid("an entry could not be added to the ingest"));
         }
@@ -303,7 +309,10 @@ impl Ingest {
         let staged = self.staged.as_mut().expect("it is there until it is over");
         let seqno = core.commit_ingest(&order, &mut **staged)?;
         self.staged = None; // The index has its files.
-        core.give_back_unreferenced(&runtime);
+        let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
+        if core.check_writable().is_ok() {
+            core.give_back_unreferenced(&runtime);
+        }
         Ok(seqno)
     }
 
@@ -329,10 +338,10 @@ impl Ingest {
 
     #[inline]
     fn try_add(&mut self, key: &[u8], value: &[u8], lifetime: Lifetime) -> Result<()> {
+        self.core().check_writable()?; // What is in memory still would never be written (J4).
         if self.report.entries > 0 && key <= self.last_key.as_slice() || self.has_failed {
             return Err(self.out_of_order(key));
         }
-        self.core().check_process()?;
         let lifetime = match lifetime {
             Lifetime::Forever => lifetime,
             lifetime => {
@@ -376,12 +385,19 @@ impl Ingest {
     #[inline]
     fn stage(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
         let staged = self.staged.as_mut().expect("it is there until it is over");
-        if staged.is_full_for(key, value.len()) {
-            let core = &self.keyspace.handle().core;
-            let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
-            core.check_writable()?;
-            staged.end_part(key)?;
+        match staged.is_full_for(key, value.len()) {
+            true => self.stage_in_next(key, kind, value),
+            false => staged.add(key, kind, value), // In memory.
         }
+    }
+
+    /// Stages an entry in front of which the part at hand ends: both may write to files.
+    fn stage_in_next(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
+        let core = &self.keyspace.handle().core;
+        let _open = core.staging.read().unwrap_or_else(PoisonError::into_inner); // J4
+        core.check_writable()?;
+        let staged = self.staged.as_mut().expect("it is there until it is over");
+        staged.end_part(key)?;
         staged.add(key, kind, value)
     }
 
@@ -476,17 +492,16 @@ impl Core {
             // H5: what waits for a flush is not to wait for one ingest after the other.
             return Ok(Tried::Again);
         }
-        self.end_trail_before(&untold, TrailEndReason::Ingested)?;
-        self.commit_under_turn(order, staged, (meanwhile, &turn))
+        self.commit_under_turn(order, staged, (meanwhile, &turn, &untold))
     }
 
     /// Commits staged runs, unless something is in the way. The caller has the turn to flush, and
-    /// no trail follows.
+    /// no trail begins.
     fn commit_under_turn(
         &self,
         order: &Order<'_>,
         staged: &mut dyn Staged,
-        (meanwhile, _turn): (Meanwhile, &MutexGuard<'_, ()>),
+        (meanwhile, _turn, untold): (Meanwhile, &MutexGuard<'_, ()>, &Untold<'_>),
     ) -> Result<Tried> {
         let Order { runtime, range, .. } = order;
         self.note_ingests(runtime)?;
@@ -502,11 +517,24 @@ impl Core {
             flushed.inspect_err(|error| self.note_work_failure(error))?;
             staged.fit()?;
         }
+        self.check_takes_ingest(runtime)?; // No index comes while commits are held.
+        self.check_has_store(runtime)?;
+        // Only now: it may come to nothing by all that is above, or be tried again.
+        let ending = self.end_trail_before(untold, &hold, TrailEndReason::Ingested)?;
         let seqno = hold.next_stamp(self.time.wall_for_stamp());
         self.transactions.note_ingest(runtime.id, range.clone(), seqno); // J3
         let committed = self.ingest_held(order, staged, seqno);
         self.transactions.note_ingest_over(seqno);
-        committed?;
+        match committed {
+            Ok(()) => drop(ending),
+            Err(error) => {
+                // Else the index may have it.
+                if changed_nothing(&error) {
+                    ending.take_back();
+                }
+                return Err(error);
+            }
+        }
         hold.note_commit(order.data_bytes);
         Ok(Tried::Committed(seqno))
     }
@@ -524,11 +552,9 @@ impl Core {
         }
     }
 
-    /// Makes staged runs part of the index, and visible. Commits are held: no index comes.
+    /// Makes staged runs part of the index, and visible. Commits are held.
     fn ingest_held(&self, order: &Order<'_>, staged: &mut dyn Staged, seqno: SeqNo) -> Result<()> {
         let runtime = order.runtime;
-        self.check_takes_ingest(runtime)?;
-        self.check_has_store(runtime)?;
         let _guard = PoisonOnPanic::new(self, "an ingest");
         if let Some(conversion) = runtime.conversion() {
             // Also if it fails: it is copied again.
@@ -670,8 +696,8 @@ mod tests {
         let runtime = Arc::clone(&ingest.runtime);
         let mut staged = ingest.staged.take().unwrap();
         let order = Order { runtime: &runtime, range, data_bytes: 0 };
-        let turn = lock(&runtime.flushing);
-        let tried = (Meanwhile::FlushWhileHeld, &turn);
+        let (turn, untold) = (lock(&runtime.flushing), core.begin_untold());
+        let tried = (Meanwhile::FlushWhileHeld, &turn, &untold);
         match core.commit_under_turn(&order, &mut *staged, tried).unwrap() {
             Tried::Committed(seqno) => seqno,
             Tried::Again => panic!("it is the last time"),

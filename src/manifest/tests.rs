@@ -422,6 +422,37 @@ fn while_a_trail_follows_no_edit_that_it_tells_of_is_without_a_stamp() {
     assert_eq!(&reopen(&storage).unwrap().state().clone(), manifest.state());
 }
 
+/// C9: in front of an ingest that came to nothing; never one that a segment may have told of.
+#[test]
+fn the_end_of_a_trail_is_taken_back_while_nothing_reaches_it() {
+    let storage = storage();
+    let mut manifest = create(&storage);
+    manifest.apply(&add(1, "one")).unwrap();
+    manifest.apply(&Edit::SetTrail(trail(1))).unwrap();
+    manifest.apply(&stamped(5, rename(1, "uno"))).unwrap();
+    let before = manifest.state().clone();
+    let end = |at, reason| Edit::EndTrail(TrailEnd { at: late(at), reason });
+    manifest.apply(&end(9, TrailEndReason::Ingested)).unwrap();
+    manifest.apply(&Edit::SetTrail(trail(1))).unwrap();
+    assert_eq!(manifest.state().trail(), before.trail());
+    assert_eq!(manifest.state().trail_notes(), before.trail_notes());
+    assert_eq!(&reopen(&storage).unwrap().state().clone(), manifest.state());
+    let pending = |to| Some(PendingSegment { token: 3, to: late(to) });
+    manifest.apply(&Edit::SetTrail(TrailRecord { pending: pending(9), ..trail(1) })).unwrap();
+    manifest.apply(&end(9, TrailEndReason::Ingested)).unwrap();
+    let refused = |manifest: &mut Manifest, record| {
+        let refused = manifest.apply(&Edit::SetTrail(record));
+        assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
+    };
+    refused(&mut manifest, trail(1));
+    let reached = TrailEnd { at: late(9), reason: TrailEndReason::Ingested };
+    manifest.apply(&Edit::SetTrail(TrailRecord { end: Some(reached), ..trail(9) })).unwrap();
+    refused(&mut manifest, trail(9));
+    manifest.apply(&Edit::SetTrail(TrailRecord { id: 78, ..trail(40) })).unwrap();
+    manifest.apply(&end(50, TrailEndReason::NotKept)).unwrap();
+    refused(&mut manifest, TrailRecord { id: 78, ..trail(40) });
+}
+
 /// However much comes before it is told of, the catalogue does not grow without a bound.
 #[test]
 fn a_trail_that_is_told_of_nothing_for_too_long_ends() {

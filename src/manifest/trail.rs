@@ -10,7 +10,8 @@
 //! Invariant
 //! - C9  While a trail follows and has not ended, edits that it tells of have stamps that rise,
 //!   each above what the trail is done with; they are noted until it is done with them. How far it
-//!   is never goes back, and its end never goes on.
+//!   is never goes back. Its end never goes on; but that in front of an ingest is taken back if
+//!   that comes to nothing, as long as no segment reaches it, nor one that may be on its way.
 
 use std::fmt;
 
@@ -207,7 +208,12 @@ impl CatalogState {
             Some(now) => {
                 check_forward("stamp of the trail", &now.done, &next.done)?;
                 check_forward("place of the trail", &now.log_position, &next.log_position)?;
-                match now.end.is_none() || now.end == next.end {
+                let is_taken_back = |end: TrailEnd| {
+                    let is_pending = |pending: PendingSegment| pending.to >= end.at;
+                    let is_told = now.done >= end.at || now.pending.is_some_and(is_pending);
+                    next.end.is_none() && end.reason == TrailEndReason::Ingested && !is_told
+                };
+                match now.end.is_none_or(|end| next.end == Some(end) || is_taken_back(end)) {
                     true => Ok(()),
                     false => refuse("its end does not change"),
                 }

@@ -283,7 +283,8 @@ pub struct BegunFlush {
 
 /// Sorted entries on their way into a structure, that nothing refers to yet.
 pub trait Staged: Send + fmt::Debug {
-    /// Whether the part at hand has to be ended ([`Staged::end_part`]) before this entry.
+    /// Whether the part at hand has to be ended ([`Staged::end_part`]) before this entry. If not,
+    /// adding it writes nothing to files, and makes none.
     fn is_full_for(&self, key: &[u8], value_len: usize) -> bool;
 
     /// Ends the part at hand, and begins one with `next_key`.
@@ -292,7 +293,8 @@ pub trait Staged: Send + fmt::Debug {
     /// `DiskFull`, `Io`: the ingest is to be discarded.
     fn end_part(&mut self, next_key: &[u8]) -> Result<()>;
 
-    /// Adds an entry, for which the part at hand is not full. Its key must be above all before it.
+    /// Adds an entry, for which the part at hand is not full, or was ended. Its key must be above
+    /// all before it.
     ///
     /// # Errors
     /// `InvalidArgument` when it does not fit; `DiskFull`, `Io`: the ingest is to be discarded.

@@ -43,20 +43,26 @@ pub(in crate::db) fn markers_in(storage: &dyn Storage, dir: &Path) -> Result<Vec
 }
 
 impl Core {
-    /// Makes the marker of a trail, durably, in place of others.
+    /// Makes the marker of a trail, durably, beside others.
     pub(super) fn put_marker(&self, id: u64) -> Result<()> {
-        self.remove_markers()?;
         let path = self.dir.join(name_of(id));
         let made = self.storage.open(&path, OpenMode::CreateNew);
         made.map_err(|error| Error::io("create", &path, error))?;
         self.storage.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error))
     }
 
-    /// Removes all of them. One that stays is removed by the next opening.
+    /// Removes all markers. One that stays is removed by the next opening.
     pub(super) fn remove_markers(&self) -> Result<()> {
-        for (_, path) in markers_in(&*self.storage, &self.dir)? {
-            let removed = self.storage.remove_file(&path);
-            removed.map_err(|error| Error::io("remove", &path, error))?;
+        self.remove_markers_where(|_| true)
+    }
+
+    /// Removes those of these trails.
+    pub(super) fn remove_markers_where(&self, is_over: impl Fn(u64) -> bool) -> Result<()> {
+        for (id, path) in markers_in(&*self.storage, &self.dir)? {
+            if is_over(id) {
+                let removed = self.storage.remove_file(&path);
+                removed.map_err(|error| Error::io("remove", &path, error))?;
+            }
         }
         Ok(())
     }

@@ -21,7 +21,8 @@
 //!   as the catalogue knows of it before the trail gets anything.
 //! - G3  What changes the database otherwise than by commits has a stamp among theirs and is told
 //!   (C9), or ends the trail durably before it happens, and none begins until it is there
-//!   (`Core::untold`): the backup that a trail begins with has it, or the trail was ended by it.
+//!   (`Core::untold`): the backup that a trail begins with has it, or the trail was ended by it. If
+//!   it then comes to nothing, the end is taken back ([`TrailEnding`]).
 //! - G4  A token is in the catalogue, as that of a segment to come, behind all that the segment has
 //!   is durable. So a copy of the database that has the token has that as well.
 //! - G5  A copy made by a checkpoint or a backup is followed by no trail: it has no marker.
@@ -41,6 +42,8 @@ use crate::base::sync::{Mistake, MutexGuard, PoisonError, RwLockReadGuard, is_pl
 use crate::base::{Error, Result, SeqNo};
 use crate::db::Db;
 use crate::db::core::{Core, lock};
+use crate::db::health::changed_nothing;
+use crate::db::hold::CommitHold;
 use crate::manifest::{CatalogState, Edit, Manifest, TrailEnd, TrailEndReason, TrailRecord};
 
 /// A trail that follows a database, as [`Db::trail`] tells of it.
@@ -142,6 +145,13 @@ impl Db {
         core.values.keep_files();
         let begun = core.begin_to_follow(&mut manifest, new);
         core.hold_log(manifest.state());
+        // Only now: if it does not begin, the one that has ended is told of still, with its end.
+        let settled = match &begun {
+            Ok(_) => core.remove_markers_where(|id| id != new.id),
+            Err(error) if changed_nothing(error) => core.remove_markers_where(|id| id == new.id),
+            Err(_) => Ok(()), // Which of them the record is of, opening sees.
+        };
+        let _opening_does_it_if_it_fails = settled;
         begun
     }
 
@@ -169,6 +179,31 @@ impl Db {
 /// A change that no trail tells is under way: see [`Core::begin_untold`].
 pub(in crate::db) struct Untold<'c> {
     _no_trail_begins: Option<RwLockReadGuard<'c, ()>>,
+    /// What it would go by if trails began beside it, for that mistake: whether one followed.
+    followed: Option<bool>,
+}
+
+/// That the trail was ended in front of a change that is about to be made, while commits are held
+/// and no edit of the catalogue is made: nobody has seen the end yet, and nothing has a stamp
+/// behind it but that change. To be dropped when that is made, or may be.
+///
+/// The end and the change are in two logs, so one of them is durable first, and it must be the end.
+/// A crash in between leaves a trail that ends although nothing was changed: it has what it says
+/// that it has, everything up to its end, and another one is to begin. The other way round, a trail
+/// would go on over a change that it does not tell, and restore what never was.
+pub(in crate::db) struct TrailEnding<'c> {
+    core: &'c Core,
+    /// The trail as it was, if one was ended.
+    ended: Option<(MutexGuard<'c, Manifest>, TrailRecord)>,
+}
+
+impl TrailEnding<'_> {
+    /// The change was not made, durably so: the trail goes on (C9).
+    pub(in crate::db) fn take_back(self) {
+        if let Some((mut manifest, before)) = self.ended {
+            let _it_ends_if_it_fails = self.core.apply_edit(&mut manifest, &Edit::SetTrail(before));
+        }
+    }
 }
 
 impl Core {
@@ -193,25 +228,39 @@ impl Core {
 
     /// G3: no trail begins until what this returns is dropped.
     pub(in crate::db) fn begin_untold(&self) -> Untold<'_> {
-        let untold = match is_planted(Mistake::TrailBeginsBesideIngest) {
-            true => None,
-            false => Some(self.untold.read().unwrap_or_else(PoisonError::into_inner)),
-        };
-        Untold { _no_trail_begins: untold }
+        if is_planted(Mistake::TrailBeginsBesideIngest) {
+            let followed = lock(&self.trail).is_some_and(|trail| trail.end.is_none());
+            return Untold { _no_trail_begins: None, followed: Some(followed) };
+        }
+        let guard = self.untold.read().unwrap_or_else(PoisonError::into_inner);
+        Untold { _no_trail_begins: Some(guard), followed: None }
     }
 
-    /// G3: ends the trail that follows, durably, in front of what it cannot tell.
+    /// G3: ends the trail that follows, durably, in front of what it cannot tell, and which is to
+    /// have a later stamp. That is to be the next that is done, as long as what this returns is
+    /// held, with which goes the manifest's lock; commits are held.
     pub(in crate::db) fn end_trail_before(
         &self,
-        _until_it_is_there: &Untold<'_>,
+        until_it_is_there: &Untold<'_>,
+        hold: &CommitHold<'_>,
         reason: TrailEndReason,
-    ) -> Result<()> {
-        let mut manifest = self.lock_manifest_for_edit()?;
-        if manifest.state().trail().is_none_or(|trail| trail.end.is_some()) {
-            return Ok(());
+    ) -> Result<TrailEnding<'_>> {
+        // No lock that others take while commits are held, where nothing is to be ended.
+        if lock(&self.trail).is_none_or(|trail| trail.end.is_some()) {
+            self.check_writable()?;
+            return Ok(TrailEnding { core: self, ended: None });
         }
-        let at = self.log.next_stamp(self.time.wall_for_stamp());
-        self.apply_edit(&mut manifest, &Edit::EndTrail(TrailEnd { at, reason }))
+        let mut manifest = self.lock_manifest_for_edit()?;
+        let follows = manifest.state().trail().filter(|trail| trail.end.is_none());
+        let follows = follows.filter(|_| until_it_is_there.followed != Some(false));
+        let Some(before) = follows.copied() else {
+            return Ok(TrailEnding { core: self, ended: None });
+        };
+        // Of its own: what the trail was told, or is about to be, is below.
+        let at = hold.next_stamp(self.time.wall_for_stamp());
+        self.apply_edit(&mut manifest, &Edit::EndTrail(TrailEnd { at, reason }))?;
+        self.check_writable()?; // It may be the last edit that was taken: then nothing follows it.
+        Ok(TrailEnding { core: self, ended: Some((manifest, before)) })
     }
 
     /// G1: ends the trail if it is further behind than it may be, durably, before anything goes

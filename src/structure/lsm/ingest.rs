@@ -42,12 +42,13 @@ impl StagedTables {
 }
 
 impl Staged for StagedTables {
-    /// Tables are ended on the way.
+    /// A part is a block. Tables are ended on the way.
     #[inline]
-    fn is_full_for(&self, _: &[u8], _: usize) -> bool {
-        false
+    fn is_full_for(&self, key: &[u8], value_len: usize) -> bool {
+        self.outputs.as_ref().is_none_or(|outputs| outputs.is_full_for(key, value_len))
     }
 
+    /// The next entry does it.
     fn end_part(&mut self, _: &[u8]) -> Result<()> {
         Ok(())
     }

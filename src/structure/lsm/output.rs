@@ -91,11 +91,27 @@ impl Outputs {
     #[inline]
     pub(super) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         self.entries += 1;
-        let is_cut = self.cuts.front().is_some_and(|cut| *entry.key >= **cut);
+        let is_cut = self.is_cut_at(entry.key);
         match &mut self.writer {
             Some(writer) if writer.size() < self.table_size && !is_cut => writer.add(entry),
             _ => self.add_to_next(entry),
         }
+    }
+
+    /// Whether adding an entry would end a block or a table, or begin one: else it writes nothing.
+    #[inline]
+    pub(super) fn is_full_for(&self, key: &[u8], value_len: usize) -> bool {
+        match &self.writer {
+            Some(writer) if writer.size() < self.table_size && !self.is_cut_at(key) => {
+                writer.is_block_full_for(key.len() + value_len)
+            }
+            _ => true,
+        }
+    }
+
+    #[inline]
+    fn is_cut_at(&self, key: &[u8]) -> bool {
+        self.cuts.front().is_some_and(|cut| *key >= **cut)
     }
 
     #[cold]

@@ -83,8 +83,7 @@ impl TableBuilder {
     /// See [`super::TableWriter::add`].
     #[inline]
     pub(super) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
-        let size = entry.key.len() + entry.value.len();
-        if !self.block.is_empty() && self.block.estimated_size() + size > self.options.block_size {
+        if self.is_block_full_for(entry.key.len() + entry.value.len()) {
             self.end_block(Some(entry.key))?;
         }
         self.block.add(entry)?;
@@ -108,6 +107,13 @@ impl TableBuilder {
             }
         }
         Ok(())
+    }
+
+    /// See [`super::TableWriter::is_block_full_for`].
+    #[inline]
+    pub(super) fn is_block_full_for(&self, entry_size: usize) -> bool {
+        let size = self.block.estimated_size() + entry_size;
+        !self.block.is_empty() && size > self.options.block_size
     }
 
     /// See [`super::TableWriter::delete_range`].

@@ -60,6 +60,13 @@ impl TableWriter {
         self.builder.add(entry)
     }
 
+    /// Whether adding an entry of so many bytes ends the block at hand: else it writes nothing.
+    #[inline]
+    #[must_use]
+    pub fn is_block_full_for(&self, entry_size: usize) -> bool {
+        self.builder.is_block_full_for(entry_size)
+    }
+
     /// Deletes the keys from `start` to in front of `end`, or to the last, in all that is older
     /// than this table. Must begin behind the ranges before it, or where the last one ends; an
     /// empty range is none.

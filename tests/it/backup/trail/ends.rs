@@ -4,6 +4,7 @@
 use std::sync::mpsc;
 
 use lithe_sim::watched::{Mutation, WatchedStorage};
+use lithedb::HealthState;
 
 use super::*;
 
@@ -202,6 +203,76 @@ fn what_no_log_has_ends_the_trail_in_front_of_it() {
         assert!(backups.verify(None, BackupOptions::new()).unwrap().is_ok());
         assert_eq!(storage.violations(), [""; 0]);
     }
+}
+
+/// Wherever there is no room for it: a trail ends for an ingest that is made, and for no other.
+#[test]
+fn an_ingest_that_finds_no_room_ends_no_trail() {
+    for options in tiny_structures() {
+        let (mut refused, mut made, mut in_doubt) = (0, 0, 0);
+        for skip in 0..40 {
+            let storage = SimStorage::new(22);
+            let db = builder(&storage).open(PATH).unwrap();
+            let backups = repository(&storage);
+            let keyspace = db.create_keyspace("animals", options.clone()).unwrap();
+            begin(&backups, &db);
+            let full = FaultEffect::Error(std::io::ErrorKind::StorageFull);
+            let full = FaultRule::new(full).on(&[Operation::Create, Operation::Write]);
+            storage.arm(FaultPlan::new().rule(full.path("keyspaces").skip(skip).lasting()));
+            let ingested = keyspace.ingest([("otter", "swims"), ("owl", "flies")]);
+            storage.disarm();
+            let end = db.trail().unwrap().end;
+            match ingested {
+                Ok(_) => {
+                    made += 1;
+                    assert_eq!(end.unwrap().reason, TrailEndReason::Ingested);
+                }
+                // A part of the edit may be written.
+                Err(Error::Io { .. }) => {
+                    in_doubt += 1;
+                    assert!(matches!(db.health().state, HealthState::ReadOnly { .. }));
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+                    assert_eq!(end, None, "behind {skip}");
+                    keyspace.put("lynx", "climbs").unwrap();
+                    let moments = [moment(&db)];
+                    drop((keyspace, db));
+                    let db = open(&storage, PATH);
+                    backups.extend_trail(&db).unwrap();
+                    expect_moments(&storage, &moments, None);
+                }
+            }
+        }
+        assert!(refused > 1 && made > 2 && in_doubt < 3, "{refused} {made} {in_doubt}");
+    }
+}
+
+#[test]
+fn an_ended_trail_is_told_of_until_the_next_one_has_begun() {
+    let storage = SimStorage::new(23);
+    let db = builder(&storage).open(PATH).unwrap();
+    let backups = repository(&storage);
+    fill(&db, 0..20, 0);
+    begin(&backups, &db);
+    db.keyspace("structure 1").unwrap().ingest([("otter", "swims")]).unwrap();
+    let end = db.trail().unwrap().end;
+    let full = FaultEffect::Error(std::io::ErrorKind::StorageFull);
+    let full = FaultRule::new(full).on(&[Operation::Create]).path("TRAIL");
+    storage.arm(FaultPlan::new().rule(full.lasting()));
+    let refused = backups.begin_trail(&db, TrailOptions::new());
+    assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
+    storage.disarm();
+    drop(db);
+    let db = open(&storage, PATH);
+    assert_eq!(db.trail().unwrap().end, end);
+    begin(&backups, &db);
+    let told = write(&db, 1);
+    drop(db);
+    let db = open(&storage, PATH);
+    backups.extend_trail(&db).unwrap();
+    expect_moments(&storage, &[told], None);
 }
 
 /// What is kept for it is bounded; what it has is restored, and it says that it has no more.
