@@ -291,6 +291,7 @@ impl Core {
 
     /// Looks for the most urgent piece of work and does it; `false` when none is due.
     fn step_in_background(&self) -> Result<bool> {
+        self.heed_failed_sync();
         if self.poison().is_some() {
             return Ok(false);
         }

@@ -312,8 +312,14 @@ impl Core {
         self.check_open()?;
         match self.poison.get() {
             Some(why) => Err(Error::ReadOnly { why: why.clone() }),
+            None if self.guard.has_failed_dir_sync() => Err(self.why_names_are_in_doubt()),
             None => Ok(()),
         }
+    }
+
+    #[cold]
+    fn why_names_are_in_doubt(&self) -> Error {
+        Error::ReadOnly { why: self.guard.failed_dir_sync().unwrap_or_default() }
     }
 
     /// Why nothing is written any more, if so.
@@ -326,6 +332,16 @@ impl Core {
         let _first_reason_stays = self.poison.set(why.to_owned());
         self.signal_flushed();
         self.log.wake_waiting();
+    }
+
+    /// D4, where a sync of a directory has failed, whoever asked for it and whatever that came to
+    /// (U4). Not in [`Core::check_writable`], which has refused writes since: this takes locks.
+    pub(super) fn heed_failed_sync(&self) {
+        if self.poison.get().is_none()
+            && let Some(why) = self.guard.failed_dir_sync()
+        {
+            self.set_poison(&why);
+        }
     }
 
     /// Marks the database closed; whether this call did it.

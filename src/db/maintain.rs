@@ -490,6 +490,7 @@ impl Core {
             };
         }
         let _closing_may_use_it = ReserveUse::of_all();
+        self.heed_failed_sync();
         let flushed = match (self.access, self.poison()) {
             (Access::ReadOnly, _) => Ok(()),
             (Access::ReadWrite, Some(why)) => Err(Error::ReadOnly { why: why.clone() }),

@@ -94,6 +94,7 @@ impl Core {
         keyspace_id: Option<u32>,
         error: &Error,
     ) {
+        self.heed_failed_sync();
         if keyspace_id.is_some_and(|id| self.is_gone(id)) {
             return;
         }

@@ -135,6 +135,7 @@ impl Db {
 
 impl Core {
     pub(super) fn health(&self) -> Health {
+        self.heed_failed_sync();
         let guard = &self.guard;
         let (reads_retried, reads_failed) = guard.read_counts();
         let mut failures = self.failures.list();

@@ -100,6 +100,7 @@ impl Core {
     /// Looks at calls under way, and tells the listener if anything has changed.
     pub(in crate::db) fn look_after_health(&self) {
         self.guard.look_at_calls();
+        self.heed_failed_sync();
         let Some(listener) = &self.listener else { return };
         let Ok(mut told) = self.watcher.told.try_lock() else { return }; // Another thread tells.
         // Read in front of the health: what changes in between is told again.

@@ -10,6 +10,7 @@ use crate::structure::StructureStats;
 
 impl Core {
     pub(in crate::db) fn stats(&self) -> Stats {
+        self.heed_failed_sync();
         let wal = self.log.wal_stats();
         let (snapshots, oldest_snapshot_age) = self.snapshots.summary(self.clock.monotonic());
         let transactions = self.transactions.summary();

@@ -16,14 +16,20 @@
 //!   is: a crash may leave anything of it, and its loss loses room alone.
 //! - U3  A call is tried again for want of room only behind a piece of the reserve that was given
 //!   back, so that it ends with the reserve.
+//! - U4  Behind a sync of a directory of the database that has failed, or has not come to its end,
+//!   none succeeds: syncs of directories run one after another, and who learns of the failure in
+//!   another way, or later, has had no name made durable meanwhile that is not. Whoever works with
+//!   the database is to look whether there was one ([`Guard::failed_dir_sync`]).
 //!
 //! | file | what |
 //! |---|---|
 //! | `calls` | which calls are under way, and which of them for long |
 //! | `reserve` | room that is kept for what makes room |
+//! | `dir_syncs` | syncs of directories, up to the first that fails |
 //! | `file` | files |
 
 mod calls;
+mod dir_syncs;
 mod file;
 mod reserve;
 #[cfg(test)]
@@ -38,6 +44,7 @@ pub use reserve::ReserveFigures;
 pub(crate) use reserve::{FullDisk, ReserveUse};
 
 use self::calls::Calls;
+use self::dir_syncs::DirSyncs;
 use self::file::GuardedFile;
 use self::reserve::{May, Reserve};
 use super::followers::{followers_of, remove_or_hold};
@@ -65,6 +72,7 @@ pub(crate) struct Guard {
     clock: Arc<dyn Clock>,
     calls: Calls,
     reserve: Reserve,
+    dir_syncs: DirSyncs,
     /// Reads that were tried again.
     read_retries: AtomicU64,
     /// Reads that failed all the same, or could not be expected to do better.
@@ -97,6 +105,7 @@ impl Guard {
             process: ProcessMark::new(),
             calls: Calls::new(Arc::clone(&clock), options.slow_after),
             reserve: Reserve::new(root, options.reserve),
+            dir_syncs: DirSyncs::default(),
             clock,
             read_retries: AtomicU64::new(0),
             failed_reads: AtomicU64::new(0),
@@ -172,6 +181,17 @@ impl Guard {
 
     pub(crate) fn reserve_figures(&self) -> ReserveFigures {
         self.reserve.figures()
+    }
+
+    /// Whether a sync of one of the database's directories has failed (U4).
+    #[inline]
+    pub(crate) fn has_failed_dir_sync(&self) -> bool {
+        self.dir_syncs.have_failed()
+    }
+
+    /// The same: which, and why.
+    pub(crate) fn failed_dir_sync(&self) -> Option<String> {
+        self.dir_syncs.why_none()
     }
 
     /// Looks at what is under way; to be called now and then.
@@ -358,7 +378,13 @@ impl Storage for GuardedStorage {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.guard.check_process()?;
-        self.noted(Operation::SyncDir, path, || self.below.sync_dir(path))
+        let sync = || self.noted(Operation::SyncDir, path, || self.below.sync_dir(path));
+        match path.starts_with(&self.guard.root) {
+            true => self.guard.dir_syncs.run(path, sync, || {
+                !matches!(self.below.exists(path), Ok(false)) // Where it cannot be told, it may be.
+            }),
+            false => sync(),
+        }
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn StorageLock>> {

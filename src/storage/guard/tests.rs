@@ -75,6 +75,45 @@ fn writes_and_syncs_that_fail_are_not_tried_again() {
     }
 }
 
+/// U4: nor of another directory; but what is elsewhere is another matter.
+#[test]
+fn behind_a_sync_of_a_directory_that_failed_none_succeeds() {
+    let sim = SimStorage::new(1);
+    let (storage, guard) = guarded(&sim, 0);
+    storage.create_dir_all(Path::new("/db/values")).unwrap();
+    let fail = |effect| {
+        let rule = FaultRule::new(effect).on(&[Operation::SyncDir]);
+        sim.arm(FaultPlan::new().rule(rule));
+    };
+    fail(FaultEffect::OsError(EIO));
+    storage.sync_dir(Path::new("/")).unwrap_err();
+    // One that is not there has nothing to lose.
+    storage.sync_dir(Path::new("/db/gone")).unwrap_err();
+    assert!(!guard.has_failed_dir_sync());
+    storage.sync_dir(Path::new("/db/values")).unwrap();
+    fail(FaultEffect::Error(io::ErrorKind::NotFound));
+    storage.sync_dir(Path::new("/db/values")).unwrap_err();
+    let why = guard.failed_dir_sync().unwrap();
+    assert!(why.contains("/db/values"), "{why}");
+    let before = sim.count_of(Operation::SyncDir);
+    for dir in ["/db", "/db/values"] {
+        let error = storage.sync_dir(Path::new(dir)).unwrap_err();
+        assert_eq!(error.to_string(), why);
+    }
+    assert_eq!(sim.count_of(Operation::SyncDir), before, "it would have gone well");
+    storage.sync_dir(Path::new("/")).unwrap();
+}
+
+#[test]
+fn a_sync_of_a_directory_that_panics_has_failed() {
+    let syncs = DirSyncs::default();
+    let dir = Path::new("/db");
+    let panicking = || syncs.run(dir, || panic!("it does"), || true);
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(panicking)).unwrap_err();
+    syncs.run(dir, || Ok(()), || true).unwrap_err();
+    assert!(syncs.why_none().is_some_and(|why| why.contains("/db")));
+}
+
 #[test]
 fn a_full_disk_leaves_the_reserve_to_those_who_may_use_it() {
     let sim = SimStorage::new(1);
@@ -228,4 +267,16 @@ fn what_recovery_takes_of_the_reserve_is_not_waited_for() {
     sim.set_capacity(sim.allocated_bytes() + MIB);
     assert!(guard.look_for_room() && !guard.refuses_writes());
     assert_eq!(guard.reserve_figures().held, MIB / 2, "what there was room for");
+}
+
+/// Nothing was dropped, and there may be a descriptor the next time.
+#[test]
+fn a_directory_that_could_not_be_opened_has_not_failed_to_sync() {
+    let (syncs, dir) = (DirSyncs::default(), Path::new("/db"));
+    for code in [23, 24] {
+        let full = || Err(io::Error::from_raw_os_error(code));
+        syncs.run(dir, full, || true).unwrap_err();
+        assert!(!syncs.have_failed());
+        syncs.run(dir, || Ok(()), || true).unwrap();
+    }
 }

@@ -5,6 +5,7 @@ mod disk_full;
 mod io_errors;
 mod panics;
 mod slow;
+mod syncs;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
