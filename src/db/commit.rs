@@ -165,6 +165,11 @@ impl CommitLog {
         lock(&self.log).wal.has_all_from(place)
     }
 
+    /// Bytes of the largest file of the log, also of those that are kept.
+    pub(super) fn largest_file(&self) -> u64 {
+        lock(&self.log).wal.largest_file()
+    }
+
     /// Has log files kept from here on.
     pub(super) fn hold_from(&self, from: Lsn) {
         lock(&self.log).wal.hold_from(from);

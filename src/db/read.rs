@@ -181,6 +181,15 @@ impl KeyspaceState {
         ValuePointer::decode(pointer_in(found.kind, &found.value)?)
     }
 
+    /// The pointer in the newest entry of `key`, whether it is a value's or of what operands are to
+    /// be merged into, and whether it has expired.
+    pub(super) fn newest_pointer(&self, key: &[u8]) -> Result<Option<ValuePointer>> {
+        let found = self.find(key, SeqNo::MAX, Want::Value)?;
+        let pointer =
+            |found: Found| pointer_in(found.kind, &found.value).and_then(ValuePointer::decode);
+        Ok(found.and_then(pointer))
+    }
+
     /// The value of `key`, to be read in parts if it lies in the value log.
     pub(super) fn open_value(&self, key: &[u8], as_of: AsOf) -> Result<Option<OpenValue>> {
         let found = self.find_written(key, as_of.at, Want::Value)?;

@@ -88,7 +88,7 @@ impl Wal {
                 let behind = all.partition_point(|file| file.header.start <= reader.at);
                 let first = behind.saturating_sub(1);
                 if let Some(file) = all.get(first) {
-                    reader.at = reader.at.max(file.header.start); // A mark was in front.
+                    reader.at = reader.at.max(file.header.start); // Marks were in front.
                 }
                 reader.files.extend(all[first..].iter().map(|file| ReadFile::new(file)));
             }
@@ -108,6 +108,13 @@ impl RecordReader {
     /// Where the last of its records ends.
     pub fn end(&self) -> Lsn {
         self.end
+    }
+
+    /// Has it end here, where a record ends, if it went further.
+    pub fn end_at(&mut self, end: Lsn) {
+        self.end = self.end.min(end);
+        self.files.retain(|file| file.header.start < end);
+        self.bound_reading_ahead();
     }
 
     /// Has the record that was read last and starts at `to` read again.

@@ -31,6 +31,12 @@ impl Lsn {
         Lsn(self.0.saturating_add(bytes))
     }
 
+    /// The position `bytes` in front of this one; the birth when there is none.
+    #[must_use]
+    pub const fn minus(self, bytes: u64) -> Lsn {
+        Lsn(self.0.saturating_sub(bytes))
+    }
+
     /// Bytes from `earlier` to here; 0 when `earlier` is the later one.
     #[must_use]
     pub const fn bytes_since(self, earlier: Lsn) -> u64 {

@@ -76,6 +76,7 @@ pub fn replay_in_parts<V: RecordVisitor>(
     for part in ended {
         let stop = part.stop?;
         progress.durable_up_to = progress.durable_up_to.max(part.progress.durable_up_to);
+        progress.commits_end = progress.commits_end.max(part.progress.commits_end);
         progress.record_count += part.progress.record_count;
         visitors.push(part.visitor);
         if stop.is_some() {

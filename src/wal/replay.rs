@@ -54,6 +54,8 @@ pub struct Replay {
     /// The log is known to be durable up to here; behind it, it may only be in the cache of the
     /// operating system.
     pub(super) durable_up_to: Lsn,
+    /// Where the last commit ends that was read; where reading began if none was.
+    pub(super) commits_end: Lsn,
     /// The files that hold the log, lowest first, without those behind the cut.
     pub(super) chain: Vec<FileHeader>,
     /// Every log file in the directory.
@@ -84,6 +86,8 @@ pub(super) struct Stop {
 pub(super) struct Progress {
     pub(super) lsn: Lsn,
     pub(super) durable_up_to: Lsn,
+    /// Where the last commit ends that was read; where the whole log is read from if none was.
+    pub(super) commits_end: Lsn,
     pub(super) record_count: u64,
     /// Where it ends at the latest.
     pub(super) limit: Lsn,
@@ -150,7 +154,7 @@ impl LogFiles {
     pub(super) fn progress(&self, lsn: Lsn, limit: Lsn) -> Progress {
         let claims = self.chain.iter().map(|header| header.durable_up_to);
         let durable_up_to = claims.max().unwrap_or(Lsn::ZERO);
-        Progress { lsn, durable_up_to, record_count: 0, limit }
+        Progress { lsn, durable_up_to, commits_end: lsn, record_count: 0, limit }
     }
 
     pub(super) fn whole(&mut self) -> Part<'_> {
@@ -198,7 +202,8 @@ impl LogFiles {
             files: chain.iter().map(|header| place.path_of(header.number)).collect(),
         };
         let durable_up_to = progress.durable_up_to.min(stop.lsn);
-        Ok(Replay { recovered, required_from, durable_up_to, chain, files })
+        let commits_end = progress.commits_end;
+        Ok(Replay { recovered, required_from, durable_up_to, commits_end, chain, files })
     }
 }
 
@@ -299,6 +304,7 @@ fn visit(
         RecordKind::Mark => Ok(()),
         RecordKind::Commit => {
             progress.record_count += 1;
+            progress.commits_end = record.end();
             let (payload, file) = file.payload(record, offset)?;
             let (lsn, end, durable_up_to) = (record.lsn, record.end(), progress.durable_up_to);
             visitor(RecordRef { lsn, end, file, offset, durable_up_to, payload })

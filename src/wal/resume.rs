@@ -72,6 +72,7 @@ impl Wal {
         };
         let prepared = prepare_above_all(&place, replay)?;
         let newest = start_file(&place, prepared, end, previous)?;
+        let newest = LiveFile { commits_before: replay.commits_end, ..newest };
         if let Some(last) = files.back() {
             note_next(last, &newest.header)?;
         }
@@ -89,12 +90,14 @@ impl Wal {
     }
 
     fn with_files(place: WalPlace, files: VecDeque<LiveFile>) -> Wal {
-        let newest = files.back().expect("a log has a current file").header;
+        let newest = files.back().expect("a log has a current file");
+        let (last_commit_end, newest) = (newest.commits_before, newest.header);
         Wal {
             place,
             watermark: Arc::new(Watermark::new(newest.start)),
             end: newest.start,
             commits_end: newest.start,
+            last_commit_end,
             last_claim: newest.start,
             released_up_to: Lsn::ZERO,
             bytes_appended: 0,

@@ -78,6 +78,9 @@ pub(super) struct LiveFile {
     pub reuse: Reuse,
     /// Whether its note (W12) stays as it is.
     pub is_note_final: bool,
+    /// Behind the end of a commit at this place, or further on, no commit is in front of the file,
+    /// however many marks there are.
+    pub commits_before: Lsn,
 }
 
 /// Whether a file may be used again.
@@ -106,6 +109,8 @@ impl LiveFile {
             readers: Arc::default(),
             reuse: Reuse::Possible,
             is_note_final: false,
+            // For all that is known: no commit is as short as a mark.
+            commits_before: header.start.minus(MARK_SIZE),
         }
     }
 
@@ -135,8 +140,11 @@ pub struct Wal {
     /// The files in front of them that are kept to be read, lowest first.
     pub(super) history: VecDeque<LiveFile>,
     pub(super) end: Lsn,
-    /// The end of the last record that is not a mark.
+    /// The end of the last record that is not a mark, or the start of a file behind that: what
+    /// there is to be made durable.
     pub(super) commits_end: Lsn,
+    /// Where the last commit ends, whatever is behind that; or further on, while none was appended.
+    pub(super) last_commit_end: Lsn,
     /// How far the last header or record says that the log was durable.
     pub(super) last_claim: Lsn,
     pub(super) released_up_to: Lsn,
@@ -178,6 +186,7 @@ impl Wal {
         let start = self.end;
         self.write_record(RecordKind::Commit, length, parts)?;
         self.commits_end = self.end;
+        self.last_commit_end = self.end;
         Ok(Appended { start, end: self.end })
     }
 
@@ -424,7 +433,8 @@ impl Wal {
         // Without it, less damage is told: no reason not to go on.
         let _ = self.current().write_next(&header, false);
         self.last_claim = header.durable_up_to;
-        self.files.push_back(LiveFile::new(header, prepared, HeaderState::WithRecords, key));
+        let file = LiveFile::new(header, prepared, HeaderState::WithRecords, key);
+        self.files.push_back(LiveFile { commits_before: self.last_commit_end, ..file });
         Ok(())
     }
 
@@ -470,11 +480,17 @@ impl Wal {
         self.trim_history();
     }
 
-    /// Whether all commits behind this place, where a commit ends, are kept. A mark may be between
-    /// that and the next file; no commit is as short.
+    /// Whether all commits behind this place, where a commit ends, are kept. Between that and the
+    /// first file there may be marks: one when a sync is done and nothing comes behind it, another
+    /// when what came meanwhile is synced, or when the log goes on in a new file without a commit.
     pub fn has_all_from(&self, place: Lsn) -> bool {
-        let kept_from = self.history.front().unwrap_or(&self.files[0]).header.start;
-        kept_from <= place.plus(MARK_SIZE)
+        self.history.front().unwrap_or(&self.files[0]).commits_before <= place
+    }
+
+    /// Bytes of the largest file that is part of the log, or kept to be read.
+    pub fn largest_file(&self) -> u64 {
+        let files = self.history.iter().chain(&self.files);
+        files.map(|file| file.header.capacity).max().unwrap_or(0)
     }
 
     /// W9: gives up the oldest of the files that are kept to be read, while there are too many,

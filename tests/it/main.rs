@@ -22,6 +22,7 @@ mod encryption;
 mod errors;
 mod expiry;
 mod feed;
+mod feed_behind;
 mod feed_timings;
 mod follow;
 #[cfg(unix)]

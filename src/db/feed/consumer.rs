@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ChangeFeed, CommitChanges, FeedOptions};
+use super::{ChangeFeed, CommitChanges, FeedOptions, first_stamp};
 use crate::base::{Error, Result, SeqNo};
 use crate::db::core::{Core, lock};
 use crate::db::{Db, Handle};
@@ -27,7 +27,7 @@ pub struct ConsumerInfo {
     pub done: SeqNo,
     /// Bytes of the log behind that: so far it is behind, and so much is kept for it.
     pub bytes_behind: u64,
-    /// Bytes of the log that are kept for it, at most.
+    /// Bytes of the log that are kept for it, at most, but for a file.
     pub log_max: u64,
     /// Whether it was further behind than that, and commits that it has not seen are gone.
     pub is_lost: bool,
@@ -46,9 +46,11 @@ pub struct Consumer {
 
 impl Db {
     /// Adds a consumer: commits behind the call are kept for it, in up to `log_max` bytes of the
-    /// log and what else their files have, until it says that it is done with them. Durable on
-    /// return. Costs an edit of the manifest, and a sync of the log. One that is open and in the
-    /// middle of the log holds what it knew of also beyond that, as every [`ChangeFeed`] does.
+    /// log and a file more, until it says that it is done with them. The file is for what it has
+    /// said and is not durable yet ([`Consumer::acknowledge`]): however small `log_max` is, a crash
+    /// does not take it its place. Durable on return. Costs an edit of the manifest, and a sync of
+    /// the log. One that is open and in the middle of the log holds what it knew of also beyond
+    /// that, as every [`ChangeFeed`] does.
     ///
     /// What is kept are log files; a large value that is overwritten or deleted may be gone all
     /// the same ([`crate::ChangeKind::Put`]).
@@ -86,10 +88,12 @@ impl Db {
         let consumer = core.consumer_record(name)?;
         let from = Lsn::from_u64(consumer.log_position);
         let handle = Arc::clone(&self.handle);
-        let mut feed = ChangeFeed::from_log(&handle, consumer.done, options)?;
+        let reader = core.log_behind(consumer.done)?;
         if !core.log.has_all_from(from) {
-            return Err(Error::CommitsNotKept { oldest: feed.first_stamp()? });
+            return Err(Error::CommitsNotKept { oldest: first_stamp(&reader)? });
         }
+        // It asks no versions: what it says that it is done with is a place in the log.
+        let mut feed = ChangeFeed::from_log(&handle, consumer.done, options, reader);
         feed.lsn = feed.lsn.max(from);
         let marks = VecDeque::from([(consumer.done, feed.lsn)]);
         Ok(Consumer { feed, handle, name: name.to_owned(), marks })
@@ -208,7 +212,7 @@ impl Iterator for Consumer {
 
 impl Core {
     /// The newest commit, and where the log goes on behind it.
-    fn log_place(&self) -> (SeqNo, Lsn) {
+    pub(super) fn log_place(&self) -> (SeqNo, Lsn) {
         let applier = self.log.lock_applier();
         (self.visible(), applier.applied())
     }
@@ -280,12 +284,15 @@ impl Core {
     /// further behind than they may be (F2).
     pub(in crate::db) fn hold_log(&self, catalog: &CatalogState) {
         let end = self.log.end();
-        let may_be = |(name, record): &(&String, &ConsumerRecord)| {
-            let said = self.as_acknowledged(name, **record);
-            end.saturating_sub(said.log_position) <= said.log_max
+        // By what the manifest says, which is what there is after a crash: so that takes nobody
+        // its place. It is behind what was said by less than a log file of the size that there was
+        // then; the file in which that is, is held.
+        let unsaid_max = self.log.largest_file();
+        let may_be = |record: &&ConsumerRecord| {
+            let behind = end.saturating_sub(record.log_position);
+            behind <= record.log_max.saturating_add(unsaid_max)
         };
-        // The manifest says less, and is what there is after a crash.
-        let held = catalog.consumers().iter().filter(may_be).map(|(_, record)| record.log_position);
+        let held = catalog.consumers().values().filter(may_be).map(|record| record.log_position);
         let slowest = held.chain(self.held_for_trail(catalog)).min();
         self.log.hold_from(slowest.map_or(Lsn::MAX, Lsn::from_u64));
         self.note_keys_due();

@@ -215,15 +215,18 @@ impl<'a> Reading<'a> {
         let Some(keyspace) = keyspace else { return Ok(None) };
         if keyspace.keeps_history() {
             let found = match self.as_of(keyspace, key, self.seqno) {
-                Err(error) if is_unknown(&error) => None, // Not kept any more, so it is gone.
+                Err(error) if is_unknown(&error) => None,
                 found => found?,
             };
             // The same commit may have put another behind it.
             let is_it = |value: &Slice| value.len() == len as usize && hash_value(value) == hash;
-            return Ok(found.filter(is_it));
+            if let Some(found) = found.filter(is_it) {
+                return Ok(Some(found));
+            }
         }
+        // Also where that moment is not kept: what the key has now is there all the same.
         let is_it = |now: &ValuePointer| now.len == len && now.hash == hash;
-        match keyspace.pointer(key, SeqNo::MAX).filter(is_it) {
+        match keyspace.newest_pointer(key)?.filter(is_it) {
             Some(now) => values.read(&now.encode()).map(Some),
             None => Ok(None),
         }

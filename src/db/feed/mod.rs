@@ -4,16 +4,20 @@
 //! A feed reads the log behind the commits: what recovery needs of it, and the files in front that
 //! are kept. It holds no lock while it reads, and costs a commit one look at whether somebody
 //! waits. A feed that asks for more than the log has goes on from the versions of keyspaces of the
-//! structure `History`, if it is of these alone.
+//! structure `History`, if it is of these alone; also one that was left behind while it was open.
 //!
 //! Invariants
 //! - F1  Commits come in the order of their stamps, each once, and none is left out but those of
 //!   which nothing is asked for: whoever goes on behind a stamp misses none and sees none twice, or
 //!   is told that they are not kept.
 //! - F2  The log is held from where the slowest consumer has durably said it is; a consumer may
-//!   say so of what is durable alone. One that is further behind than it may is not waited for.
+//!   say so of what is durable alone. One that is further behind than it may is not waited for:
+//!   reckoned from what it has durably said, with room for what it has said since, so that a crash
+//!   makes nobody too far behind who was not.
 //! - F3  A feed does not wait under the lock of its signal for another lock: who signals has the
 //!   applier's.
+//! - F4  Who asks for what is durable is told nothing else, from wherever it is told, and its
+//!   position is in front of all that is not.
 
 mod consumer;
 mod decode;
@@ -32,6 +36,7 @@ use std::time::Duration;
 use self::past::PastCommits;
 use crate::base::{Error, Result, SeqNo, Slice};
 use crate::db::commits::not_a_commit;
+use crate::db::core::Core;
 use crate::db::history::PointInTime;
 use crate::db::keyspace::Keyspace;
 use crate::db::operation::{decode_record, decode_stamp};
@@ -160,14 +165,17 @@ pub enum Previous {
 ///
 /// As an iterator it ends where there are no more commits for now, and goes on when there are.
 /// An item is an error when the log is damaged (`Corruption` with file and offset) or cannot be
-/// read (`Io`), when commits that it has not come to are not kept any more (`CommitsNotKept`), or
-/// the database was closed (`Closed`); asked again, it tries again. Holds the log files that it
-/// knew of when it last looked and has not come to the end of, and memory for 256 KiB of log, or
-/// one commit where that is larger.
+/// read (`Io`), when commits that it has not come to are not kept any more (`CommitsNotKept`), nor
+/// told by versions (for which keyspaces are flushed, as by [`Db::changes`], with the errors of
+/// that), or the database was closed (`Closed`); asked again, it tries again. Holds the log files
+/// that it knew of when it last looked and has not come to the end of, and memory for 256 KiB of
+/// log, or one commit where that is larger.
 #[derive(Debug)]
 pub struct ChangeFeed {
     handle: Arc<Handle>,
     options: FeedOptions,
+    /// Whether versions tell what the log has not any more, if they can.
+    may_ask_versions: bool,
     /// Commits in front of what the log has are told by versions, up to this stamp.
     past_to: Option<SeqNo>,
     /// Where that is, once begun.
@@ -244,15 +252,16 @@ impl Db {
 
 impl ChangeFeed {
     fn open(handle: &Arc<Handle>, since: SeqNo, options: FeedOptions) -> Result<ChangeFeed> {
-        let mut feed = ChangeFeed::from_log(handle, since, options)?;
-        if feed.reader.position() == Lsn::ZERO {
-            return Ok(feed); // The log is there from its birth on.
-        }
-        let first = feed.first_stamp()?;
-        // What was visible before that is in the log from there on, or in structures.
-        let visible = handle.core.visible();
         let core = &handle.core;
-        if core.has_commits_behind(since, first, |place| core.log.has_all_from(place)) {
+        let reader = core.log_behind(since)?;
+        let is_from_birth = reader.position() == Lsn::ZERO;
+        let first = if is_from_birth { None } else { first_stamp(&reader)? };
+        let mut feed = ChangeFeed::from_log(handle, since, options, reader);
+        feed.may_ask_versions = true;
+        // What was visible before that is in the log from there on, or in structures.
+        let (visible, end) = core.log_place();
+        let has_all_from = |place| core.log.has_all_from(place);
+        if is_from_birth || core.has_commits_behind(since, first, has_all_from) {
             return Ok(feed);
         }
         // Of the two, the log knows more of a commit.
@@ -261,39 +270,35 @@ impl ChangeFeed {
         if feed.past.is_none() {
             return Err(Error::CommitsNotKept { oldest: first });
         }
+        if feed.options.durable_only {
+            core.sync_to(end)?; // F4: the position comes to be `to`, whatever was flushed for it.
+        }
         feed.past_to = Some(to);
         Ok(feed)
     }
 
-    /// A feed of what the log has of commits behind a stamp.
-    fn from_log(handle: &Arc<Handle>, since: SeqNo, options: FeedOptions) -> Result<ChangeFeed> {
-        handle.core.check_open()?;
-        handle.core.check_has_log()?;
-        let mut reader = handle.core.log_reader();
-        reader.skip_files(&mut |record| {
-            let stamp = decode_stamp(record.payload).ok_or_else(|| not_a_commit(record))?;
-            Ok(stamp <= since)
-        })?;
-        let (handle, lsn) = (Arc::clone(handle), reader.position());
-        Ok(ChangeFeed {
-            handle,
+    /// A feed of what the log has of commits behind a stamp, read by this reader.
+    fn from_log(
+        handle: &Arc<Handle>,
+        since: SeqNo,
+        options: FeedOptions,
+        mut reader: RecordReader,
+    ) -> ChangeFeed {
+        let lsn = reader.position();
+        if options.durable_only {
+            reader.end_at(handle.core.log.durable()); // F4
+        }
+        ChangeFeed {
+            handle: Arc::clone(handle),
             options,
+            may_ask_versions: false,
             past_to: None,
             past: None,
             reader,
             position: since,
             lsn,
             names: Names::default(),
-        })
-    }
-
-    /// The stamp of the first commit that the log has, from where the feed is on.
-    fn first_stamp(&self) -> Result<Option<SeqNo>> {
-        let mut reader = self.reader.start_of_file();
-        let first = reader.next_record()?;
-        let stamp =
-            |first: RecordRef<'_>| decode_stamp(first.payload).ok_or_else(|| not_a_commit(&first));
-        first.map(stamp).transpose()
+        }
     }
 
     /// Everything up to this stamp was shown, or is not asked for: a feed that is opened behind it
@@ -372,8 +377,8 @@ impl ChangeFeed {
             None => PastCommits::open(&self.handle, &self.options, self.position, to)?,
         };
         let Some(mut past) = begun else {
-            // A keyspace was dropped.
-            return Err(Error::CommitsNotKept { oldest: self.first_stamp()? });
+            // A keyspace was dropped, or keeps them no longer.
+            return Err(self.not_kept()?);
         };
         // Behind an error, where some of a commit may have been read, it is begun again.
         let commit = past.next_commit()?;
@@ -390,6 +395,13 @@ impl ChangeFeed {
         Ok(commit)
     }
 
+    /// What is said of commits that nothing tells of any more: with the first one behind them that
+    /// there is, from which on a feed can begin.
+    fn not_kept(&self) -> Result<Error> {
+        let oldest = first_stamp(&self.handle.core.log_behind(self.position)?)?;
+        Ok(Error::CommitsNotKept { oldest })
+    }
+
     /// Looks for what was committed since; whether there is something.
     fn go_on(&mut self) -> Result<bool> {
         let core = &self.handle.core;
@@ -403,9 +415,13 @@ impl ChangeFeed {
         if core.log.extend(&mut self.reader, end) {
             return Ok(true);
         }
-        let mut first = core.log.reader(end);
-        let oldest = first.next_record()?.and_then(|record| decode_stamp(record.payload));
-        Err(Error::CommitsNotKept { oldest })
+        if !self.may_ask_versions {
+            return Err(self.not_kept()?);
+        }
+        // The log went on without it: as who comes anew behind what it has come to.
+        let anew = ChangeFeed::open(&self.handle, self.position, self.options.clone())?;
+        *self = ChangeFeed { names: std::mem::take(&mut self.names), ..anew };
+        Ok(true)
     }
 
     /// The next commit of the log that has something that is asked for.
@@ -447,6 +463,28 @@ impl ChangeFeed {
             }
         }
     }
+}
+
+impl Core {
+    /// A reader of what the log has of commits behind a stamp; it may begin with some of before.
+    fn log_behind(&self, since: SeqNo) -> Result<RecordReader> {
+        self.check_open()?;
+        self.check_has_log()?;
+        let mut reader = self.log_reader();
+        reader.skip_files(&mut |record| {
+            let stamp = decode_stamp(record.payload).ok_or_else(|| not_a_commit(record))?;
+            Ok(stamp <= since)
+        })?;
+        Ok(reader)
+    }
+}
+
+/// The stamp of the first commit from the beginning of the file on in which the reader is.
+fn first_stamp(reader: &RecordReader) -> Result<Option<SeqNo>> {
+    let mut reader = reader.start_of_file();
+    let stamp =
+        |first: RecordRef<'_>| decode_stamp(first.payload).ok_or_else(|| not_a_commit(&first));
+    reader.next_record()?.map(stamp).transpose()
 }
 
 impl Iterator for ChangeFeed {

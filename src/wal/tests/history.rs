@@ -1,6 +1,7 @@
 //! Reading a log that is open, and what is kept for it.
 
 use super::*;
+use crate::wal::record::{MARK_SIZE, RecordKind};
 use crate::wal::survey::FoundFile;
 
 fn keeping_place(kept_files: u64) -> WalPlace {
@@ -165,4 +166,77 @@ fn damage_in_what_is_kept_is_found_by_reading_and_not_by_recovery() {
     let end = wal.end();
     drop(wal);
     recover(&place, end).unwrap();
+}
+
+/// Two marks behind a commit, as there are when somebody reads beside: of a sync in front of it,
+/// that was done when it was appended already, and of its own.
+fn append_with_two_marks(wal: &mut Wal, number: usize) -> Appended {
+    let appended = append(wal, &payload_of(number, 8));
+    wal.write_record(RecordKind::Mark, 0, &[]).unwrap();
+    sync(wal);
+    assert_eq!(wal.end().bytes_since(appended.end), 2 * MARK_SIZE);
+    appended
+}
+
+/// Reads what is behind `reader`, up to `end`; how many records it is.
+fn read_on(wal: &Wal, reader: &mut RecordReader, end: Lsn) -> usize {
+    assert!(wal.extend(reader, end), "what is behind it is kept");
+    let mut count = 0;
+    while reader.next_record().unwrap().is_some() {
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn marks_in_front_of_what_is_kept_are_not_taken_for_commits() {
+    let place = memory_place(SMALL_CAPACITY);
+    let mut wal = Wal::create(place.clone()).unwrap();
+    let mut reader = wal.reader(Lsn::ZERO);
+    let last = append_with_two_marks(&mut wal, 0);
+    assert_eq!(read_on(&wal, &mut reader, last.end), 1);
+    // More than is left in the file: the next one begins behind the marks.
+    let next = append(&mut wal, &payload_of(1, 440));
+    sync(&mut wal);
+    wal.release(next.start);
+    assert_eq!((wal.stats().file_count, wal.stats().kept_count), (1, 0));
+    assert!(wal.has_all_from(last.end) && !wal.has_all_from(last.start));
+    assert_eq!(read_on(&wal, &mut reader, next.end), 1);
+    // A commit is missing, however short it is.
+    let mut behind = reader.start_of_file();
+    let short = append_with_two_marks(&mut wal, 2);
+    let next = append(&mut wal, &payload_of(3, 440));
+    sync(&mut wal);
+    wal.release(next.start);
+    assert!(!wal.extend(&mut behind, next.end));
+    assert_eq!(read_on(&wal, &mut wal.reader(next.end), next.end), 1);
+    assert!(wal.has_all_from(short.end));
+
+    // What recovery finds at the end are marks as well.
+    let last = append_with_two_marks(&mut wal, 4);
+    drop(wal);
+    let (mut wal, _) = recover(&place, next.start).unwrap();
+    let next = append(&mut wal, &payload_of(5, 8));
+    sync(&mut wal);
+    wal.release(next.start);
+    assert_eq!(wal.stats().file_count, 1);
+    assert!(wal.has_all_from(last.end) && !wal.has_all_from(last.start));
+}
+
+#[test]
+fn new_files_without_commits_are_not_taken_for_commits() {
+    let mut wal = Wal::create(memory_place(SMALL_CAPACITY)).unwrap();
+    let mut reader = wal.reader(Lsn::ZERO);
+    let last = append(&mut wal, &payload_of(0, 8));
+    sync(&mut wal);
+    assert_eq!(read_on(&wal, &mut reader, last.end), 1);
+    for _ in 0..5 {
+        let (_, start) = wal.begin_new_file().unwrap();
+        sync(&mut wal);
+        wal.release(start);
+        assert_eq!(wal.stats().file_count, 1);
+        assert!(wal.has_all_from(last.end) && !wal.has_all_from(last.start));
+    }
+    let next = append(&mut wal, &payload_of(1, 8));
+    assert_eq!(read_on(&wal, &mut reader, next.end), 1);
 }
