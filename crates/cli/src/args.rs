@@ -92,7 +92,7 @@ pub struct Globals {
     #[arg(long, global = true, value_name = "SIZE")]
     pub memory: Option<Memory>,
 
-    /// Change nothing on disk, so that others can read at the same time
+    /// Change nothing on disk; commands that only read never do, and run beside each other
     #[arg(long, global = true)]
     pub read_only: bool,
 

@@ -50,38 +50,54 @@ impl Deref for Opened {
     }
 }
 
-/// Opens the database; it must exist: reading never creates one.
+/// What a command does with a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Reads it, beside others who do: nothing on disk is changed, not even what a crash has left.
+    Read,
+    /// Changes one that exists, alone.
+    Change,
+    /// The same; one that does not exist is created.
+    Make,
+}
+
+/// Opens the database to be read; it must exist: reading never creates one.
+pub fn open_to_read(globals: &Globals) -> Result<Opened, Failure> {
+    open(globals, database_path(globals)?, Purpose::Read)
+}
+
+/// Opens the database to be changed; it must exist.
 pub fn open_existing(globals: &Globals) -> Result<Opened, Failure> {
-    open(globals, database_path(globals)?, OpenExisting::Only)
+    open(globals, database_path(globals)?, Purpose::Change)
 }
 
 /// Opens the database, or creates it.
 pub fn open_or_create(globals: &Globals) -> Result<Opened, Failure> {
-    open(globals, database_path(globals)?, OpenExisting::OrCreate)
+    open(globals, database_path(globals)?, Purpose::Make)
 }
 
 /// Opens the database at `path` with the options of the command line.
-pub fn open(globals: &Globals, path: &Path, existing: OpenExisting) -> Result<Opened, Failure> {
+pub fn open(globals: &Globals, path: &Path, purpose: Purpose) -> Result<Opened, Failure> {
     if let Some(held) = &globals.held
         && globals.db.as_deref() == Some(path)
     {
         return Ok(Opened::by_session(held.clone()));
     }
     if globals.beside {
-        if existing != OpenExisting::Only {
+        if purpose == Purpose::Make {
             return Err(Failure::usage("with --beside nothing can be written: leave it out"));
         }
         // Until it is closed, what it shows is there, as of now.
         return Ok(Opened::by_command(follow(globals, path)?.db()));
     }
-    let is_made = existing != OpenExisting::Only && !exists(path)?;
+    let is_made = purpose == Purpose::Make && !exists(path)?;
     let ask = if is_made { Ask::Twice } else { Ask::Once };
-    Ok(Opened::by_command(builder_asking(globals, existing, ask)?.open(path)?))
+    Ok(Opened::by_command(builder_asking(globals, purpose, ask)?.open(path)?))
 }
 
 /// Reads the database at `path` beside whoever writes it.
 pub fn follow(globals: &Globals, path: &Path) -> Result<Follower, Failure> {
-    let builder = builder_asking(globals, OpenExisting::Only, Ask::Once)?;
+    let builder = builder_asking(globals, Purpose::Read, Ask::Once)?;
     Ok(builder.follow(path, FollowUpTo::Written)?)
 }
 
@@ -92,15 +108,15 @@ pub fn exists(path: &Path) -> Result<bool, Failure> {
 }
 
 /// The options of the command line.
-pub fn builder(globals: &Globals, existing: OpenExisting) -> Result<Builder, Failure> {
+pub fn builder(globals: &Globals, purpose: Purpose) -> Result<Builder, Failure> {
     if globals.beside {
         return Err(Failure::usage("this cannot be done --beside another program: leave it out"));
     }
-    builder_asking(globals, existing, Ask::Once)
+    builder_asking(globals, purpose, Ask::Once)
 }
 
-fn builder_asking(globals: &Globals, existing: OpenExisting, ask: Ask) -> Result<Builder, Failure> {
-    let builder = plain_builder(globals, existing);
+fn builder_asking(globals: &Globals, purpose: Purpose, ask: Ask) -> Result<Builder, Failure> {
+    let builder = plain_builder(globals, purpose);
     Ok(match globals.encryption(ask)? {
         Some(encryption) => builder.encryption(encryption),
         None => builder,
@@ -108,8 +124,12 @@ fn builder_asking(globals: &Globals, existing: OpenExisting, ask: Ask) -> Result
 }
 
 /// The options of the command line but the key.
-pub fn plain_builder(globals: &Globals, existing: OpenExisting) -> Builder {
-    let is_reading = globals.read_only || globals.beside;
+pub fn plain_builder(globals: &Globals, purpose: Purpose) -> Builder {
+    let existing = match purpose {
+        Purpose::Read | Purpose::Change => OpenExisting::Only,
+        Purpose::Make => OpenExisting::OrCreate,
+    };
+    let is_reading = purpose == Purpose::Read || globals.read_only || globals.beside;
     let access = if is_reading { Access::ReadOnly } else { Access::ReadWrite };
     let builder = Db::builder().existing(existing).access(access);
     match globals.memory {
@@ -124,9 +144,9 @@ pub fn is_encrypted(path: &Path) -> Result<bool, Failure> {
     keyring.try_exists().map_err(|source| Failure::Input { path: keyring, source })
 }
 
-/// The database and the keyspace to read; both must exist.
-pub fn open_keyspace(globals: &Globals) -> Result<(Opened, Keyspace), Failure> {
-    let db = open_existing(globals)?;
+/// The database and the keyspace to read, or to change; both must exist.
+pub fn open_keyspace(globals: &Globals, purpose: Purpose) -> Result<(Opened, Keyspace), Failure> {
+    let db = open(globals, database_path(globals)?, purpose)?;
     let keyspace = db.keyspace(&globals.keyspace)?;
     Ok((db, keyspace))
 }

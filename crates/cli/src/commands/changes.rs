@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use lithedb::{Change, ChangeKind, CommitChanges, Db, FeedOptions, PointInTime, Previous, SeqNo};
 
 use crate::args::Globals;
-use crate::database::{close, database_path, follow, open_existing};
+use crate::database::{Purpose, close, database_path, follow, open};
 use crate::failure::{Failure, Outcome};
 use crate::notation::{millis_text, parse_moment, stamp_time_text, write_escaped};
 use crate::output::{stdout, write_json_bytes};
@@ -83,7 +83,8 @@ pub fn run(globals: &Globals, args: &ChangesArgs) -> Outcome {
     if args.follow || globals.beside {
         return run_beside(globals, args);
     }
-    let db = open_existing(globals)?;
+    let purpose = if args.acknowledge { Purpose::Change } else { Purpose::Read };
+    let db = open(globals, database_path(globals)?, purpose)?;
     let options = options_of(args, &db)?;
     match &args.consumer {
         Some(name) => write_new(&db, name, options, args)?,

@@ -11,7 +11,7 @@ use lithedb::{CheckOptions, CheckPosition, CheckReport, Error};
 use serde_json::json;
 
 use crate::args::Globals;
-use crate::database::open_existing;
+use crate::database::open_to_read;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::notation::{bytes_text, count_text, parse_size, shown};
@@ -54,7 +54,7 @@ pub fn run(
     args: &CheckArgs,
 ) -> Outcome {
     let earlier = args.resume.as_deref().map_or(Ok(None), Earlier::read)?;
-    let db = open_existing(globals)?;
+    let db = open_to_read(globals)?;
     let mut options = CheckOptions::new();
     if let Some(rate) = args.rate {
         options = options.rate(rate);

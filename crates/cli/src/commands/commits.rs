@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::ops::Bound;
 
 use clap::{Args, ValueEnum};
-use lithedb::{Commit, Db, OpenExisting, SeqNo};
+use lithedb::{Commit, Db, SeqNo};
 
 use crate::args::Globals;
-use crate::database::{Opened, builder, close, database_path};
+use crate::database::{Opened, Purpose, builder, close, database_path};
 use crate::failure::{Failure, Outcome};
 use crate::notation::{parse_size, parse_stamp, write_escaped};
 use crate::output::{stdout, write_json_bytes};
@@ -77,7 +77,8 @@ fn open(globals: &Globals, keep: Option<u64>) -> Result<Opened, Failure> {
             Some(_) => Err(Failure::usage("--keep is for opening a database: use it outside")),
         };
     }
-    let mut options = builder(globals, OpenExisting::Only)?;
+    let purpose = if keep.is_some() { Purpose::Change } else { Purpose::Read };
+    let mut options = builder(globals, purpose)?;
     if let Some(bytes) = keep {
         options = options.kept_log_size(bytes);
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::args::Globals;
 use crate::confirm::{Yes, confirm};
-use crate::database::{Opened, close, open_existing};
+use crate::database::{Opened, close, open_existing, open_to_read};
 use crate::failure::Outcome;
 use crate::notation::{bytes_text, parse_size};
 use crate::output::{Notices, Table, json_line, stdout};
@@ -81,9 +81,9 @@ fn parse_log_max(text: &str) -> Result<u64, String> {
 
 /// Does what was asked for.
 pub fn run(globals: &Globals, notices: Notices, args: ConsumersArgs) -> Outcome {
-    let db = open_existing(globals)?;
     match args.action.unwrap_or(Action::List) {
         Action::List => {
+            let db = open_to_read(globals)?;
             let mut out = stdout();
             match args.format {
                 ConsumersFormat::Table => write!(out, "{}", table_of(&db.consumers()?))?,
@@ -96,11 +96,13 @@ pub fn run(globals: &Globals, notices: Notices, args: ConsumersArgs) -> Outcome 
             Ok(out.flush()?)
         }
         Action::Create { name, log_max } => {
+            let db = open_existing(globals)?;
             db.create_consumer(&name, log_max)?;
             done(&db, notices, &format!("created consumer {name:?}"))
         }
         Action::Remove { name, yes } => {
             confirm(&format!("this forgets how far consumer {name:?} is"), Yes(yes))?;
+            let db = open_existing(globals)?;
             db.remove_consumer(&name)?;
             done(&db, notices, &format!("removed consumer {name:?}"))
         }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::range::RangeArgs;
 use crate::args::Globals;
-use crate::database::open_keyspace;
+use crate::database::{Purpose, open_keyspace};
 use crate::failure::Outcome;
 use crate::output::{ReportFormat, stdout};
 
@@ -34,7 +34,7 @@ pub struct CountArgs {
 /// Prints the number.
 pub fn run(globals: &Globals, args: &CountArgs) -> Outcome {
     let range = args.range.key_range()?;
-    let (_db, keyspace) = open_keyspace(globals)?;
+    let (_db, keyspace) = open_keyspace(globals, Purpose::Read)?;
     let count = match range {
         Some(range) => keyspace.count((range.start, range.end))?,
         None => 0,

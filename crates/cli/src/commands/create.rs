@@ -1,12 +1,10 @@
 //! `lithe create`: an empty database, perhaps an encrypted one.
 
-use clap::Args;
-use lithedb::OpenExisting;
-
 use crate::args::{DEFAULT_KEYSPACE, Globals};
-use crate::database::{close, database_path, exists, open};
+use crate::database::{Purpose, close, database_path, exists, open};
 use crate::failure::{Failure, Outcome};
 use crate::output::Notices;
+use clap::Args;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +40,7 @@ pub fn run(globals: &Globals, notices: Notices, args: &CreateArgs) -> Outcome {
     if !args.encrypted && globals.key_source()?.is_some() {
         return Err(Failure::usage("a key is for an encrypted database: say `--encrypted`"));
     }
-    let db = open(globals, path, OpenExisting::OrCreate)?;
+    let db = open(globals, path, Purpose::Make)?;
     for name in [DEFAULT_KEYSPACE, &globals.keyspace] {
         db.keyspace_or_create(name)?;
     }

@@ -9,7 +9,7 @@ use lithedb::KeyRange;
 use super::range::RangeArgs;
 use crate::args::Globals;
 use crate::confirm::{Yes, confirm};
-use crate::database::{close, open_keyspace};
+use crate::database::{Purpose, close, open_keyspace};
 use crate::failure::{Failure, Outcome};
 
 const EXAMPLES: &str = "\
@@ -89,7 +89,7 @@ impl DeleteArgs {
 pub fn run(globals: &Globals, args: &DeleteArgs) -> Outcome {
     let target = args.target()?;
     args.confirm(&target, globals)?;
-    let (db, keyspace) = open_keyspace(globals)?;
+    let (db, keyspace) = open_keyspace(globals, Purpose::Change)?;
     match target {
         Target::Key(key) => keyspace.delete(key)?,
         Target::Range(range) => keyspace.delete_range((range.start, range.end))?,

@@ -9,11 +9,11 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use lithedb::{Cursor, Db, KeyRange, Keyspace, OpenExisting};
+use lithedb::{Cursor, Db, KeyRange, Keyspace};
 
 use super::range::RangeArgs;
 use crate::args::Globals;
-use crate::database::{is_encrypted, open_existing, plain_builder};
+use crate::database::{Purpose, is_encrypted, open_to_read, plain_builder};
 use crate::failure::{Failure, Outcome};
 use crate::keys::{Ask, KeyOptions};
 use crate::notation::{count_text, time_text, write_escaped, write_hex};
@@ -126,7 +126,7 @@ fn open_other(globals: &Globals, args: &DiffArgs) -> Result<Db, Failure> {
         None if is_encrypted(&args.other)? => globals.encryption(Ask::Once)?,
         None => None,
     };
-    let builder = plain_builder(globals, OpenExisting::Only);
+    let builder = plain_builder(globals, Purpose::Read);
     let builder = match encryption {
         Some(encryption) => builder.encryption(encryption),
         None => builder,
@@ -137,7 +137,7 @@ fn open_other(globals: &Globals, args: &DiffArgs) -> Result<Db, Failure> {
 /// Prints the differences.
 pub fn run(globals: &Globals, notices: Notices, args: &DiffArgs) -> Outcome {
     let range = args.range.key_range()?;
-    let left = open_existing(globals)?;
+    let left = open_to_read(globals)?;
     let right = open_other(globals, args)?;
     let mut report = Report { out: stdout(), args, keyspace: None, found: Differences::default() };
     match (range, args.all) {

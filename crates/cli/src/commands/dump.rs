@@ -5,7 +5,7 @@ use lithedb::Db;
 
 use super::range::RangeArgs;
 use crate::args::Globals;
-use crate::database::open_existing;
+use crate::database::open_to_read;
 use crate::dump::{Content, DumpWriter, Pairs, Stamps};
 use crate::failure::{Failure, Outcome};
 use crate::notation::count_text;
@@ -50,7 +50,7 @@ pub struct DumpArgs {
 /// Writes the dump.
 pub fn run(globals: &Globals, notices: Notices, args: &DumpArgs) -> Outcome {
     let range = args.range.key_range()?;
-    let db = open_existing(globals)?;
+    let db = open_to_read(globals)?;
     let content = match (args.keys_only, args.hashes) {
         (true, _) => Content::Keys,
         (_, true) => Content::Hashes,

@@ -7,7 +7,7 @@ use clap::Args;
 use lithedb::{Entry, PointInTime};
 
 use crate::args::Globals;
-use crate::database::open_keyspace;
+use crate::database::{Purpose, open_keyspace};
 use crate::failure::{Failure, Outcome};
 use crate::notation::{Notation, millis_text, parse_moment, write_escaped, write_hex};
 use crate::output::{Columns, Row, RowFormat, RowWriter, Surface, stdout};
@@ -66,7 +66,7 @@ pub enum Behind {
 /// Prints the value.
 pub fn run(globals: &Globals, args: &GetArgs) -> Outcome {
     let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
-    let (_db, keyspace) = open_keyspace(globals)?;
+    let (_db, keyspace) = open_keyspace(globals, Purpose::Read)?;
     let found = match args.at {
         Some(at) => keyspace.get_entry_at(&key, at)?,
         None => keyspace.get_entry(&key)?,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use lithedb::{Error, KeyVersion, Keyspace, PointInTime, SeqNo};
 
 use crate::args::Globals;
-use crate::database::open_keyspace;
+use crate::database::{Purpose, open_keyspace};
 use crate::failure::{Failure, Outcome};
 use crate::notation::{
     Notation, millis_text, parse_moment, stamp_time_text, time_text, write_escaped,
@@ -78,7 +78,7 @@ pub fn run(globals: &Globals, args: &HistoryArgs) -> Outcome {
     if from.zip(to).is_some_and(|(from, to)| from > to) {
         return Err(Failure::usage("--from is later than --to"));
     }
-    let (_db, keyspace) = open_keyspace(globals)?;
+    let (_db, keyspace) = open_keyspace(globals, Purpose::Read)?;
     let stamps = (
         from.map_or(Bound::Unbounded, Bound::Included),
         to.map_or(Bound::Unbounded, Bound::Included),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::range::RangeArgs;
 use crate::args::Globals;
-use crate::database::{Opened, close, open_keyspace};
+use crate::database::{Opened, Purpose, close, open_keyspace, open_to_read};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::notation::count_text;
@@ -149,7 +149,7 @@ pub enum ScanFormat {
 
 /// Prints the indexes.
 pub fn run_list(globals: &Globals, args: &IndexesArgs) -> Outcome {
-    let db = crate::database::open_existing(globals)?;
+    let db = open_to_read(globals)?;
     let keyspace = db.keyspace(args.name.as_deref().unwrap_or(&globals.keyspace))?;
     let mut out = stdout();
     let mut listed = Vec::new();
@@ -210,7 +210,11 @@ pub fn run(
     interrupt: &Interrupt,
     args: &IndexArgs,
 ) -> Outcome {
-    let (db, keyspace) = open_keyspace(globals)?;
+    let purpose = match args.action {
+        Action::Scan(_) => Purpose::Read,
+        _ => Purpose::Change,
+    };
+    let (db, keyspace) = open_keyspace(globals, purpose)?;
     match &args.action {
         Action::Create { name, extractor, unique } => {
             let options = match unique {

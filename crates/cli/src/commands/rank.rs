@@ -6,7 +6,7 @@ use std::io::Write;
 use clap::Args;
 
 use crate::args::Globals;
-use crate::database::open_keyspace;
+use crate::database::{Purpose, open_keyspace};
 use crate::failure::{Failure, Outcome};
 use crate::notation::Notation;
 use crate::output::{Columns, Row, RowFormat, RowWriter, Surface, stdout};
@@ -64,7 +64,7 @@ pub struct SelectArgs {
 /// Prints how many keys are below a key.
 pub fn run_rank(globals: &Globals, args: &RankArgs) -> Outcome {
     let key = args.key_format.parse(&args.key).map_err(Failure::usage)?;
-    let (_db, keyspace) = open_keyspace(globals)?;
+    let (_db, keyspace) = open_keyspace(globals, Purpose::Read)?;
     let mut out = stdout();
     writeln!(out, "{}", keyspace.rank(key)?)?;
     Ok(out.flush()?)
@@ -72,7 +72,7 @@ pub fn run_rank(globals: &Globals, args: &RankArgs) -> Outcome {
 
 /// Prints the entry with so many keys below it.
 pub fn run_select(globals: &Globals, args: &SelectArgs) -> Outcome {
-    let (_db, keyspace) = open_keyspace(globals)?;
+    let (_db, keyspace) = open_keyspace(globals, Purpose::Read)?;
     let Some(entry) = keyspace.select(args.rank)? else {
         let what = format!("there is no entry number {}: the first one is 0", args.rank);
         return Err(Failure::NotFound { what });

@@ -7,7 +7,7 @@ use lithedb::PointInTime;
 
 use super::range::RangeArgs;
 use crate::args::Globals;
-use crate::database::open_keyspace;
+use crate::database::{Purpose, open_keyspace};
 use crate::failure::{Failure, Outcome};
 use crate::notation::{parse_moment, write_escaped};
 use crate::output::stdout;
@@ -69,7 +69,7 @@ impl What {
 /// Prints it.
 pub fn run(globals: &Globals, args: &ReduceArgs) -> Outcome {
     let range = args.range.key_range()?;
-    let (_db, keyspace) = open_keyspace(globals)?;
+    let (_db, keyspace) = open_keyspace(globals, Purpose::Read)?;
     let reduced = match (range, args.at) {
         (None, _) => None,
         (Some(range), None) => keyspace.reduce(args.what.name(), (range.start, range.end))?,

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use lithedb::{LossKind, OpenExisting, RepairOptions, RepairReport};
+use lithedb::{LossKind, RepairOptions, RepairReport};
 use serde_json::json;
 
 use crate::args::Globals;
-use crate::database::builder;
+use crate::database::{Purpose, builder};
 use crate::failure::{Failure, Outcome};
 use crate::notation::count_text;
 use crate::output::{Notices, ReportFormat, stdout};
@@ -56,7 +56,7 @@ pub fn run(globals: &Globals, notices: Notices, args: &RepairArgs) -> Outcome {
     if globals.read_only {
         return Err(Failure::usage("a repair writes a new database: leave --read-only out"));
     }
-    let builder = builder(globals, OpenExisting::OrCreate)?;
+    let builder = builder(globals, Purpose::Make)?;
     let options = RepairOptions::new(builder)
         .past_log_damage(args.past_log_damage)
         .leave_doubtful(args.leave_doubtful);

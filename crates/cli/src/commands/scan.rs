@@ -7,7 +7,7 @@ use lithedb::{Cursor, Error, PointInTime};
 
 use super::range::RangeArgs;
 use crate::args::Globals;
-use crate::database::open_keyspace;
+use crate::database::{Purpose, open_keyspace};
 use crate::failure::Outcome;
 use crate::notation::parse_moment;
 use crate::output::{Columns, Row, RowFormat, RowWriter, Surface, stdout};
@@ -70,7 +70,7 @@ enum Direction {
 /// Prints the rows.
 pub fn run(globals: &Globals, args: &ScanArgs) -> Outcome {
     let range = args.range.key_range()?;
-    let (db, keyspace) = open_keyspace(globals)?;
+    let (db, keyspace) = open_keyspace(globals, Purpose::Read)?;
     let columns = Columns { values: !args.keys_only, stamps: args.stamps, expiry: args.expiry };
     let mut rows = RowWriter::new(stdout(), args.format, columns, Surface::of_stdout());
     if let Some(range) = range {

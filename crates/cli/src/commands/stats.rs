@@ -9,7 +9,7 @@ use lithedb::{BytesWritten, Followers, Health, KeyspaceStats, Stats, TrailStatus
 use serde_json::{Value, json};
 
 use crate::args::Globals;
-use crate::database::open_existing;
+use crate::database::open_to_read;
 use crate::failure::Outcome;
 use crate::notation::{bytes_text, count_text, duration_text};
 use crate::output::{StatsFormat, Table, json_line, stdout};
@@ -35,7 +35,7 @@ pub struct StatsArgs {
 
 /// Prints the statistics.
 pub fn run(globals: &Globals, args: &StatsArgs) -> Outcome {
-    let stats = open_existing(globals)?.stats();
+    let stats = open_to_read(globals)?.stats();
     let mut out = stdout();
     match args.format {
         StatsFormat::Table => {

@@ -7,7 +7,7 @@ use lithedb::TableInfo;
 use serde_json::{Value, json};
 
 use crate::args::Globals;
-use crate::database::{close, open_keyspace};
+use crate::database::{Purpose, close, open_keyspace};
 use crate::failure::Outcome;
 use crate::notation::bytes_text;
 use crate::output::{Table, json_line, stdout};
@@ -56,7 +56,7 @@ struct RunSums {
 
 /// Lists the tables of a keyspace.
 pub fn run(globals: &Globals, args: &TablesArgs) -> Outcome {
-    let (db, keyspace) = open_keyspace(globals)?;
+    let (db, keyspace) = open_keyspace(globals, Purpose::Read)?;
     let tables = keyspace.tables();
     let mut out = stdout();
     match (args.levels, args.format) {

@@ -7,11 +7,11 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
-use lithedb::{Db, FORMAT_VERSION, FileVersion, OpenExisting, Rewrite, UpgradeReport};
+use lithedb::{Db, FORMAT_VERSION, FileVersion, Rewrite, UpgradeReport};
 use serde_json::{Value, json};
 
 use crate::args::Globals;
-use crate::database::{close, database_path, open};
+use crate::database::{Purpose, close, database_path, open};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::notation::{bytes_text, count_text, shown};
@@ -62,7 +62,7 @@ pub fn run(
         Some(directory) => directory,
         None => database_path(globals)?,
     };
-    let db = open(globals, path, OpenExisting::Only)?;
+    let db = open(globals, path, Purpose::Change)?;
     let before = db.file_versions()?; // A newer one is refused before anything else.
     verify(&db)?;
     let report = match globals.read_only {

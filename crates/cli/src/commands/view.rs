@@ -8,7 +8,7 @@ use lithedb::{Cursor, KeyspaceInfo};
 use super::dump::keyspace_names;
 use super::range::RangeArgs;
 use crate::args::Globals;
-use crate::database::open_existing;
+use crate::database::open_to_read;
 use crate::failure::{Failure, Outcome};
 use crate::notation::{bytes_text, stamp_time_text, write_escaped, write_hex};
 use crate::output::{Table, stdout};
@@ -66,7 +66,7 @@ pub struct ViewArgs {
 /// Shows the pairs.
 pub fn run(globals: &Globals, args: &ViewArgs) -> Outcome {
     let range = args.range.key_range()?;
-    let db = open_existing(globals)?;
+    let db = open_to_read(globals)?;
     let names = keyspace_names(&db, globals, args.all)?;
     let snapshot = db.snapshot();
     let mut out = stdout();

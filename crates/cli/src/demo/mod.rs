@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lithedb::base::{Clock, SystemClock};
-use lithedb::{Db, Keyspace, OpenExisting};
+use lithedb::{Db, Keyspace};
 
 use crate::args::{Globals, Origin};
-use crate::database;
+use crate::database::{self, Purpose};
 use crate::failure::{Failure, Outcome};
 use crate::notation::{count_text, duration_text};
 use crate::output::Notices;
@@ -81,7 +81,7 @@ pub fn run(globals: &Globals, notices: Notices, _args: &DemoArgs) -> Outcome {
         path.display()
     ))?;
 
-    let demo = Demo::of(database::open(globals, &path, OpenExisting::OrCreate)?.into_db())?;
+    let demo = Demo::of(database::open(globals, &path, Purpose::Make)?.into_db())?;
     let at_start = demo.db.stats();
     screen.step("Load the Unicode Character Database")?;
     let mut given_bytes = fill::fill_or_find(&demo, &mut screen, notices)?;
@@ -126,7 +126,7 @@ fn reopen(
     let start = clock.monotonic();
     let session = db.close()?;
     let closed = clock.monotonic();
-    let db = database::open(globals, path, OpenExisting::Only)?;
+    let db = database::open(globals, path, Purpose::Change)?;
     let opened = clock.monotonic();
     screen.fact("closed in", &duration_text(closed - start))?;
     let replayed = db.recovery().wal_records;

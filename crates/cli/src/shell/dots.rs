@@ -7,14 +7,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser};
-use lithedb::OpenExisting;
 
 use super::line::{OWN_COMMANDS, leaf};
 use super::script;
 use super::session::{Kind, Next, Session};
 use crate::args::{DEFAULT_KEYSPACE, Globals, Origin};
 use crate::config::MODES;
-use crate::database::exists;
+use crate::database::{Purpose, exists};
 use crate::failure::{Failure, Outcome};
 use crate::notation::shown;
 use crate::output::{Table, redirect_stdout, stdout};
@@ -192,7 +191,7 @@ fn open(session: &mut Session, rest: &[OsString]) -> Outcome {
         let path = args.path;
         return Err(Failure::NoDatabase { path, is_positional: false, similar: None });
     }
-    let existing = if args.create { OpenExisting::OrCreate } else { OpenExisting::Only };
+    let purpose = if args.create { Purpose::Make } else { Purpose::Change };
     // S2: with what `.open` says, and nothing that the other database was opened with.
     let globals = Globals {
         db: Some(args.path),
@@ -211,7 +210,7 @@ fn open(session: &mut Session, rest: &[OsString]) -> Outcome {
         encryption: std::cell::OnceCell::new(),
         ..session.globals.clone()
     };
-    session.switch(globals, existing)?;
+    session.switch(globals, purpose)?;
     if args.create {
         session.db().keyspace_or_create(DEFAULT_KEYSPACE)?;
     }

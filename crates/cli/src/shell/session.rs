@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use lithedb::base::{Clock, SystemClock};
-use lithedb::{Db, Follower, OpenExisting};
+use lithedb::{Db, Follower};
 
 use super::begun::Begun;
 use super::line::{self, Line};
@@ -14,7 +14,7 @@ use super::pending::{Pending, Place, nothing_is_begun};
 use super::words::Words;
 use super::{dots, history};
 use crate::args::{Globals, Origin};
-use crate::database::{database_path, follow, open};
+use crate::database::{Purpose, database_path, follow, open};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::notation::duration_text;
@@ -76,7 +76,7 @@ impl Session {
         interrupt: &Interrupt,
         kind: Kind,
     ) -> Result<Session, Failure> {
-        let (db, follower) = open_database(&globals, OpenExisting::Only)?;
+        let (db, follower) = open_database(&globals, Purpose::Change)?;
         globals.held = Some(db.clone());
         globals.keyspace_origin = Origin::Elsewhere;
         let settings = &globals.settings;
@@ -117,8 +117,8 @@ impl Session {
     }
 
     /// Opens another database in place of this one, which is closed behind it.
-    pub(super) fn switch(&mut self, mut globals: Globals, existing: OpenExisting) -> Outcome {
-        let (db, follower) = open_database(&globals, existing)?;
+    pub(super) fn switch(&mut self, mut globals: Globals, purpose: Purpose) -> Outcome {
+        let (db, follower) = open_database(&globals, purpose)?;
         let closed = self.close();
         globals.held = Some(db.clone());
         (self.globals, self.db, self.follower) = (globals, db, follower);
@@ -349,16 +349,13 @@ impl Session {
     }
 }
 
-fn open_database(
-    globals: &Globals,
-    existing: OpenExisting,
-) -> Result<(Db, Option<Follower>), Failure> {
+fn open_database(globals: &Globals, purpose: Purpose) -> Result<(Db, Option<Follower>), Failure> {
     let path: &Path = database_path(globals)?;
-    if globals.beside && existing == OpenExisting::Only {
+    if globals.beside && purpose != Purpose::Make {
         let follower = follow(globals, path)?;
         return Ok((follower.db(), Some(follower)));
     }
-    Ok((open(globals, path, existing)?.into_db(), None))
+    Ok((open(globals, path, purpose)?.into_db(), None))
 }
 
 /// Help is an answer; the rest are mistakes.

@@ -131,6 +131,71 @@ fn the_demo_runs_twice_and_leaves_other_databases_alone() {
     }
 }
 
+/// More than a pipe and the program's own buffer take: who prints it waits for its reader.
+const MUCH: usize = 4 << 20;
+
+#[test]
+fn programs_that_read_share_a_database_and_one_that_writes_is_kept_out() {
+    let shell = shell_with_rows();
+    shell.db_with_input(&["put", "z", "-"], &vec![b'x'; MUCH]).ok();
+    let mut first = shell.command(&["--db", "db", "scan"]).spawn().unwrap();
+    let mut printed = BufReader::new(first.stdout.take().unwrap());
+    let mut line = String::new();
+    printed.read_line(&mut line).unwrap();
+    assert_eq!(line, "k00\tvalue 0\n");
+    // The first one has the database open until its output is read.
+    assert_eq!(shell.db(&["get", "k07"]).ok_text(), "value 7");
+    assert_eq!(shell.db(&["count"]).ok_text(), "101\n");
+    for reading in [
+        &["scan", "--limit", "1"][..],
+        &["rank", "k50"],
+        &["select", "3"],
+        &["view", "--limit", "1"],
+        &["dump", "--keys-only"],
+        &["stats"],
+        &["tables"],
+        &["keyspaces"],
+        &["indexes"],
+        &["consumers"],
+        &["commits"],
+        &["diff", "db"],
+        &["check"],
+    ] {
+        shell.db(reading).ok();
+    }
+    assert!(shell.db(&["changes"]).fails(1).contains("has no commits in front of"));
+    for writing in [&["put", "a", "1"][..], &["compact"], &["commits", "--keep", "1MiB"]] {
+        let said = shell.db(writing).fails(3);
+        assert!(said.contains("locked by another process"), "{writing:?}: {said}");
+    }
+    drop(printed); // Whoever read it has seen enough.
+    assert_eq!(Run::of(first.wait_with_output().unwrap()).code, 0);
+    shell.db(&["put", "a", "1"]).ok();
+}
+
+#[test]
+fn reading_leaves_what_a_crash_has_left() {
+    let shell = Shell::new();
+    let db = lithedb::Db::open(shell.path("live")).unwrap();
+    let keyspace = db.keyspace_or_create("default").unwrap();
+    keyspace.put("a", "1").unwrap();
+    let copied = shell.shell_command("cp -r live db").output().unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    let files = || {
+        let listed = shell.shell_command("find db -type f -exec cksum {} +").output().unwrap();
+        let mut lines: Vec<_> = listed.stdout.lines().map(Result::unwrap).collect();
+        lines.sort();
+        lines
+    };
+    let before = files();
+    assert!(before.len() > 2, "{before:?}");
+    for reading in [&["get", "a"][..], &["count"], &["stats"], &["check"]] {
+        shell.db(reading).ok();
+        assert_eq!(files(), before, "{reading:?}");
+    }
+    assert_eq!(shell.db(&["get", "a"]).ok_text(), "1");
+}
+
 #[test]
 fn a_database_that_another_program_writes_to_is_read_beside_it() {
     let shell = Shell::new();

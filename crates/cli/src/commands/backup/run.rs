@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use lithedb::{
-    BackupCheck, BackupInfo, BackupOptions, BackupRepository, BackupStream, Error, OpenExisting,
-    PruneReport, RestoreOptions, RestoredBackup,
+    BackupCheck, BackupInfo, BackupOptions, BackupRepository, BackupStream, Error, PruneReport,
+    RestoreOptions, RestoredBackup,
 };
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use super::trails::{self, Which, Wish};
 use super::{Action, BackupArgs, BackupsFormat, RestorePlace};
 use crate::args::Globals;
 use crate::confirm::{Yes, confirm};
-use crate::database::{builder, close, exists, open_existing};
+use crate::database::{Purpose, builder, close, exists, open_existing};
 use crate::failure::{Failure, Outcome};
 use crate::input::stdin;
 use crate::interrupt::Interrupt;
@@ -227,7 +227,7 @@ pub(super) fn how_to_restore(
     let options = RestoreOptions::new();
     let options = if place.replace { options.replace() } else { options };
     Ok(match place.check {
-        true => options.open_with(builder(globals, OpenExisting::Only)?),
+        true => options.open_with(builder(globals, Purpose::Change)?),
         false => options,
     })
 }

@@ -3,15 +3,13 @@
 use std::io::Write;
 use std::path::Path;
 
-use lithedb::{
-    BackupRepository, Error, OpenExisting, PointInTime, SeqNo, TrailInfo, TrailOptions, TrailReport,
-};
+use lithedb::{BackupRepository, Error, PointInTime, SeqNo, TrailInfo, TrailOptions, TrailReport};
 use serde_json::{Value, json};
 
 use super::run::{AtWork, how_to_restore, say_restored, sizes_text};
 use super::{BackupsFormat, RestorePlace};
 use crate::args::Globals;
-use crate::database::{builder, close, open_existing};
+use crate::database::{Purpose, builder, close, open_existing};
 use crate::failure::{Failure, Outcome};
 use crate::notation::{bytes_text, count_text, parse_moment, time_text};
 use crate::output::{Table, stdout};
@@ -129,7 +127,7 @@ pub fn restore_at(
     };
     let restored = at_work.watched(|options| {
         let how = how_to_restore(globals, place)?;
-        let how = how.go_on_with(builder(globals, OpenExisting::Only)?);
+        let how = how.go_on_with(builder(globals, Purpose::Change)?);
         let how = match which.trail {
             Some(id) => how.trail(id),
             None => how,

@@ -11,7 +11,8 @@ use lithedb::Db;
 use crate::args::Globals;
 use crate::commands::keyspaces::create::CreateArgs;
 use crate::confirm::{Yes, confirm};
-use crate::database::{Opened, close, database_path, exists, open_existing, open_or_create};
+use crate::database::{Opened, close, database_path, exists};
+use crate::database::{open_existing, open_or_create, open_to_read};
 use crate::failure::{Failure, Outcome};
 use crate::output::{ListFormat, Notices, Surface, stdout};
 
@@ -72,7 +73,7 @@ pub enum Action {
 pub fn run(globals: &Globals, notices: Notices, args: KeyspacesArgs) -> Outcome {
     match args.action.unwrap_or(Action::List) {
         Action::List => {
-            let db = open_existing(globals)?;
+            let db = open_to_read(globals)?;
             list::write_list(&mut stdout(), &db.keyspaces(), args.format, Surface::of_stdout())
         }
         Action::Create(create) => {
