@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 /// What takes longer has got stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(120);
@@ -81,12 +81,28 @@ impl Terminal {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
+    pub fn send(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Whether what is typed is shown, and read line by line.
+    pub fn has_usual_modes(&self) -> bool {
+        let modes = tcgetattr(&self.master).unwrap().local_modes;
+        modes.contains(LocalModes::ICANON | LocalModes::ECHO)
+    }
+
     /// Takes all that is still shown; the exit code.
     pub fn end(mut self) -> i32 {
+        self.end_showing().0.code().unwrap()
+    }
+
+    /// How the program has ended, and all that was shown and not waited for.
+    pub fn end_showing(&mut self) -> (ExitStatus, String) {
         while let Ok(piece) = self.output.recv() {
             self.shown.extend(piece);
         }
-        self.child.wait().unwrap().code().unwrap()
+        let shown = String::from_utf8_lossy(&std::mem::take(&mut self.shown)).into_owned();
+        (self.child.wait().unwrap(), shown)
     }
 }
 

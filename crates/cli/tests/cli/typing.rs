@@ -1,6 +1,9 @@
 //! The shell, as somebody types in it.
 
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+
+use rustix::process::Signal;
 
 use crate::shell::Shell;
 use crate::terminal::Terminal;
@@ -180,4 +183,22 @@ fn figures_are_watched_until_q() {
     watched.wait_for("beside its writer");
     watched.type_text("q");
     assert_eq!(watched.end(), 0);
+}
+
+/// What leaves the other screen, and shows the cursor.
+const LEFT: &str = "\u{1b}[?25h\u{1b}[?1049l";
+
+#[test]
+fn a_signal_that_ends_what_watches_gives_the_terminal_back() {
+    let shell = with_data();
+    for signal in [Signal::TERM, Signal::HUP] {
+        let mut watched = Terminal::start(shell.command(&["--db", "db", "top"]), 24, 80);
+        watched.wait_for("beside its writer");
+        assert!(!watched.has_usual_modes());
+        watched.send(signal);
+        let (status, shown) = watched.end_showing();
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{shown}");
+        assert!(shown.ends_with(LEFT), "{signal:?}: {shown:?}");
+        assert!(watched.has_usual_modes(), "{signal:?}");
+    }
 }
