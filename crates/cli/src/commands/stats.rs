@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::args::Globals;
 use crate::database::open_to_read;
 use crate::failure::Outcome;
-use crate::notation::{bytes_text, count_text, duration_text};
-use crate::output::{StatsFormat, Table, json_line, stdout};
+use crate::notation::{bytes_text, count_text, duration_text, shown};
+use crate::output::{StatsFormat, Surface, Table, json_line, stdout};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,9 +44,17 @@ pub fn run(globals: &Globals, args: &StatsArgs) -> Outcome {
             write!(out, "\n{}", amplification_table(&stats.keyspaces))?;
         }
         StatsFormat::Json => writeln!(out, "{}", json_line(&stats_json(&stats)))?,
-        StatsFormat::Prometheus => write!(out, "{}", stats.to_prometheus())?,
+        StatsFormat::Prometheus => write_exposition(&mut out, &stats.to_prometheus())?,
     }
     Ok(out.flush()?)
+}
+
+/// As it is for who scrapes it; names of keyspaces in it steer no terminal (O3).
+fn write_exposition(out: &mut impl Write, text: &str) -> std::io::Result<()> {
+    match Surface::of_stdout() {
+        Surface::Terminal => out.write_all(shown(text).as_bytes()),
+        Surface::Stream => out.write_all(text.as_bytes()),
+    }
 }
 
 fn database_table(stats: &Stats) -> Table {

@@ -185,6 +185,19 @@ fn figures_are_watched_until_q() {
     assert_eq!(watched.end(), 0);
 }
 
+#[test]
+fn names_in_figures_for_others_steer_no_terminal() {
+    let shell = Shell::new();
+    shell.db(&["keyspaces", "create", "evil\u{1b}[2Jname"]).ok();
+    let arguments = ["--db", "db", "stats", "--format", "prometheus"];
+    let exact = shell.run(&arguments).ok_text();
+    assert!(exact.contains("evil\u{1b}[2Jname"), "{exact}");
+    let mut terminal = Terminal::start(shell.command(&arguments), 24, 80);
+    let (status, shown) = terminal.end_showing();
+    assert!(status.success() && shown.contains("evil\\u{1b}[2Jname"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+}
+
 /// What leaves the other screen, and shows the cursor.
 const LEFT: &str = "\u{1b}[?25h\u{1b}[?1049l";
 
