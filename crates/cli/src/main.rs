@@ -76,7 +76,8 @@ fn run(cli: Cli) -> Outcome {
         Some(command) => run_command(&globals, notices, &interrupt, command),
         None if globals.db.is_none() && !shell_args.is_for_shell() => {
             let help = args::definition().render_help();
-            anstream::eprint!("{}", help.ansi());
+            // Nobody reads it if it cannot be written; `eprint` would panic.
+            let _ = write!(anstream::stderr(), "{}", help.ansi());
             Err(Failure::usage("neither a command nor a database is named"))
         }
         None => shell::run(globals, notices, &interrupt, &shell_args),

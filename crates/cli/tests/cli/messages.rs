@@ -51,6 +51,14 @@ fn answers_that_cannot_be_written_are_failures() {
 }
 
 #[test]
+fn help_that_nobody_can_read_is_still_wrong_usage() {
+    let shell = Shell::new();
+    assert_eq!(line(&shell, "$LITHE 2> /dev/full").code, 2);
+    let run = line(&shell, "$LITHE");
+    assert!(run.code == 2 && run.stderr.contains("neither a command nor a database"), "{run:?}");
+}
+
+#[test]
 fn a_file_that_would_be_too_large_is_an_error_and_no_signal() {
     let shell = Shell::new();
     let stderr = line(&shell, "ulimit -f 100; $LITHE --db db put a b").fails(3);
