@@ -149,7 +149,7 @@ fn work(core: &Arc<Core>, role: Role) {
 }
 
 /// Whether background work goes on behind this by itself.
-fn is_tried_again(error: &Error) -> bool {
+pub(super) fn is_tried_again(error: &Error) -> bool {
     matches!(error, Error::DiskFull { .. }) || may_pass(error)
 }
 
@@ -303,8 +303,8 @@ impl Core {
     }
 
     fn try_step(&self) -> Result<bool> {
-        if self.guard.refuses_writes() {
-            self.guard.look_for_room();
+        if self.guard.refuses_writes() && self.guard.look_for_room() {
+            self.runtimes().iter().for_each(|runtime| runtime.no_room.forget());
         }
         self.retry_what_failed();
         match self.log.prepare_file() {
@@ -340,7 +340,7 @@ impl Core {
 
     /// What is less urgent than flushes.
     fn step_beside_flushes(&self) -> Result<bool> {
-        if self.sync_ahead()? || self.compact_in_background()? {
+        if self.give_back_log_again()? || self.sync_ahead()? || self.compact_in_background()? {
             return Ok(true);
         }
         self.give_back_rest()

@@ -26,7 +26,7 @@ use crate::db::transaction::TransactionRegister;
 use crate::db::{Handle, KeyspaceInfo, RecoveryReport, VALUE_LEN_MAX};
 use crate::extractor::Extractors;
 use crate::jobs::{MergeThreads, Pacer, RateLimit};
-use crate::manifest::{KeyspaceOptions, Manifest, Totals, TrailRecord};
+use crate::manifest::{CatalogState, KeyspaceOptions, Manifest, Totals, TrailRecord};
 use crate::memory::ProcessMark;
 use crate::operator::{MergeLimits, Merging, Operators, Reducers};
 use crate::storage::{Guard, Storage, StorageLock};
@@ -146,6 +146,8 @@ pub(super) struct Core {
     closed: AtomicBool,
     /// Whether something has gone since it was looked which keys can be destroyed.
     pub keys_due: AtomicBool,
+    /// Whether the log could not be given back behind the last flush.
+    pub log_due: AtomicBool,
     /// Flush failures for want of room since the last success.
     pub disk_full_count: AtomicU64,
     /// Bytes written to the manifest since opening.
@@ -180,17 +182,18 @@ pub(super) struct Parts {
     pub lock: Box<dyn StorageLock>,
 }
 
+/// Where the log ended when the database was last closed, and its newest commit then.
+fn closed_at(catalog: &CatalogState) -> Option<(Lsn, SeqNo)> {
+    catalog.clean_log_end().map(|end| (Lsn::from_u64(end), catalog.newest_commit()))
+}
+
 impl Core {
     pub(super) fn new(builder: Builder, parts: Parts) -> Core {
         let cleaning = Cleaner::new(builder.cleaning_policy());
         let log_buffer = parts.budget.charge(Part::Buffer, RECORD_BUFFER_SIZE);
         let manifest_bytes = AtomicU64::new(parts.manifest.bytes_written());
         let trail = parts.manifest.state().trail().copied();
-        let closed_at = parts
-            .manifest
-            .state()
-            .clean_log_end()
-            .map(|end| (Lsn::from_u64(end), parts.manifest.state().newest_commit()));
+        let closed_at = closed_at(parts.manifest.state());
         Core {
             dir: parts.dir,
             storage: builder.storage,
@@ -251,6 +254,7 @@ impl Core {
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
             keys_due: AtomicBool::new(false),
+            log_due: AtomicBool::new(false),
             disk_full_count: AtomicU64::new(0),
             manifest_bytes,
             gone_bytes: AtomicU64::new(0),

@@ -16,7 +16,7 @@ use crate::base::sync::{Arc, Mutex};
 use crate::base::{Cursor, Error, Result, SeqNo};
 use crate::db::background::caught;
 use crate::db::core::{Core, lock};
-use crate::db::state::KeyspaceState;
+use crate::db::state::{KeyspaceState, Runtime};
 use crate::memtable::MemtableCursor;
 
 /// Behind a try that has made too little room, so many times as long as it took pass ..
@@ -98,12 +98,27 @@ impl Core {
         Ok(())
     }
 
-    /// Whether there is room for what flushes of all memtables would write, be it out of that half
-    /// of the reserve which they may use. Sealed ones that have found none are waited for.
+    /// Bytes that there are for flushes, be it out of that half of the reserve which they may use;
+    /// `None` where that is not known, so that it is tried.
+    fn room_for_flushes(&self) -> Option<u64> {
+        let Ok(Some(free)) = self.storage.room(&self.dir) else { return None };
+        Some(free.saturating_add(self.guard.reserve_figures().held / 2))
+    }
+
+    /// Whether there is room for what a keyspace's active memtable is flushed to.
+    pub(super) fn has_room_to_seal(&self, runtime: &Runtime) -> Result<bool> {
+        let (state, room) = (self.published.state(), self.room_for_flushes());
+        let both = state.find(runtime.id).zip(room);
+        both.map_or(Ok(true), |(keyspace, room)| {
+            let is_empty = keyspace.active.memtable.is_empty();
+            Ok(is_empty || FLUSHED_FACTOR * flushed_size(keyspace)? + FLUSHED_MIN <= room)
+        })
+    }
+
+    /// Whether there is room for what flushes of all memtables would write. Sealed ones that have
+    /// found none are waited for.
     fn memtables_have_room(&self) -> Result<bool> {
-        // Where that is not known it is tried.
-        let Ok(Some(free)) = self.storage.room(&self.dir) else { return Ok(true) };
-        let room = free.saturating_add(self.guard.reserve_figures().held / 2);
+        let Some(room) = self.room_for_flushes() else { return Ok(true) };
         let mut needed = 0;
         for keyspace in &self.published.state().keyspaces {
             if !keyspace.sealed.is_empty() {

@@ -9,9 +9,11 @@ use crate::base::sync::{Arc, Mutex, PoisonError, TryLockError};
 use crate::base::sync::{Mistake, is_planted};
 use crate::base::{Error, Result, SeqNo, StripedCounters};
 use crate::cache::MemoryBudget;
+use crate::db::background::is_tried_again;
 use crate::db::core::Core;
 use crate::db::health::{BackgroundWork as Work, may_pass};
 use crate::db::history::{Slices, TellKept};
+use crate::db::no_room::NoRoom;
 use crate::db::options::{Access, Background};
 use crate::db::state::{KeyspaceState, Runtime, Table};
 use crate::db::stats::Stats;
@@ -41,15 +43,18 @@ const TURN_PAUSE: Duration = Duration::from_micros(100);
 
 impl Core {
     /// Flushes a slice of the memtable that waits in the longest queue and that no other thread
-    /// is at. Whether there was one. What cannot be read or made for one keyspace does not keep the
-    /// others from being flushed.
+    /// is at. Whether there was one. What cannot be read or made for one keyspace, or finds no
+    /// room, does not keep the others from being flushed.
     pub(super) fn flush_slice_of_any(&self) -> Result<bool> {
-        let mut failed = None;
+        let (mut failed, mut another_is_at_it) = (None, false);
         for runtime in self.waiting_for_flush() {
             let turn = match runtime.flushing.try_lock() {
                 Ok(turn) => turn,
                 Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::WouldBlock) => {
+                    another_is_at_it = true;
+                    continue;
+                }
             };
             let flushed = self.flush_oldest(runtime.id);
             drop(turn);
@@ -64,11 +69,15 @@ impl Core {
                 }
                 Ok(false) => {}
                 Err(_) if self.is_gone(runtime.id) => {}
-                Err(error) if may_pass(&error) => failed = failed.or(Some(error)),
+                Err(error) if is_tried_again(&error) => failed = failed.or(Some(error)),
                 Err(error) => return Err(error),
             }
         }
-        failed.map_or(Ok(false), Err)
+        match failed {
+            // Who waits for that keyspace is told by its mark. For others it is not known yet.
+            Some(Error::DiskFull { .. }) if another_is_at_it => Ok(false),
+            failed => failed.map_or(Ok(false), Err),
+        }
     }
 
     /// Keyspaces with sealed memtables, those with most of them first and those last that failed,
@@ -82,8 +91,9 @@ impl Core {
         };
         let mut waiting: Vec<&Arc<KeyspaceState>> = state.keyspaces.iter().filter(waits).collect();
         waiting.sort_by_cached_key(|keyspace| {
-            let has_failed = self.failures.has(Work::Flush, keyspace.runtime.id);
-            (has_failed, std::cmp::Reverse(keyspace.sealed.len()))
+            let runtime = &keyspace.runtime;
+            let has_failed = self.failures.has(Work::Flush, runtime.id);
+            (has_failed || runtime.no_room.is_noted(), std::cmp::Reverse(keyspace.sealed.len()))
         });
         waiting.into_iter().map(|keyspace| Arc::clone(&keyspace.runtime)).collect()
     }
@@ -107,7 +117,7 @@ impl Core {
                 let runtime = Arc::clone(&keyspace.runtime);
                 drop(keyspace); // With what only the ingest needed.
                 self.give_back_unreferenced(&runtime);
-                self.note_slice_flushed();
+                self.note_slice_flushed(&runtime);
                 return Ok(true);
             }
         }
@@ -161,13 +171,15 @@ impl Core {
         // The memory of the memtable comes back in front of the signal, or who waits for it looks
         // too early and waits for the next one.
         drop((cursor, deleted, outcome, keyspace));
-        self.note_slice_flushed();
+        self.note_slice_flushed(&runtime);
         runtime.store.remove_unreferenced();
         self.cleaning.note_garbage();
         self.remove_unreferenced_values();
         if progress == FlushProgress::Complete {
-            self.advance_log(AdvanceLog::WhenWorthwhile)?;
-            self.note_kept(&runtime, TellKept::WhenWorthwhile)?;
+            let given_back = self.advance_log(AdvanceLog::WhenWorthwhile);
+            let given_back =
+                given_back.and_then(|()| self.note_kept(&runtime, TellKept::WhenWorthwhile));
+            self.put_off_log(given_back)?;
         }
         Ok(true)
     }
@@ -179,8 +191,9 @@ impl Core {
         }
     }
 
-    /// Says that there was room for a slice of a flush, and that it is done.
-    fn note_slice_flushed(&self) {
+    /// Says that there was room for a slice of a keyspace's flush, and that it is done.
+    fn note_slice_flushed(&self, runtime: &Runtime) {
+        runtime.no_room.forget();
         self.disk_full_count.store(0, Ordering::Relaxed);
         self.guard.note_room();
         self.signal_flushed();
@@ -393,6 +406,38 @@ impl Core {
         Ok(())
     }
 
+    /// What follows from giving the log back, behind a flush that is done: where that has failed
+    /// and may be tried again, it is, and the keyspace has nothing to do with it.
+    fn put_off_log(&self, given_back: Result<()>) -> Result<()> {
+        match given_back {
+            Ok(()) => {
+                self.note_log_given_back();
+                Ok(())
+            }
+            Err(error) if is_tried_again(&error) => {
+                self.note_failed(Work::Flush, None, &error);
+                self.log_due.store(true, Ordering::Release);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn note_log_given_back(&self) {
+        self.log_due.store(false, Ordering::Release);
+        self.failures.solved_for_all(Work::Flush);
+    }
+
+    /// Gives the log back where that has failed behind the last flush. Whether it was due and has
+    /// succeeded.
+    pub(super) fn give_back_log_again(&self) -> Result<bool> {
+        if !self.log_due.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        self.put_off_log(self.advance_log(AdvanceLog::WhenWorthwhile))?;
+        Ok(!self.log_due.load(Ordering::Acquire))
+    }
+
     /// Where the log is needed from: the first commit of the oldest memtable, or where commits
     /// that are not applied yet start. The applier's lock keeps both still.
     fn needed_log_start(&self) -> u64 {
@@ -419,11 +464,20 @@ impl Core {
         self.flush_everything()
     }
 
+    /// What fails for one keyspace does not keep the others from it; it is said in the end.
     fn flush_everything(&self) -> Result<()> {
+        let mut failed = None;
         for runtime in self.runtimes() {
-            self.flush_keyspace(&runtime)?;
+            let is_full = matches!(failed, Some(Error::DiskFull { .. }));
+            if is_full && matches!(self.has_room_to_seal(&runtime), Ok(false)) {
+                continue; // FD1
+            }
+            failed = failed.or(self.flush_keyspace(&runtime).err());
         }
-        self.advance_log(AdvanceLog::Always).inspect_err(|error| self.note_work_failure(error))
+        let given_back = self.advance_log(AdvanceLog::Always);
+        let given_back = given_back.inspect(|()| self.note_log_given_back());
+        let given_back = given_back.inspect_err(|error| self.note_work_failure(error));
+        failed.map_or(given_back, Err)
     }
 
     /// Seals and flushes everything that a keyspace has in memtables now; what was ingested until
@@ -512,9 +566,17 @@ impl Core {
         }
         drop(self.lock_manifest());
         self.values.close();
-        let finished = match self.access {
-            Access::ReadWrite => flushed.and_then(|()| self.finish_files()),
-            Access::ReadOnly => Ok(()),
+        self.heed_failed_sync();
+        let finished = match (self.access, self.poison()) {
+            (Access::ReadOnly, _) => Ok(()),
+            (Access::ReadWrite, Some(why)) => {
+                flushed.and_then(|()| Err(Error::ReadOnly { why: why.clone() }))
+            }
+            // What could not be flushed is in the log, which is made durable all the same.
+            (Access::ReadWrite, None) => {
+                let finished = self.finish_files();
+                flushed.and(finished)
+            }
         };
         // Whoever still has a round must find nothing to take back in what may be another's.
         for keyspace in &self.published.state().keyspaces {
@@ -532,16 +594,21 @@ impl Core {
         finished.map(|()| stats)
     }
 
-    /// The last writes: everything was flushed, unless commits came in between, which are in the
-    /// log.
+    /// The last writes: everything was flushed, but for what could not be, and commits that came in
+    /// between: those are in the log.
     fn finish_files(&self) -> Result<()> {
+        let mut settled = Ok(());
         for keyspace in &self.published.state().keyspaces {
-            keyspace.runtime.store.settle()?;
-            keyspace.runtime.store.remove_unreferenced();
+            let own = keyspace.runtime.store.settle();
+            if own.is_ok() {
+                keyspace.runtime.store.remove_unreferenced();
+            }
+            settled = settled.and(own);
         }
         self.values.remove_unreferenced(|| true);
         self.values.sync()?; // V2: before the log
         let end = self.log.sync_for_close()?;
+        settled?;
         // Beside stamps that were given, moments that were judged by.
         let judged_by = SeqNo::from_parts(self.time.newest(), 0);
         let last_seqno = self.log.last_stamp().max(judged_by);
@@ -642,6 +709,7 @@ pub(super) fn new_runtime(
         gets_before: 0,
         gets: StripedCounters::default(),
         flush_rate: FlushRate::default(),
+        no_room: NoRoom::default(),
         fresh_runs: AtomicUsize::new(fresh_runs),
         stamps_gone_to: AtomicU64::new(0),
     }

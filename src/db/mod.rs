@@ -49,6 +49,7 @@ mod iter;
 mod keyspace;
 mod maintain;
 mod merged;
+mod no_room;
 mod open;
 mod operation;
 mod options;

@@ -10,6 +10,7 @@ use crate::base::{Error, Result};
 use crate::db::batch::WriteBatch;
 use crate::db::commit::Applier;
 use crate::db::core::Core;
+use crate::db::health::BackgroundWork;
 use crate::db::options::Background;
 use crate::db::state::{KeyspaceState, State, Table};
 use crate::jobs::{Pressure, SealReason, Stall, seal_due, stall};
@@ -99,10 +100,13 @@ impl Core {
         let mut has_stopped = false;
         let failures_before = self.failures.total();
         loop {
-            let worst = self.published.with(|state, _| {
+            // Of one moment: where it is to wait, something of its keyspaces is to be flushed.
+            let (worst, may_flush) = self.published.with(|state, _| {
                 let targets = keyspaces.clone().filter_map(|id| state.find(id));
                 let stalls = targets.map(|keyspace| stall(&self.pressure(keyspace)));
-                stalls.max_by_key(severity).unwrap_or(Stall::None)
+                let worst = stalls.max_by_key(severity).unwrap_or(Stall::None);
+                let may_flush = has_stopped && worst == Stall::Stop && self.may_flush_any(state);
+                (worst, may_flush)
             });
             match worst {
                 Stall::None => return Ok(()),
@@ -114,9 +118,11 @@ impl Core {
                 Stall::Stop => match seen.replace(self.flush_count()) {
                     None => {}
                     Some(seen) => {
+                        if has_stopped {
+                            self.check_room(keyspaces, may_flush)?;
+                            self.check_flushes(keyspaces, failures_before)?;
+                        }
                         self.wait_for_room(seen, mem::replace(&mut has_stopped, true))?;
-                        self.check_archiving(keyspaces)?;
-                        self.check_flushes(keyspaces, failures_before)?;
                     }
                 },
             }
@@ -133,18 +139,31 @@ impl Core {
         Err(Error::DiskFull { path: full.map_or_else(|| self.dir.clone(), |full| full.path) })
     }
 
-    /// Fails where what was ingested into one of these keyspaces has found no room to be archived:
-    /// until it does, nothing of that keyspace is flushed (H5), whatever else is.
-    fn check_archiving(&self, keyspaces: &(impl Iterator<Item = u32> + Clone)) -> Result<()> {
+    /// Fails where one of these keyspaces has found no room for its flush, or to archive what was
+    /// ingested, until when nothing of it is flushed (H5): whatever else is. And where none has.
+    fn check_room(
+        &self,
+        keyspaces: &(impl Iterator<Item = u32> + Clone),
+        may_flush: bool,
+    ) -> Result<()> {
         if self.background == Background::Stepped {
             return Ok(()); // A step by the caller has told its own failure.
         }
         let state = self.published.state();
-        let mut unarchived = keyspaces.clone().filter_map(|id| state.find(id)?.unarchived.as_ref());
-        match unarchived.any(|of| of.has_found_no_room()) {
+        let mut theirs = keyspaces.clone().filter_map(|id| state.find(id));
+        let is_full = !may_flush && self.disk_full_count.load(Ordering::Relaxed) > 0;
+        match is_full || theirs.any(|keyspace| has_found_no_room(keyspace)) {
             true => Err(Error::DiskFull { path: self.dir.clone() }),
             false => Ok(()),
         }
+    }
+
+    /// Whether a flush is due that may find room, although others have not.
+    fn may_flush_any(&self, state: &State) -> bool {
+        state.keyspaces.iter().any(|keyspace| {
+            let has_failed = || self.failures.has(BackgroundWork::Flush, keyspace.runtime.id);
+            !keyspace.sealed.is_empty() && !has_found_no_room(keyspace) && !has_failed()
+        })
     }
 
     /// Fails with what a flush of one of these keyspaces has failed with since there were so many
@@ -190,14 +209,15 @@ impl Core {
             self.wait_for_flush(seen);
         }
         self.stalls.count_stop(self.clock.monotonic().saturating_sub(since), goes_on);
-        self.check_writable()?;
-        // A step by the caller has told its own failure.
-        if self.background == Background::Threads
-            && self.disk_full_count.load(Ordering::Relaxed) > 0
-        {
-            return Err(Error::DiskFull { path: self.dir.clone() });
-        }
-        Ok(())
+        self.check_writable()
+    }
+}
+
+/// Whether nothing of a keyspace is flushed, as the last try has found no room.
+fn has_found_no_room(keyspace: &KeyspaceState) -> bool {
+    match &keyspace.unarchived {
+        Some(of) => of.has_found_no_room(),
+        None => keyspace.runtime.no_room.is_noted(),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::cache::{Charge, MemoryBudget, Part};
 use crate::db::convert::ConversionJob;
 use crate::db::history::Unarchived;
 use crate::db::indexes::IndexSet;
+use crate::db::no_room::NoRoom;
 use crate::db::presence::Presence;
 use crate::db::time::Time;
 use crate::db::visible::Visible;
@@ -292,6 +293,8 @@ pub(super) struct Runtime {
     pub gets_before: u64,
     pub gets: StripedCounters<1>,
     pub flush_rate: FlushRate,
+    /// Whether there was none for the last try of its flush.
+    pub no_room: NoRoom,
     /// Of [`Store::debt`], as of the newest version.
     pub fresh_runs: AtomicUsize,
     /// Of an archive: it has no entries by stamp in front of this one.

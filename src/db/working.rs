@@ -71,7 +71,14 @@ impl Core {
     /// Flushes a slice of a keyspace's oldest sealed memtable. The caller has the keyspace's turn
     /// to flush. Whether there was one.
     pub(super) fn flush_oldest(&self, id: u32) -> Result<bool> {
+        let began = self.clock.monotonic();
         let flushed = self.in_work("a flush", || self.flush_next_slice(id));
+        if matches!(flushed, Err(Error::DiskFull { .. }))
+            && let Some(keyspace) = self.published.state().find(id)
+            && keyspace.unarchived.is_none()
+        {
+            keyspace.runtime.no_room.note(began, self.clock.monotonic());
+        }
         match &flushed {
             Ok(true) => self.failures.solved(BackgroundWork::Flush, id),
             Ok(false) => {}

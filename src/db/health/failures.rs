@@ -253,6 +253,14 @@ impl Failures {
         }
     }
 
+    /// Notes that work which is for no keyspace of its own has succeeded.
+    #[inline]
+    pub(in crate::db) fn solved_for_all(&self, work: BackgroundWork) {
+        if self.are_open() {
+            self.remove(|told| told.work == work && told.keyspace_id.is_none());
+        }
+    }
+
     /// Whether work for a keyspace has failed since it last succeeded.
     pub(in crate::db) fn has(&self, work: BackgroundWork, keyspace_id: u32) -> bool {
         let is_it = |of: &Failure| of.told.work == work && of.told.keyspace_id == Some(keyspace_id);

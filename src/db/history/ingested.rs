@@ -394,14 +394,14 @@ impl Core {
         }
     }
 
-    /// Whether what was ingested into a keyspace waits for room that the last try did not find, and
-    /// nobody is to try yet who does not wait for it.
+    /// Whether a keyspace waits for room that the last try to flush it, or to archive what was
+    /// ingested, did not find, and nobody is to try yet who does not wait for it.
     pub(in crate::db) fn waits_for_room(&self, keyspace: &KeyspaceState) -> bool {
-        self.background == Background::Threads
-            && keyspace
-                .unarchived
-                .as_ref()
-                .is_some_and(|of| of.waits_for_room(self.clock.monotonic()))
+        let waits = |now| match &keyspace.unarchived {
+            Some(of) => of.waits_for_room(now),
+            None => keyspace.runtime.no_room.is_waited_for(now),
+        };
+        self.background == Background::Threads && waits(self.clock.monotonic())
     }
 
     /// What was ingested into a keyspace and is not archived yet.

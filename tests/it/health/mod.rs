@@ -3,6 +3,7 @@
 
 mod disk_full;
 mod io_errors;
+mod one_keyspace;
 mod panics;
 mod slow;
 mod syncs;
