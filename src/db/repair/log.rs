@@ -29,7 +29,7 @@ pub(super) enum Has {
     State(StoreState),
     /// By the stamps of its entries, as its index is lost. The ranges were deleted by commits of
     /// the log: what came behind that is all in the log.
-    Stamps(Arc<dyn Store>, GrowingTombstones),
+    Stamps(Arc<dyn Store>, Box<GrowingTombstones>),
     /// Nothing of the log is wanted: it is made anew.
     Everything,
 }

@@ -420,7 +420,7 @@ impl<'a> Repair<'a> {
                 Some(state) => Has::State(StoreState::clone(state)),
                 None => {
                     let deleted = GrowingTombstones::new(KeptStamps::Newest);
-                    Has::Stamps(Arc::clone(store), deleted)
+                    Has::Stamps(Arc::clone(store), Box::new(deleted))
                 }
             };
             let (name, options) = (record.name.clone(), record.options.clone());
