@@ -195,6 +195,7 @@ impl Keyspace {
         go_on: Option<GoOn<'_>>,
     ) -> Result<ConversionReport> {
         let report = self.work_through_conversion(conversion, go_on);
+        self.core().signal_flushed(); // Who has left a flush to it does that now.
         self.core().remove_loose_stores();
         self.core().workers.wake();
         report
@@ -218,6 +219,7 @@ impl Keyspace {
             }
             if let Some(go_on) = &mut go_on {
                 underway.job.at_work.pause();
+                core.signal_flushed();
                 if go_on(&underway.report).is_break() {
                     underway.report.is_cancelled = true;
                     break;
