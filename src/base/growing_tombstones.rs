@@ -67,8 +67,7 @@ impl GrowingTombstones {
         self.count();
     }
 
-    /// R3: each fragment may come to lie under all stamps of each other set, and what is in front
-    /// of it, too.
+    /// R3: each fragment may come to lie under all stamps of each other set.
     fn count(&mut self) {
         let sum = |figure: fn(&CountedSet) -> usize| self.sets.iter().map(figure).sum::<usize>();
         let (fragments, stamps) = (sum(|of| of.fragments), sum(|of| of.stamps));

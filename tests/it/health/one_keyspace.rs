@@ -9,7 +9,7 @@ use lithe_sim::setup::Setup;
 use lithedb::storage::{
     CrashMode, FaultEffect, FaultPlan, FaultRule, Operation, SimStorage, Storage as _,
 };
-use lithedb::{BackgroundWork, Db, Durability, Error, HealthState, Keyspace};
+use lithedb::{BackgroundWork, Db, Durability, Error, HealthState, Keyspace, KeyspaceOptions};
 
 use super::{Rows, key, put_until_refused, tiny, wait_until, with_threads};
 use crate::support::{PATH, assert_sound, create_tiny, open_tiny, rows, tiny_structures};
@@ -30,6 +30,18 @@ fn put(keyspace: &Keyspace, expected: &mut Rows, count: u32, byte: u8) {
     }
 }
 
+/// Two keyspaces, `a` and `b`, and what is in them.
+fn two_with_rows(db: &Db, options: &KeyspaceOptions) -> ([Keyspace; 2], [Rows; 2]) {
+    let keyspaces = ["a", "b"].map(|name| db.create_keyspace(name, options.clone()).unwrap());
+    let filled = |keyspace| {
+        let mut rows = Rows::new();
+        put(keyspace, &mut rows, 20, 1);
+        rows
+    };
+    let rows = keyspaces.each_ref().map(filled);
+    (keyspaces, rows)
+}
+
 fn flushes_of(db: &Db, name: &str) -> u64 {
     db.stats().keyspaces.iter().find(|of| of.name == name).unwrap().flushes
 }
@@ -39,10 +51,7 @@ fn a_flush_of_all_that_finds_no_room_for_one_keyspace_flushes_the_others() {
     for options in tiny_structures() {
         let storage = SimStorage::new(1);
         let db = open_tiny(&storage);
-        let [a, b] = ["a", "b"].map(|name| db.create_keyspace(name, options.clone()).unwrap());
-        let (mut of_a, mut of_b) = (Rows::new(), Rows::new());
-        put(&a, &mut of_a, 20, 1);
-        put(&b, &mut of_b, 20, 1);
+        let ([a, b], [of_a, of_b]) = two_with_rows(&db, &options);
         let before = [flushes_of(&db, "a"), flushes_of(&db, "b")];
         leave_no_room(&storage, &a);
         let refused = db.flush();
@@ -101,10 +110,7 @@ fn closing_makes_everything_durable_although_a_flush_finds_no_room() {
     for options in tiny_structures() {
         let storage = SimStorage::new(1);
         let db = open_tiny(&storage);
-        let [a, b] = ["a", "b"].map(|name| db.create_keyspace(name, options.clone()).unwrap());
-        let (mut of_a, mut of_b) = (Rows::new(), Rows::new());
-        put(&a, &mut of_a, 20, 1);
-        put(&b, &mut of_b, 20, 2);
+        let ([a, b], [of_a, of_b]) = two_with_rows(&db, &options);
         leave_no_room(&storage, &a);
         let closed = db.close();
         assert!(matches!(closed, Err(Error::DiskFull { .. })), "{closed:?}");
