@@ -15,6 +15,7 @@ const DESKTOP = { width: 1440, height: 900 };
 let browser = null;
 let server = null;
 let page = null;
+const others = [];
 
 before(async () => {
   browser = await Browser.start(CHROMIUM);
@@ -39,8 +40,17 @@ afterEach(async () => {
   await server.stopLoad();
   const problems = page.unforeseen();
   await page.close();
+  // They go after the page, which may still ask them for its icon.
+  for (const other of others.splice(0)) await other.end();
   assert.deepEqual(problems, [], "the browser complains");
 });
+
+// One more server, until the end of the test.
+async function another(options) {
+  const other = await Server.start(SERVER, options);
+  others.push(other);
+  return other;
+}
 
 const open = (hash) => page.open(server.console + hash);
 const entryIs = (text) => page.sees(text, ".entry .value");
@@ -369,7 +379,7 @@ describe("the page", () => {
 
   test("says when the server is gone, and goes on when it is back", async () => {
     page.expected.push(/ERR_|Failed to load resource/);
-    const other = await Server.start(SERVER);
+    const other = await another();
     await page.open(`${other.console}#/`);
     await page.sees("Writable", ".status");
     await other.stop();
@@ -384,12 +394,11 @@ describe("the page", () => {
     other.child.kill("SIGCONT");
     await page.sees("Writable", ".status");
     await page.until(() => document.querySelector(".lost").hidden);
-    await other.end();
   });
 
   test("asks for a token once, keeps it for the tab alone, and shows whose it is", async () => {
     page.expected.push(/401/);
-    const guarded = await Server.start(SERVER, { tokens: true });
+    const guarded = await another({ tokens: true });
     await page.open(guarded.console);
     await page.sees("Sign in", "dialog");
     await page.enter("dialog input", "lithe_0000000000000000_nothing");
@@ -405,7 +414,6 @@ describe("the page", () => {
     const kept = await page.run(() => [Object.keys(localStorage), document.cookie, Object.keys(sessionStorage)]);
     assert.deepEqual(kept, [[], "", ["lithe-token"]]);
     assert.ok(!(await page.run(() => location.href)).includes(guarded.token));
-    await guarded.end();
   });
 
   test("comes with a policy that keeps to this server", async () => {

@@ -104,7 +104,10 @@ export class Server {
     this.underLoad = null;
   }
 
+  // Whatever a test has left it in: ended, or held by a signal.
   async stop() {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    this.child.kill("SIGCONT");
     const ended = new Promise((resolve) => this.child.once("exit", resolve));
     this.child.stdin.end();
     await ended;
