@@ -47,6 +47,17 @@ fn random_operations_while_keys_change_agree_with_the_model() {
 }
 
 #[test]
+fn versions_in_many_runs_and_tables_agree_with_the_model() {
+    let ledger = Arc::new(Ledger::new());
+    run_cases(THREADS, 24, |seed| {
+        let structure = Some(Structure::History);
+        ModelRun { diet: Diet::Pasts, structure, ..ModelRun::new(seed, 400) }.run(&ledger);
+        true
+    });
+    ledger.assert_clean();
+}
+
+#[test]
 fn planted_mistakes_of_indexes_are_found() {
     for canary in INDEX_CANARIES {
         assert!(canary.runs_until_found(1, 12).is_some(), "not found: {canary:?}");

@@ -3,8 +3,9 @@
 use lithedb::Durability;
 
 use crate::ops::{
-    Edit, IndexAction, IndexOp, Mix, Op, Purpose, Uniqueness, draw, draw_conversion, draw_index_op,
-    draw_ingest, draw_reading_of_index, draw_run, draw_table_ingest, draw_transaction,
+    Edit, Extent, IndexAction, IndexOp, Mix, Op, Purpose, Uniqueness, draw, draw_conversion,
+    draw_index_op, draw_ingest, draw_reading_of_index, draw_run, draw_table_ingest,
+    draw_transaction,
 };
 use crate::random::Random;
 use crate::sample::{Key, Value};
@@ -31,14 +32,25 @@ pub enum Diet {
     /// Other keys and passphrases, and other keys for the data, of a database that is encrypted,
     /// among other things; checkpoints as well, which have the keys of when they were made.
     Encryption,
+    /// Few keys that are overwritten many times and deleted, flushes, time that goes by, and
+    /// compactions of a part, among other things: versions of a key in many runs and tables.
+    Pasts,
 }
 
 /// Entries that an index is built over, of [`Diet::Builds`], at most.
 const BUILT_OVER_MAX: u64 = 40;
+/// Keys that are overwritten most, of [`Diet::Pasts`].
+const HOT_KEY_COUNT: u16 = 6;
+/// How often one of these is overwritten in a row, at most: with values of a hundred bytes more
+/// than the smallest tables of an archive take.
+const OVERWRITES_MAX: u64 = 40;
+/// The kind of a bound whose key is left out, and of none.
+const EXCLUDED: u8 = 1;
+const UNBOUNDED: u8 = 2;
 
 impl Diet {
     /// All of them.
-    pub const ALL: [Diet; 8] = [
+    pub const ALL: [Diet; 9] = [
         Diet::Everything,
         Diet::Ingests,
         Diet::Tables,
@@ -47,6 +59,7 @@ impl Diet {
         Diet::Indexes,
         Diet::Builds,
         Diet::Encryption,
+        Diet::Pasts,
     ];
 
     /// What it is called.
@@ -61,6 +74,7 @@ impl Diet {
             Diet::Indexes => "indexes",
             Diet::Builds => "builds",
             Diet::Encryption => "encryption",
+            Diet::Pasts => "pasts",
         }
     }
 
@@ -78,6 +92,7 @@ impl Diet {
     pub fn setup(self, setup: Setup) -> Setup {
         match self {
             Diet::Encryption => setup.rekeyed(),
+            Diet::Pasts => setup.forgetful(),
             _ => setup,
         }
     }
@@ -119,6 +134,7 @@ impl Diet {
             Diet::Indexes => draw_indexes(random, mix, count),
             Diet::Builds => draw_builds(random, mix, count),
             Diet::Encryption => draw_keys(random, mix, count),
+            Diet::Pasts => draw_pasts(random, mix, count),
         }
     }
 }
@@ -169,5 +185,53 @@ fn draw_builds(random: &mut Random, mix: Mix, count: usize) -> Vec<Op> {
         ops.push(Op::Index(index(IndexAction::Rebuild)));
         ops.push(Op::Index(index(IndexAction::Drop)));
     }
+    ops
+}
+
+/// Rounds: some hot keys are overwritten, and most of them deleted; that is flushed, merged for a
+/// few steps, and grows old; before and behind that a range is compacted which ends at one of them
+/// more often than not, so that of its versions some sink, or are rewritten, and others are beside.
+fn draw_pasts(random: &mut Random, mix: Mix, count: usize) -> Vec<Op> {
+    let mut ops: Vec<Op> = (0..2).map(|number| Op::Create(number, number)).collect();
+    let hot = |random: &mut Random| Key::choose(random, HOT_KEY_COUNT);
+    while ops.len() < count {
+        let slot = random.below(2) as u8;
+        let keys: Vec<Key> = (0..1 + random.below(3)).map(|_| hot(random)).collect();
+        for &key in &keys {
+            ops.extend((0..1 + random.below(OVERWRITES_MAX)).map(|_| {
+                let value = Value::choose(random, mix.sizes);
+                Op::Put(slot, key, value, Durability::Buffered)
+            }));
+            if random.chance(700) {
+                ops.push(Op::Delete(slot, key, Durability::Buffered));
+            }
+        }
+        ops.extend((0..random.below(4)).map(|_| draw(random, mix)));
+        ops.push(Op::Flush);
+        ops.extend((0..random.below(4)).map(|_| Op::Step(1 + random.below(2) as u8)));
+        let bound = |random: &mut Random| (random.below(3) as u8, hot(random));
+        let last = keys[keys.len() - 1];
+        let extent = match random.below(3) {
+            0 => Extent::Range(bound(random), bound(random)),
+            1 => Extent::Range(bound(random), (EXCLUDED, last)),
+            _ => Extent::Range((UNBOUNDED, last), (EXCLUDED, last)),
+        };
+        let compact = |random: &mut Random| {
+            let slice_count = if random.chance(800) { u8::MAX } else { random.below(6) as u8 };
+            Op::Compact(slot, extent.clone(), slice_count)
+        };
+        if random.chance(500) {
+            ops.push(compact(random));
+        }
+        if random.chance(800) {
+            ops.push(Op::Clock(random.below(12_000) as i16));
+        }
+        ops.push(compact(random));
+        if mix.purpose == Purpose::Comparing && random.chance(500) {
+            ops.push(Op::Check);
+        }
+        ops.extend((0..random.below(4)).map(|_| draw(random, mix)));
+    }
+    ops.truncate(count);
     ops
 }

@@ -58,7 +58,7 @@ lithe-sim COMMAND [OPTIONS]
                  --keep N,N,..  with these of its operations alone
                  --structure N  all keyspaces of one structure: 0 Flex, 1 Lsm, 2 History
                  --diet NAME  which operations: everything (default), conversions,
-                 checkpoints, indexes, ingests, tables, builds, encryption
+                 checkpoints, indexes, ingests, tables, builds, encryption, pasts
   model        random operations against BTreeMaps
                  --runs N (default 100), --operations N each (default 3000), --run SEED,
                  --structure N, --diet NAME, --keep N,N,.. as above

@@ -321,6 +321,23 @@ impl Setup {
         self
     }
 
+    /// The same with small tables of archives, and with versions that are kept for a time and then
+    /// forgotten, where they are kept.
+    #[must_use]
+    pub fn forgetful(mut self) -> Setup {
+        let mut random = Random::new(seed_of(&[self.seed, 0xF049]));
+        self.archive_table_size = random.pick(&[Some(1 << 10), Some(1 << 10), Some(2 << 10)]);
+        let short = u64::from(SHORT_LIFE_MILLIS);
+        for options in &mut self.keyspaces {
+            if options.structure == Structure::History {
+                options.keep_for =
+                    Some(Duration::from_millis(random.pick(&[short / 50, short, short])));
+                options.keep_versions = random.pick(&[None, None, None, Some(2)]);
+            }
+        }
+        self
+    }
+
     /// The same for a history of its own from here on, of which `salt` decides what is drawn.
     #[must_use]
     pub fn forked(&self, salt: u64) -> Setup {

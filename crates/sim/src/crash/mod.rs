@@ -133,11 +133,11 @@ impl CrashRun {
     /// How the database is opened.
     #[must_use]
     pub fn setup(&self) -> Setup {
-        let setup = self.diet.setup(Setup::numbered(self.seed % SETUP_COUNT));
-        match self.structure {
+        let setup = Setup::numbered(self.seed % SETUP_COUNT);
+        self.diet.setup(match self.structure {
             Some(structure) => setup.all_of(structure),
             None => setup,
-        }
+        })
     }
 
     /// What the program is to be called with for this run, but for the number of states.

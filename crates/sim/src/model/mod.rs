@@ -70,11 +70,11 @@ impl ModelRun {
     /// How the database is opened.
     #[must_use]
     pub fn setup(&self) -> Setup {
-        let setup = self.diet.setup(Setup::numbered(self.seed % 64));
-        match self.structure {
+        let setup = Setup::numbered(self.seed % 64);
+        self.diet.setup(match self.structure {
             Some(structure) => setup.all_of(structure),
             None => setup,
-        }
+        })
     }
 
     /// What it does.

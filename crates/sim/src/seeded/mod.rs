@@ -77,9 +77,8 @@ pub fn expected(bug: Bug) -> Runner {
         | Bug::OlderRunWins
         | Bug::TombstoneDroppedEarly
         | Bug::DeletedRangeDroppedEarly => Runner::Model(everything, LSM),
-        Bug::VersionDroppedEarly | Bug::NewerRunsNotAsked => {
-            Runner::Model(everything, Some(Structure::History))
-        }
+        Bug::VersionDroppedEarly => Runner::Model(everything, Some(Structure::History)),
+        Bug::NewerRunsNotAsked => Runner::Model(Diet::Pasts, Some(Structure::History)),
         Bug::IngestBelowMemtables => Runner::Model(everything, None),
         Bug::IngestStampWrong => Runner::Model(Diet::Ingests, None),
         Bug::ConversionSwitchedEarly => Runner::Model(Diet::Conversions, None),

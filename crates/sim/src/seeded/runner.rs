@@ -90,6 +90,8 @@ impl Runner {
     #[must_use]
     pub fn try_count(self) -> u64 {
         match self {
+            // What is only so while a key's versions are in few runs: many runs, none of them long.
+            Runner::Model(Diet::Pasts, _) => 300,
             // Pasts take long to become such that a version more or less is seen.
             Runner::Model(_, Some(Structure::History)) => 60,
             Runner::Crash(..) | Runner::Model(..) => 20,
@@ -112,8 +114,8 @@ impl Runner {
                 CrashRun { stride, diet, structure, when_found, ..run }.run(&ledger);
             }
             Runner::Model(diet, structure) => {
-                let op_count =
-                    if number < LONG_FROM { MODEL_OPERATIONS } else { LONG_MODEL_OPERATIONS };
+                let is_short = number < LONG_FROM || diet == Diet::Pasts;
+                let op_count = if is_short { MODEL_OPERATIONS } else { LONG_MODEL_OPERATIONS };
                 let run = ModelRun { diet, structure, ..ModelRun::new(seed, op_count) };
                 // Not `run`, which cuts what it finds down, and takes its time for that.
                 if let Err(finding) = run.run_once(&run.setup(), &ledger) {
