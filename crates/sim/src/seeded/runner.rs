@@ -90,7 +90,7 @@ impl Runner {
     #[must_use]
     pub fn try_count(self) -> u64 {
         match self {
-            // What is only so while a key's versions are in few runs: many runs, none of them long.
+            // One in seventy of these runs comes to what it is expected to find; they are short.
             Runner::Model(Diet::Pasts, _) => 300,
             // Pasts take long to become such that a version more or less is seen.
             Runner::Model(_, Some(Structure::History)) => 60,
